@@ -21,10 +21,13 @@ import pytest
 from cuassay.errors import MutationError
 from cuassay.testing.skips import parameters_of
 
-__all__ = ["Baseline", "Declared", "pytest_configure", "read"]
+__all__ = ["Baseline", "Declared", "pytest_load_initial_conftests", "read"]
 
 #: Name the file that is written, the folder whose files are watched, and how long tests may start.
 OUT, ROOT, SECONDS = "CUASSAY_MUTATION_BASELINE", "CUASSAY_MUTATION_ROOT", "CUASSAY_MUTATION_SECONDS"
+
+#: Names a file that lists the files to be watched, one a line. Without it all below the folder are, which takes longer.
+WATCHED = "CUASSAY_MUTATION_WATCHED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,10 @@ class Baseline:
         Ids of those that did not pass.
     lines : dict
         File, relative to the root, to line to the ids of the tests that run it.
+    outside : dict
+        File, relative to the root, to the lines that were run outside of tests: by imports, collection and plugins.
+    early : list of str
+        Files, relative to the root, of which more may have been run so, before lines were counted.
     launches : dict
         Name expression of a kernel, such as ``add<float>``, to the ids of the tests that launch it.
     declared : list of Declared
@@ -64,6 +71,8 @@ class Baseline:
     durations: dict[str, float] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    outside: dict[str, list[int]] = field(default_factory=dict)
+    early: list[str] = field(default_factory=list)
     launches: dict[str, list[str]] = field(default_factory=dict)
     declared: list[Declared] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -79,6 +88,14 @@ class Baseline:
         """Tests that run any line of a file."""
         return {test for tests in self.lines.get(path, {}).values() for test in tests}
 
+    def is_run_outside(self, path: str, first: int, last: int) -> bool:
+        """Whether one of these lines was run outside of tests."""
+        return any(first <= line <= last for line in self.outside.get(path, ()))
+
+    def may_be_run_before(self, path: str, first: int, last: int) -> bool:
+        """Whether one of these lines may have been run before the tests began."""
+        return path in self.early or self.is_run_outside(path, first, last)
+
     def merge(self, other: Baseline) -> None:
         """Add what another part of the tests found."""
         self.durations |= other.durations
@@ -87,6 +104,9 @@ class Baseline:
             lines = self.lines.setdefault(path, {})
             for line, tests in by_line.items():
                 lines[line] = [*lines.get(line, ()), *tests]
+        for path, outside in other.outside.items():
+            self.outside[path] = sorted({*self.outside.get(path, ()), *outside})
+        self.early = sorted({*self.early, *other.early})
         for name, tests in other.launches.items():
             self.launches[name] = [*self.launches.get(name, ()), *tests]
         self.declared = list(dict.fromkeys([*self.declared, *other.declared]))
@@ -114,8 +134,8 @@ def read(path: Path) -> Baseline:
         for name, by_line in found["lines"].items()
     }
     declared = [Declared(**row) for row in found["declared"]]
-    facts = (found[name] for name in ("paths", "modules", "left_out"))
-    return Baseline(found["durations"], found["failed"], lines, found["launches"], declared, *facts)
+    facts = ("durations", "failed", "outside", "early", "launches", "paths", "modules", "left_out")
+    return Baseline(lines=lines, declared=declared, **{name: found[name] for name in facts})
 
 
 # ------------------------------------------------------------------------------------------------ in the child
@@ -129,8 +149,12 @@ class _Watch:
 
         self._out, self._root = out, root
         self._until = time.monotonic() + seconds
-        omitted = ["*/.venv/*", "*/site-packages/*"]
-        self._coverage = coverage.Coverage(data_file=None, config_file=False, source=[str(root)], omit=omitted)
+        watched = os.environ.get(WATCHED)
+        chosen: dict[str, Any] = {"source": [str(root)], "omit": ["*/.venv/*", "*/site-packages/*"]}
+        if watched is not None:
+            chosen = {"include": [*Path(watched).read_text(encoding="utf-8").splitlines(), "/nothing-else"]}
+        self._coverage = coverage.Coverage(data_file=None, config_file=False, **chosen)
+        self._early = list(_loaded_below(root))
         self._coverage.start()
         self._found = Baseline()
         self._declared: dict[Declared, None] = {}
@@ -178,6 +202,8 @@ class _Watch:
             "failed": self._found.failed,
             "tests": list(durations),
             "lines": dict(self._lines(kept)),
+            "outside": dict(self._outside()),
+            "early": self._early,
             "launches": self._launches.found,
             "declared": [{name: getattr(one, name) for name in one.__slots__} for one in self._declared],
             "paths": list(_paths_below(self._root)),
@@ -191,8 +217,16 @@ class _Watch:
         for file in data.measured_files():
             by_line = data.contexts_by_lineno(file)
             lines = {line: [kept[test] for test in tests if test in kept] for line, tests in by_line.items()}
-            relative = Path(file).relative_to(self._root).as_posix()
-            yield relative, {line: tests for line, tests in lines.items() if tests}
+            yield self._relative(file), {line: tests for line, tests in lines.items() if tests}
+
+    def _outside(self) -> Iterator[tuple[str, list[int]]]:
+        data = self._coverage.get_data()
+        for file in data.measured_files():
+            by_line = data.contexts_by_lineno(file)
+            yield self._relative(file), [line for line, tests in by_line.items() if "" in tests]
+
+    def _relative(self, file: str) -> str:
+        return Path(file).relative_to(self._root).as_posix()
 
 
 class _Launches:
@@ -217,11 +251,12 @@ class _Launches:
         return watched
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Watch this session, where the variables say so."""
-    if os.environ.get(OUT) and not hasattr(config, "workerinput"):
-        watch = _Watch(Path(os.environ[OUT]), Path(os.environ[ROOT]), float(os.environ.get(SECONDS, "inf")))
-        config.pluginmanager.register(watch, "cuassay_mutation_baseline")
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Watch this session, where the variables say so, before a conftest.py is loaded."""
+    if os.environ.get(OUT) and not hasattr(early_config, "workerinput"):
+        watch = _Watch(Path(os.environ.pop(OUT)), Path(os.environ[ROOT]), float(os.environ.get(SECONDS, "inf")))
+        early_config.pluginmanager.register(watch, "cuassay_mutation_baseline")
 
 
 def _place_of(function: Any, root: Path) -> tuple[str, int, int] | None:
@@ -239,6 +274,13 @@ def _place_of(function: Any, root: Path) -> tuple[str, int, int] | None:
 def _paths_below(root: Path) -> Sequence[str]:
     found = (Path(entry or ".").resolve() for entry in sys.path)
     return [path.relative_to(root).as_posix() for path in dict.fromkeys(found) if path.is_relative_to(root)]
+
+
+def _loaded_below(root: Path) -> Iterator[str]:
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    for file in map(Path, filter(None, files)):
+        if file.is_absolute() and _is_of_project(file.resolve(), root):
+            yield file.resolve().relative_to(root).as_posix()
 
 
 def _modules_outside(root: Path) -> list[str]:

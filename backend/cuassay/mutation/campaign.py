@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import queue
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
 
-from cuassay.core import settings
 from cuassay.errors import MutationError
 from cuassay.mutation import baseline as first_run
 from cuassay.mutation.baseline import Baseline
+from cuassay.mutation.bench import QUIET, Bench
 from cuassay.mutation.mutant import Mutant
-from cuassay.mutation.outcome import Outcome, Verdict
-from cuassay.mutation.project import copy_project, covering, project_files
+from cuassay.mutation.outcome import Outcome
+from cuassay.mutation.project import project_files
 
 __all__ = [
     "Campaign",
@@ -34,18 +30,6 @@ __all__ = [
     "run_mutants",
     "sampled",
 ]
-
-#: Least seconds for a mutant's tests, and how much longer than without a mutant they may take.
-_LEAST_SECONDS, _SLOWER = 20.0, 5.0
-
-#: Most seconds of tests, as measured without a mutant, and most tests, that a mutant is given.
-_MOST_SECONDS, _MOST_TESTS = 60.0, 400
-
-#: How many of them run first: most mutants fall there, and pytest need not collect the files of the others.
-_FIRST = 12
-
-#: Exit statuses of pytest: a wrong call, and no test collected.
-_USAGE, _NONE_COLLECTED = 4, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +55,8 @@ class Campaign:
         that are not reached are left out of the score.
     begun : float
         When the budget began, by `time.monotonic`.
+    sources : tuple of str
+        Files that mutants change, relative to the root: lines are counted in these alone. By default in all files.
     """
 
     root: Path
@@ -81,6 +67,7 @@ class Campaign:
     parts: int = 1
     budget: float = float("inf")
     begun: float = field(default_factory=time.monotonic)
+    sources: tuple[str, ...] = ()
 
 
 def sampled(mutants: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:
@@ -135,9 +122,13 @@ class _Run:
 
     def __init__(self, plan: Campaign, out: Path, part: int) -> None:
         shard = [f"--cuassay-shard={part + 1}/{plan.parts}"] if plan.parts > 1 else []
-        pytest = [sys.executable, "-m", "pytest", "-p", first_run.__name__, *_QUIET]
+        pytest = [sys.executable, "-m", "pytest", "-p", first_run.__name__, *QUIET]
         environment = {**os.environ, first_run.OUT: str(out), first_run.ROOT: str(plan.root)}
         environment[first_run.SECONDS] = str(plan.budget / 2)
+        if plan.sources:
+            watched = out.with_suffix(".watched")
+            watched.write_text("\n".join(str(plan.root / source) for source in plan.sources), encoding="utf-8")
+            environment[first_run.WATCHED] = str(watched)
         self._out = out
         self._log = out.with_suffix(".log")
         with self._log.open("wb") as log:
@@ -158,8 +149,6 @@ class _Run:
             raise MutationError(f"the tests could not be run without a mutant; {self.said}")
         return first_run.read(self._out)
 
-
-_QUIET = ("-q", "--no-header", "-p", "no:cacheprovider")
 
 # ------------------------------------------------------------------------------------------------ with mutants
 
@@ -193,11 +182,11 @@ def run_mutants(
             waiting.put(mutant)
     until = plan.begun + plan.budget
     stopping = threading.Event()
-    benches: list[_Bench] = []
+    benches: list[Bench] = []
 
     def serve() -> None:
         with ExitStack() as stack:
-            bench = stack.enter_context(_Bench(plan, files, baseline, until))
+            bench = stack.enter_context(Bench(plan, files, baseline, until))
             benches.append(bench)
             while time.monotonic() < until and not stopping.is_set():
                 try:
@@ -245,124 +234,3 @@ def _in_threads(work: Callable[[], None], count: int, stop: Callable[[], None]) 
                 stop()
     if errors and not stopped:
         raise errors[0]
-
-
-class _Bench:
-    """A copy of the project, and a process that runs tests in it."""
-
-    def __init__(self, plan: Campaign, files: Sequence[str], baseline: Baseline, until: float) -> None:
-        self._plan, self._files, self._baseline, self._until = plan, files, baseline, until
-        self._folder = tempfile.TemporaryDirectory(prefix="cuassay-mutate-")
-        self._copy = Path(self._folder.name).resolve() / "project"
-        copy_project(plan.root, files, self._copy)
-        self._seconds = itertools.count(1)
-        self._cache = self._copy.parent / "cache"  # compiled mutants go with it
-        known = Path(settings.get("CUASSAY_CACHE_DIR"))
-        if known.is_dir():
-            shutil.copytree(known, self._cache)
-        self._worker = self._start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._end()
-        self._folder.cleanup()
-
-    def _start(self) -> subprocess.Popen[str]:
-        worker = Path(__file__).with_name("worker.py")
-        paths = os.pathsep.join(self._paths())
-        environment = {**os.environ, "PYTHONPATH": paths, "CUASSAY_CACHE_DIR": str(self._cache)}
-        command = [sys.executable, str(worker)]
-        started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        self._write(started, self._baseline.modules)
-        return started
-
-    @staticmethod
-    def _write(worker: subprocess.Popen[str], message: Any) -> None:
-        if worker.stdin is not None:
-            worker.stdin.write(json.dumps(message) + "\n")
-            worker.stdin.flush()
-
-    def _paths(self) -> Iterator[str]:
-        """The folders that Python looks into: those of the project in the copy, others as they are."""
-        yield from (str(self._copy / name) for name in self._baseline.paths)
-        yield from filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-
-    def _end(self) -> None:
-        self._worker.terminate()
-        self._worker.communicate()
-
-    def stop(self) -> None:
-        """End the tests that run now: their mutant gets no outcome."""
-        self._worker.terminate()
-
-    def judge(self, mutant: Mutant) -> Outcome | None:
-        """Change the file, run the tests that see it, put the file back; None where the time was up before theirs."""
-        tests = list(self._chosen(covering(mutant, self._plan.root, self._files, self._baseline)))
-        if not tests:
-            unknown = self._baseline.left_out > 0  # a test that did not start might run these lines
-            return None if unknown else Outcome(mutant, "uncovered", note="no test that passes runs these lines")
-        place = self._copy / mutant.path
-        right = (self._plan.root / mutant.path).read_text(encoding="utf-8")
-        self._write_source(place, mutant.edit.apply(right))
-        begun = time.monotonic()
-        try:
-            outcome = self._outcome(mutant, tests[:_FIRST])
-            if outcome is not None and outcome.verdict == "survived" and len(tests) > _FIRST:
-                outcome = self._outcome(mutant, tests[_FIRST:])
-        finally:
-            self._write_source(place, right)
-        return outcome and replace(outcome, tests=len(tests), seconds=time.monotonic() - begun)
-
-    def _write_source(self, place: Path, text: str) -> None:
-        """Write a source with a time of its own: by that time in whole seconds Python knows what it compiled before."""
-        place.write_text(text, encoding="utf-8")
-        os.utime(place, 2 * (next(self._seconds),))
-
-    def _outcome(self, mutant: Mutant, tests: Sequence[str]) -> Outcome | None:
-        answer = self._ask(tests)
-        cut_short = answer["status"] is None and time.monotonic() >= self._until
-        return None if cut_short else _outcome(mutant, len(tests), answer)
-
-    def _chosen(self, tests: Sequence[str]) -> Iterator[str]:
-        """As many as time allows; one that is too long is passed over, unless it is the only one."""
-        spent = 0.0
-        for test in tests[:_MOST_TESTS]:
-            duration = self._baseline.durations[test]
-            if not spent or spent + duration <= _MOST_SECONDS:
-                spent += duration
-                yield test
-
-    def _ask(self, tests: Sequence[str]) -> dict[str, Any]:
-        listed = self._copy.parent / "tests.txt"
-        listed.write_text("\n".join(tests), encoding="utf-8")  # more than a command line may hold
-        seconds = sum(self._baseline.durations[test] for test in tests)
-        job = {
-            "cwd": str(self._copy),
-            "paths": list(self._paths()),
-            "arguments": ["-x", *_QUIET, "--tb=short", *self._plan.options, f"@{listed}"],
-            "seconds": max(0.0, min(_LEAST_SECONDS + _SLOWER * seconds, self._until - time.monotonic())),
-        }
-        self._write(self._worker, job)
-        line = "" if self._worker.stdout is None else self._worker.stdout.readline()
-        if not line:
-            raise MutationError(f"the process that runs the tests ended with status {self._worker.wait()}; run again")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-
-def _outcome(mutant: Mutant, tests: int, answer: Mapping[str, Any]) -> Outcome:
-    """From how pytest ended to a verdict."""
-    status, output = answer["status"], answer["output"]
-    verdict: Verdict = "survived" if status == 0 else "killed"
-    note = ""
-    if status is None:
-        note = "ended at its time limit"
-    elif status < 0:
-        note = f"its process died of signal {-status}"
-    elif status == _NONE_COLLECTED or (status == _USAGE and "not found:" in output):
-        verdict, note = "survived", "its tests are no longer collected, and nothing failed"
-    elif status and "CompileError" in output:
-        verdict, note = "invalid", "it does not compile"
-    return Outcome(mutant, verdict, tests, answer["seconds"], note)

@@ -22,6 +22,9 @@ class Edit:
         The function or kernel that is changed, dotted where it is nested; empty at module level.
     scope : tuple of int
         First and last line of the Python function that the change is in, from 1; zeros at module level.
+    statement : tuple of int
+        First and last line of the Python statement that the change is in, without the statements below it; zeros in the
+        head of a function.
     """
 
     operator: str
@@ -30,6 +33,7 @@ class Edit:
     replacement: str
     function: str = ""
     scope: tuple[int, int] = (0, 0)
+    statement: tuple[int, int] = (0, 0)
 
     def apply(self, text: str) -> str:
         """The text with this change."""

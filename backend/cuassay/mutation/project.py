@@ -123,17 +123,19 @@ def _of_file(root: Path, file: Path) -> list[Mutant]:
 def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baseline) -> list[str]:
     """Tests that can see `mutant`, those first that are likely to find it soon.
 
-    Of Python these are the tests that run the changed lines; where that is the head of a function, those that run the
-    function; at module level, those that run any line of the file. The fastest case of each test function comes first.
+    Of Python these are the tests that run the changed lines or their statement; where that is the head of a function,
+    those that run the function; of what runs at an import, those that run any line of the file. The fastest case of
+    each test function comes first.
     Of CUDA C++ these are the tests that launch the changed kernel, or any kernel whose file includes the changed one:
     for each instantiation a fast one first, and where a struct is changed, those of kernels whose name has it first.
     """
     if Path(mutant.path).suffix in CUDA_SUFFIXES:
         struct = struct_at((root / mutant.path).read_text(encoding="utf-8"), mutant.edit.start)
         return _launching(_kernels_of(mutant, root, tuple(files)), struct, baseline)
+    scope, statement = mutant.edit.scope, mutant.edit.statement
     found = baseline.covering(mutant.path, mutant.line, mutant.last_line)
-    found = found or baseline.covering(mutant.path, *mutant.edit.scope)
-    if mutant.edit.scope == (0, 0):
+    found = found or baseline.covering(mutant.path, *(scope if statement == (0, 0) else statement))
+    if scope == (0, 0) or baseline.is_run_outside(mutant.path, mutant.line, mutant.last_line):
         found = found or baseline.touching(mutant.path)
     cases: dict[str, list[str]] = {}
     for test in _passing(found, baseline):

@@ -40,7 +40,7 @@ def python_mutants(path: str, text: str, functions: Sequence[tuple[int, int]] | 
     tree = ast.parse(text)
     offsets = _line_offsets(text)
     edits = (
-        replace(edit, function=edit.function or place.name, scope=place.lines)
+        replace(edit, function=edit.function or place.name, scope=place.lines, statement=place.statement)
         for place, node in _nodes(tree)
         if functions is None or any(first <= getattr(node, "lineno", 0) <= last for first, last in functions)
         for edit in _edits_of(node, text, offsets)
@@ -96,10 +96,11 @@ def _in_kernel_text(kernel: str, text: str, start: int, end: int) -> Iterator[Ed
 
 
 class _Place(NamedTuple):
-    """The function that a node is in: its dotted name and its lines."""
+    """The function that a node is in, its dotted name and its lines, and the lines of the statement."""
 
     name: str
     lines: tuple[int, int]
+    statement: tuple[int, int]
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[_Place, ast.AST]]:
@@ -113,16 +114,25 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[_Place, ast.AST]]:
                 yield inner, child
                 yield from walk(child, inner)
 
-    return walk(tree, _Place("", (0, 0)))
+    return walk(tree, _Place("", (0, 0), (0, 0)))
 
 
 def _inside(node: ast.AST, place: _Place) -> _Place:
     """Where the parts of `node` stand."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return place
+        return place._replace(statement=_head(node)) if isinstance(node, ast.stmt) else place
     name = f"{place.name}.{node.name}" if place.name else node.name
     lines = place.lines if isinstance(node, ast.ClassDef) else (node.lineno, node.end_lineno or node.lineno)
-    return _Place(name, lines)
+    return _Place(name, lines, (0, 0))
+
+
+def _head(node: ast.stmt) -> tuple[int, int]:
+    """Lines of a statement, without those of the statements below it."""
+    body = getattr(node, "body", None) or getattr(node, "cases", None)
+    if not body:
+        return node.lineno, node.end_lineno or node.lineno
+    below = body[0].pattern.lineno if isinstance(body[0], ast.match_case) else body[0].lineno
+    return node.lineno, max(node.lineno, below - 1)
 
 
 def _inert(node: ast.AST) -> Iterator[ast.AST]:

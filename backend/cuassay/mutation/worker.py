@@ -17,8 +17,10 @@ import tempfile
 import time
 from typing import Any
 
+__all__ = ["KEPT", "kill_group", "load", "wait_for"]
+
 #: What is kept of the output, from its end. Bytes.
-_KEPT = 6000
+KEPT = 6000
 
 _POLL_SECONDS = 0.02
 
@@ -30,13 +32,13 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a module or a test prints is not an answer
     for name in json.loads(sys.stdin.readline()):
-        _load(name)
+        load(name)
     for line in sys.stdin:
         answers.write(json.dumps(_serve(json.loads(line))) + "\n")
         answers.flush()
 
 
-def _load(name: str) -> None:
+def load(name: str) -> None:
     """Import a library. pytest would warn that it comes too late to rewrite its assertions: tell it not to."""
     with contextlib.suppress(Exception):
         module = importlib.import_module(name)
@@ -50,11 +52,11 @@ def _serve(job: dict[str, Any]) -> dict[str, Any]:
         if pid == 0:
             _run(job, output.fileno())
         try:
-            status = _wait(pid, begun + job["seconds"])
+            status = wait_for(pid, begun + job["seconds"])
         except BaseException:  # told to end, with the tests still at work
-            _kill_group(pid)
+            kill_group(pid)
             raise
-        output.seek(max(0, output.seek(0, os.SEEK_END) - _KEPT))
+        output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT))
         text = output.read().decode(errors="replace")
     return {"status": status, "seconds": time.monotonic() - begun, "output": text}
 
@@ -78,20 +80,20 @@ def _run(job: dict[str, Any], output: int) -> None:
         os._exit(status)
 
 
-def _wait(pid: int, until: float) -> int | None:
+def wait_for(pid: int, until: float) -> int | None:
     """Its exit status; None where the time was up and it was killed."""
     while time.monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            _kill_group(pid)
+            kill_group(pid)
             return os.waitstatus_to_exitcode(status)
         time.sleep(_POLL_SECONDS)
-    _kill_group(pid)
+    kill_group(pid)
     os.waitpid(pid, 0)
     return None
 
 
-def _kill_group(pid: int) -> None:
+def kill_group(pid: int) -> None:
     """Whatever it left running ends with it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)

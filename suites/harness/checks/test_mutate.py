@@ -126,10 +126,11 @@ def test_a_score_below_the_limit_fails(project: Path) -> None:
 def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cuassay.mutation import campaign
+    from cuassay.mutation import bench, campaign
     from cuassay.mutation.project import find_mutants
 
-    monkeypatch.setattr(campaign, "_LEAST_SECONDS", 2.0)
+    monkeypatch.setattr(bench, "_LEAST_SECONDS", 2.0)
+    monkeypatch.setattr(bench, "_LEAST_IN_FORK", 1.0)
     plan = campaign.Campaign(project, ".", ("test_pool.py",))
     baseline = campaign.measure_baseline(plan)
     endless = [one for one in find_mutants(project, ["pool.py::Pool.take"], baseline) if "-= 1" in one.edit.replacement]
@@ -280,6 +281,77 @@ def test_mutants_of_one_length_are_not_taken_for_each_other(tmp_path: Path) -> N
     outcomes = run_mutants(plan, find_mutants(tmp_path, ["numbers_.py"], baseline), baseline, {})
 
     assert [outcome.verdict for outcome in outcomes][:6] == ["killed", "survived"] * 3
+
+
+PRICES = '''\
+"""Prices, some of them made when the module is imported."""
+
+
+def price(number):
+    if number > 9:
+        return number - 1
+    return number * 2
+
+
+TABLE = [price(number) for number in range(3)]
+NAMES = []
+
+
+def register():
+    NAMES.append(5)
+
+
+register()
+
+
+class Shop:
+    discount = 4
+
+    def cheap(self, number, least=0):
+        return max(
+            price(number) - self.discount,
+            least)
+'''
+
+PRICE_TESTS = """\
+from prices import NAMES, TABLE, Shop, price
+
+
+def test_prices():
+    assert (price(0), TABLE, Shop().cheap(0)) == (0, [0, 2, 4], 0)
+    assert NAMES == [5]
+"""
+
+
+def test_each_change_is_judged_as_if_the_process_were_new(tmp_path: Path) -> None:
+    from cuassay.mutation.campaign import Campaign, measure_baseline, run_mutants
+    from cuassay.mutation.project import find_mutants
+
+    (tmp_path / "prices.py").write_text(PRICES)
+    (tmp_path / "test_prices.py").write_text(PRICE_TESTS)
+    plan = Campaign(tmp_path, ".", ("test_prices.py",), sources=("prices.py",))
+    baseline = measure_baseline(plan)
+    mutants = find_mutants(tmp_path, ["prices.py"], baseline)
+    wanted = {
+        "return number - 1": "uncovered",  # though a test runs the function
+        "number * 2": "killed",  # by the table alone, which was there before the test
+        "number in range(3)": "killed",
+        "NAMES.append(5)": "killed",  # in a function that the import alone calls
+        "discount = 4": "survived",  # in the body of a class
+        "least=0": "killed",  # in the head of a function
+        "price(number) - self.discount": "killed",
+    }
+
+    outcomes = run_mutants(plan, mutants, baseline, {})
+
+    found: dict[str, set[str]] = {
+        part: {
+            one.verdict for one in outcomes
+            if part in one.mutant.diff(PRICES) and one.mutant.edit.operator in {"constant", "arithmetic"}
+        }
+        for part in wanted
+    }  # fmt: skip
+    assert found == {part: {verdict} for part, verdict in wanted.items()}
 
 
 def test_a_sample_is_the_same_for_one_seed_and_spread_over_operators() -> None:

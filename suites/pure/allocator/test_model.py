@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from recount import Recount
 
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource, Pool
@@ -54,6 +55,7 @@ class Programs(RuleBasedStateMachine):
         self.source = CountingSource(total, is_lazy=True, granularity=granularity)
         self.allocator = CachingAllocator(self.source, total=total, config=config)
         self.shadow = ShadowModel(self.source)
+        self.recount = Recount()
         self.live: list[Block] = []
         self.pools: list[Pool] = []
         self.unsafe: list[tuple[int, int, int, tuple[int, ...]]] = []
@@ -69,6 +71,7 @@ class Programs(RuleBasedStateMachine):
         except OutOfMemoryError:
             return
         self.shadow.took(block, nbytes, stream)
+        self.recount.took(block)
         self.live.append(block)
         self._demand_ordered(block)
 
@@ -98,6 +101,7 @@ class Programs(RuleBasedStateMachine):
     def _free(self, position: int) -> None:
         block = self.live.pop(position)
         self.shadow.gave(block)
+        self.recount.gave(block)
         self.allocator.free(block)
         if block.events:
             ranges = self.source.physical(block.address, block.nbytes)
@@ -145,6 +149,7 @@ class Programs(RuleBasedStateMachine):
     def reset_peaks(self) -> None:
         self.allocator.reset_peak_stats()
         self.shadow.reset_peaks()
+        self.recount.reset_peaks()
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -153,6 +158,11 @@ class Programs(RuleBasedStateMachine):
             assert self.source.total - self.source.free == self.allocator.statistics().reserved_bytes.all.current
             assert self.source.total - self.source.free <= self.allocator.heap.allowed
             assert self.allocator.driver_calls == self.source.calls
+
+    def teardown(self) -> None:
+        """Every figure of every pool, and the snapshot; at the end alone, for both take longer than a step."""
+        if hasattr(self, "allocator"):
+            self.recount.check(self.allocator)
 
 
 TestPrograms = Programs.TestCase

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cuassay.errors import ArgumentError
 from cuassay.memory import IntegerSource
 from cuassay.memory.trace import ShadowModel
 from cuassay.memory.workloads import serving
@@ -60,6 +61,22 @@ def test_blocks_too_small_or_of_another_stream_are_refused(take: Take) -> None:
         take(0, 512, asked=600)
     with pytest.raises(AssertionError, match="was given to stream"):
         take(0, 512, stream=1)
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_a_span_is_released_without_its_pages_alone(number: int) -> None:
+    source = IntegerSource(granularity=2**21)
+    span, behind = (source.span(8 * 2**21, 0) for _ in range(2))
+    page = span + number * 2**21
+    source.map(behind, [2**21])
+    source.map(page, [2**21])
+
+    with pytest.raises(ArgumentError, match="unmap them first"):
+        source.release(span)
+
+    source.unmap([page])
+    source.release(span)
+    assert list(source.ranges) == [behind]
 
 
 def test_a_server_holds_no_more_than_its_requests() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cuassay import from_host
 from cuassay.testing import assert_close
-from cuassay.testing.compare import HEADROOM, assert_same_bits, describe_case, judge
+from cuassay.testing.compare import HEADROOM, assert_same_bits, collecting, describe_case, judge
 
 INF, NAN = np.inf, np.nan
 
@@ -156,3 +156,38 @@ def test_bits_tell_what_values_do_not() -> None:
     assert_close(f32(0.0), f32(-0.0))
     with pytest.raises(AssertionError, match="1 of 1 elements differ in their bits"):
         assert_same_bits(f32(0.0), f32(-0.0))
+
+
+@pytest.mark.parametrize(
+    ("limit", "near", "far"),
+    [({"rtol": 1e-2}, 100.9, 101.1), ({"atol": 1e-2}, 100.009, 100.011), ({"rtol": 1e-2, "atol": 1.0}, 101.9, 102.1)],
+    ids=["rtol", "atol", "both"],
+)
+def test_a_limit_that_is_asked_for_is_the_whole_limit(limit: dict[str, float], near: float, far: float) -> None:
+    assert_close(np.array([near, -near]), np.array([100.0, -100.0]), **limit)
+    with pytest.raises(AssertionError, match="worst at"):
+        assert_close(np.array([far]), np.array([100.0]), **limit)
+
+
+@pytest.mark.parametrize("limit", [{"rtol": 1e-2}, {"atol": 0.0}], ids=["rtol", "atol"])
+def test_zero_has_no_limit_unless_one_is_asked_for(limit: dict[str, float]) -> None:
+    with pytest.raises(AssertionError, match="worst at"):
+        assert_close(np.array([1e-9]), np.array([0.0]), **limit)
+
+
+def test_the_worst_headroom_and_the_last_map_of_errors_are_collected() -> None:
+    told: dict[str, Any] = {}
+    with collecting(told):
+        assert_close(f32(1), f32(1))
+        assert_close(np.array([7]), np.array([7]))
+    assert told == {"headroom": 0.0}
+
+    with collecting(told):
+        assert_close(np.array([1.5]), np.array([1.0]), atol=1.0)
+        assert_close(f32(1), f32(1))
+    assert told == {"headroom": 0.5}
+
+    told.clear()
+    with collecting(told):
+        pass
+    assert told == {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from cuassay.testing import assert_close
-from cuassay.testing.failures import error_map, inputs_there
+from cuassay.testing.failures import error_map, inputs_there, number
 
 A = np.arange(20, dtype=np.float32).reshape(4, 5)
 B = np.arange(15, dtype=np.float32).reshape(5, 3)
@@ -91,3 +92,18 @@ def test_a_failure_prints_the_map_unless_most_is_wrong() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_close(right + 1, right)
     assert "where, of" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.5, "2.5"),
+        (np.float64(0.1), "0.1"),
+        (np.float32(0.1), "0.10000000149011612"),
+        (np.int64(2**62 + 1), "4611686018427387905"),
+        (np.ones(1, ml_dtypes.bfloat16)[0], "1.0"),
+    ],
+    ids=["Python's", "float64", "float32", "int64", "bfloat16"],
+)
+def test_a_number_is_told_with_all_its_digits(value: Any, text: str) -> None:
+    assert number(value) == text

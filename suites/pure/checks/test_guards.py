@@ -11,7 +11,15 @@ import pytest
 from cuassay import ops
 from cuassay.devices.sim import BACKEND
 from cuassay.ops import registry
-from cuassay.testing.guards import computed_precision, guarded, products_as_asked
+from cuassay.testing.guards import (
+    LeakError,
+    _Product,
+    computed_precision,
+    guarded,
+    memory_returned,
+    products_as_asked,
+    stream_kept,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +90,34 @@ def test_a_leak_that_the_first_row_and_column_do_not_show_is_found() -> None:
         pytest.raises(AssertionError, match="asked for in 'ieee', computed in 'tf32'"),
     ):
         ops.mm(a, b, precision="ieee")
+
+
+@pytest.mark.parametrize("rest", [None, np.float32(2)], ids=["a product", "with what was added"])
+def test_a_part_of_a_large_product_is_looked_at_in_rows_and_columns(rest: Any) -> None:
+    chance = np.random.default_rng(0)
+    a, b = (chance.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 70, 5), (2, 5, 80)))
+    rows, columns, product = _Product(a, b, a @ b + (0 if rest is None else rest), rest).on_host()
+
+    assert (rows.shape, columns.shape, product.shape) == ((2, 64, 5), (2, 5, 64), (2, 64, 64))
+    assert np.array_equal(product, rows @ columns)
+
+
+def test_memory_that_was_in_use_before_is_no_leak() -> None:
+    kept = BACKEND.empty((100,), "float32", 0)
+    with memory_returned("sim:0"):
+        BACKEND.empty((100,), "float32", 0)
+
+    with pytest.raises(LeakError, match="are still in use after the test"), memory_returned("sim:0"):
+        more = BACKEND.empty((100,), "float32", 0)
+    assert (kept.shape, more.shape) == ((100,), (100,))
+
+
+def test_a_stream_that_is_left_current_is_named() -> None:
+    before, other = BACKEND.current_stream(0), BACKEND.new_stream(0)
+    with stream_kept("sim:0"):
+        BACKEND.set_stream(other)
+        BACKEND.set_stream(before)
+
+    with pytest.raises(AssertionError, match=r"the current stream is .* after the test"), stream_kept("sim:0"):
+        BACKEND.set_stream(other)
+    BACKEND.set_stream(before)

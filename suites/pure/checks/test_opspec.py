@@ -340,6 +340,14 @@ def test_an_error_of_an_op_grows_with_no_terms_and_one_of_a_function_with_all() 
     assert [(float(size.max()), terms) for size, terms in (of_op, of_function)] == [(1.0, 1), (2.0, 6)]
 
 
+def test_a_magnitude_may_divide_by_zero() -> None:
+    spec = OpSpec(op=ops.exp, reference=np.exp, magnitude=lambda a: 1 / a)
+
+    size, _ = spec.scale(Sample((np.array([0, -2], np.float32),)), np.ones(2))
+
+    assert size.tolist() == [np.inf, 0.5]
+
+
 @pytest.mark.parametrize(
     "spec", [spec for spec in own_specs() if spec.op and not spec.op.schema.outputs], ids=lambda spec: spec.name
 )
@@ -385,3 +393,8 @@ def begin(array: np.ndarray[Any, Any]) -> int:
     while isinstance(base.base, np.ndarray):
         base = base.base
     return (array.ctypes.data - base.ctypes.data) // array.itemsize
+
+
+def test_an_op_says_itself_whether_it_is_deterministic() -> None:
+    assert OpSpec(op=ops.exp, reference=np.exp, deterministic=False).deterministic
+    assert not OpSpec(fn=double, deterministic=False).deterministic

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cuassay.testing.rounding_error import is_coarse, rounding_error
+from cuassay.testing.rounding_error import RoundingError, is_coarse, rounding_error, rounding_errors
+from cuassay.testing.tolerance import by_rounding_error, rounding_limit
 
 ROWS = np.random.default_rng(3).uniform(-3, 3, (64, 129)).astype(np.float16)
 UNIT = 2.0**-10
@@ -75,3 +76,37 @@ def test_a_function_that_refuses_tells_nothing(refusal: Exception) -> None:
 def test_infinities_and_nothing_at_all_have_no_error() -> None:
     assert measured(lambda a: a / a.dtype.type(0), ROWS) == (0, 0)
     assert measured(np.exp, np.zeros(0, np.float16)) == (0, 0)
+
+
+def test_what_leaves_the_range_of_the_dtype_alone_is_told_element_by_element() -> None:
+    numbers = np.array([300, 1e-4, 1.1, 0, np.inf], np.float16)
+    found = rounding_errors(lambda args, kwargs: args[0] * args[0], [numbers], {})
+
+    assert found is not None
+    errors, outside = found
+    assert outside.tolist() == [True, True, False, False, True]
+    assert 0 < errors[2] <= 2 * UNIT
+    assert (errors[0], errors[3]) == (0, 0)
+
+
+def test_a_function_that_raises_tells_nothing_of_its_elements() -> None:
+    assert rounding_errors(lambda args, kwargs: args[0].nothing, [ROWS], {}) is None
+
+
+@pytest.mark.parametrize("passed", [0.0, 100.0], ids=["nothing on the way", "large on the way"])
+def test_no_more_of_an_error_is_believed_than_numbers_on_the_way_explain(passed: float) -> None:
+    zeros = np.zeros(3)
+    limit = by_rounding_error(RoundingError(0.5, 0.0), "float16", zeros, 1, zeros, np.array([passed]))
+    none = by_rounding_error(RoundingError(0.0, 0.0), "float16", zeros, 1, zeros, np.array([passed]))
+
+    assert (limit > none).all() == (passed > 0)
+    assert (limit - none <= 10 * UNIT * passed).all()
+
+
+def test_the_limit_of_a_result_is_its_own_rounding_and_that_of_the_way() -> None:
+    errors, expected = np.array([0, 0, 1e-2]), np.array([0, 8.0, 8.0])
+    none, units, both = rounding_limit(errors, "float16", expected)
+
+    assert none == 2.0**-24
+    assert UNIT * 8 <= units <= 10 * UNIT * 8
+    assert 1e-2 <= both - units <= 1e-1

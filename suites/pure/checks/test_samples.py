@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import SpecError
 from cuassay.testing import Sample
 from cuassay.testing.default_samples import binary, unary
-from cuassay.testing.samples import BENCH_TILE, LAYOUTS, BenchSamples, HostArray, Samples, normalized
+from cuassay.testing.samples import BENCH_TILE, LAYOUTS, BenchSamples, HostArray, Samples, is_sorted, normalized
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4)]
 
@@ -125,3 +126,20 @@ def test_a_small_array_of_a_benchmark_has_the_numbers_of_a_test(dtype: str) -> N
     small, same = (made(2026, dtype, "add")((3, 5)).values for made in (BenchSamples, Samples))
 
     assert (small.dtype, (small == same).all()) == (same.dtype, True)
+
+
+def test_large_integers_are_drawn_from_all_of_their_range() -> None:
+    values = Samples(1, "int64")((1000,), low=-(2**40), high=2**40).values
+
+    assert values.dtype == np.int64
+    assert (values.min() < -(2**39), values.max() > 2**39) == (True, True)
+    assert (values.min() >= -(2**40), values.max() <= 2**40) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [([1, 2, 2], True), ([1, 3, 2], False), ([1, 2], False), ([[1, 2, 3], [3, 2, 1]], False), (5, False)],
+    ids=["sorted", "not", "short", "one of two rows", "without axes"],
+)
+def test_numbers_in_order_along_the_last_axis_are_sorted(array: Any, expected: bool) -> None:
+    assert is_sorted(np.asarray(array)) is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -685,3 +686,20 @@ def test_a_block_that_dies_while_a_pool_is_tidied_is_free_afterwards() -> None:
     pool.tidy()
 
     assert sum(piece.high - piece.low for piece in pool._free) == pool.nbytes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pool_loses_no_memory_and_gives_none_twice(seed: int) -> None:
+    device, chance = BACKEND.machine.devices[0], random.Random(seed)  # noqa: S311  a program, no secret
+    pool, capture = graph_pools.Pool((7, 9), device.reserve), _Anything()
+    live: list[Any] = []
+    for _ in range(40):
+        if live and chance.random() < 0.5:
+            del live[chance.randrange(len(live))]
+        else:
+            live.append(pool.take(chance.choice([256, 1024, 4096]), device.default, capture))
+        if chance.random() < 0.3:
+            pool.tidy()
+            ranges = sorted((one.low, one.high) for one in (*live, *pool._free))
+            assert all(end <= begin for (_, end), (begin, _) in pairwise(ranges))
+            assert sum(high - low for low, high in ranges) == pool.nbytes

@@ -323,7 +323,9 @@ def test_memory_that_is_freed_while_another_stream_uses_it(p: Program, cure: str
     p.engine.give_back("cuda:0", A, 512, p.queue(1))
 
     if cure is None:
-        with pytest.raises(RaceError, match=r"early free at .*test_engine.* of stream 1's memory, .*record_stream"):
+        with pytest.raises(
+            RaceError, match=r"early free at \S*test_engine\.py:\d+ of stream 1's memory, .*record_stream"
+        ):
             p.engine.raise_late()
     p.engine.raise_late()
 
@@ -520,3 +522,26 @@ def test_a_replay_into_a_capture_is_left_to_the_kind_which_refuses_it(p: Program
     p.engine.replay(1, p.queue(2))
 
     assert not p.races(3, writes=[A])
+
+
+def test_what_an_allocator_gives_back_in_order_has_no_accesses_and_its_neighbours_keep_theirs(p: Program) -> None:
+    p.launch(1, writes=[A, B])
+
+    p.engine.forget("cuda:0", A, 4)
+
+    assert [p.races(2, writes=[one]) for one in (A, B)] == [False, True]
+
+
+@pytest.mark.parametrize("other", [2, 9], ids=["a graph that was seen", "one that was not"])
+def test_a_graph_that_takes_over_another_has_that_ones_work_alone(p: Program, other: int) -> None:
+    for graph, address in ((1, A), (2, B)):
+        p.engine.begin_capture(graph, p.queue(1))
+        p.launch(1, writes=[address])
+        p.engine.end_capture(graph)
+
+    p.engine.move_graph(1, other)
+    p.engine.replay(1, p.queue(1))
+    p.engine.replay(other, p.queue(1))
+
+    assert [p.races(2, reads=[one]) for one in (A, B)] == [False, other == 2]
+    assert sum(p.engine.unseen.values()) == (1 if other == 2 else 2)

@@ -33,6 +33,16 @@ def empty(nbytes: int) -> SimArray:
     return BACKEND.empty((nbytes,), "uint8", 0)
 
 
+#: Features that profiles leave out, beside what no simulated device has.
+LEFT_OUT = {
+    "h200": "",
+    "copies": "views",
+    "mps": "complex conditional_graphs fp8 graphs peer_access tf32",
+    "mps-macos13": "complex conditional_graphs fp8 graphs peer_access tf32",
+    "minimal": "complex conditional_graphs fp8 graphs peer_access streams tf32 timing",
+}
+
+
 class TestFiniteMemory:
     def test_out_of_memory_says_what_was_asked_what_is_free_and_the_largest_range(self) -> None:
         kept = [empty(TOTAL // 4) for _ in range(4)]
@@ -212,6 +222,16 @@ class TestProfiles:
             answer = BACKEND.probe(0, question)
 
         assert answer.present or len(answer.reason) > 10
+
+    @pytest.mark.parametrize("name", PROFILES)
+    def test_exactly_what_a_profile_leaves_out_is_missing(self, name: str) -> None:
+        with BACKEND.simulated(devices=2, memory=TOTAL, profile=name):
+            missing = {feature for feature in FEATURES if not BACKEND.probe(0, feature)}
+            compute, memory, count = (BACKEND.probe(0, question) for question in ("compute", "memory", "count"))
+
+        assert missing == {"complex_half", "cublaslt", "ipc", "vmm", *LEFT_OUT[name].split()}
+        assert (memory.value, count.value) == (TOTAL, 2)
+        assert (compute.present, compute.value) == ((True, 9.0) if name in {"h200", "copies"} else (False, 0.0))
 
     @pytest.mark.parametrize(
         ("name", "dtype", "reason"),

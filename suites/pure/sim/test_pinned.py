@@ -317,3 +317,10 @@ def test_new_memory_has_no_accesses_of_its_former_arrays(machine: Any, stream: S
 
     assert address in [array.block.block.address for array in again]
     assert len(home.log) == 0
+
+
+def test_pinned_memory_is_iterated_over_from_its_first_element() -> None:
+    array = pinned()
+    array[...] = np.arange(N)
+
+    assert [float(one) for one in array] == list(range(N))

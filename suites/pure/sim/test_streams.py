@@ -28,3 +28,11 @@ CALLS: dict[str, Any] = {
 def test_what_is_no_stream_is_refused(call: Any, given: Any) -> None:
     with pytest.raises(ArgumentError, match=r"simulated (stream|event)"):
         call(given)
+
+
+def test_another_thread_may_use_the_machine_after_a_call(elsewhere: Any) -> None:
+    BACKEND.synchronize(0)
+    lock = BACKEND.machine.lock
+
+    assert elsewhere(lambda: lock.acquire(timeout=5))
+    elsewhere(lock.release)

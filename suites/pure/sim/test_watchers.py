@@ -170,6 +170,7 @@ def test_a_host_wait_tells_how_long_it_took(sim: Any, event: str) -> None:
     (told,) = seen(wait, event)
 
     assert told.end - told.begin == pytest.approx(1e-3, rel=0.01)
+    assert told.subject == {"device_synchronized": 0, "stream_synchronized": sim.current_stream(0).queue.number}[event]
 
 
 def test_a_launch_tells_its_name_time_bytes_and_line(sim: Any) -> None:

@@ -269,3 +269,10 @@ def test_a_dlpack_copy_keeps_the_order_of_the_axes(xp: Any) -> None:
 def test_a_dtype_that_was_asked_for_is_not_narrowed(make: Any) -> None:
     with BACKEND.simulated(devices=1, profile="mps") as backend, pytest.raises(CapabilityError, match="float64"):
         make(backend.namespace(0), np.ones(3))
+
+
+def test_a_list_of_the_host_is_not_shuffled_in_its_place(xp: Any) -> None:
+    numbers = [1, 2, 3]
+    with pytest.raises(TypeError, match="list and an array on a simulated device"):
+        xp.random.shuffle(numbers)
+    assert numbers == [1, 2, 3]

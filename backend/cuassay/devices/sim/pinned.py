@@ -331,7 +331,8 @@ def empty(shape: tuple[int, ...], dtype: Any, machine: Machine) -> SimPinned:
     SimPinned(raw, home, memory).touch("empty", write=True).fill(poison(wanted))
     if nbytes:
         low = memory.block.address
-        home.log.forget(Span(low, low + memory.block.nbytes, dense=True))
+        with machine.working():
+            home.log.forget(Span(low, low + memory.block.nbytes, dense=True))
     return SimPinned(raw.view(wanted).reshape(shape) if nbytes else np.empty(shape, wanted), home, memory)
 
 
