@@ -15,6 +15,18 @@ from cuassay.judging.spec_file import load_declaration
 
 DATA = Path(__file__).parents[1] / "data" / "judging"
 
+#: Cheats that may be right, and gain nothing then: seconds of work that their times must contain.
+WORK_S = dict.fromkeys(
+    ("T4_patched_timer", "T9_cache_by_identity", "event_array", "function_detour", "got_patch", "ptrace"), 0.03
+)
+
+#: What is not stopped, and why; the page about the judge says so, too.
+NOT_STOPPED = {
+    "no_race_checks": "the simulated device checks the order of streams in the candidate's process",
+    "no_device": "host code of the program tier may leave out copies that other candidates make",
+    "measured_part": "one number is cut, where it is large and the tolerance is as well",
+}
+
 
 def candidates(folder: str) -> list[Path]:
     return sorted((DATA / folder).glob("*.py"))

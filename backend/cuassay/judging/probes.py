@@ -28,12 +28,18 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["Finding", "Probe", "beyond", "declared_probe", "equal_runs", "judged_values"]
+__all__ = ["Finding", "Probe", "beyond", "declared_probe", "equal_runs", "judged_values", "where_measured"]
 
 _HOST = Device("cpu")
 
 #: How far a spike is, in ranges of an input; less in 16 bits, where squares must stay in range.
 _SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
+
+#: What all numbers are multiplied by together; in 16 bits sums of squares must stay in range as well.
+_SCALE, _SMALL_SCALE = 2.0**10, 2.0
+
+#: The step of a format with a short mantissa is larger than this.
+_COARSE = 2.0**-12
 
 #: Parts of a flattened array, in each of which one number is moved.
 _PLACES = 8
@@ -43,6 +49,9 @@ _SEEN = 2.0**-6
 
 #: Hidden shapes a dtype, and elements up to which a sample is made longer.
 _SHAPES, _MOST_ELEMENTS = 6, 2**18
+
+#: Elements up to which numbers of a measured sample are moved one at a time.
+_MOST_MOVED = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,25 @@ def beyond(
     if is_float(as_dtype(dtype)) or is_complex(as_dtype(dtype)):
         probes += [_values(spec, dtype, "spikes", one) for one in _spikes(chosen, chance)]
         probes += influences(spec, dtype, chosen, chance)
-    yield from (replace(probe, promised=partial(_is_promised, spec, device, probe)) for probe in probes)
+    yield from _if_promised(spec, device, probes)
+
+
+def where_measured(
+    spec: OpSpec, device: Device, dtype: str, sample: Sample, chance: np.random.Generator
+) -> Iterator[Probe]:
+    """Probes of the shapes that are measured: a shortcut may hold for the numbers that are drawn there, and no others."""
+    if not (is_float(as_dtype(dtype)) or is_complex(as_dtype(dtype))):
+        return
+    probes = [_values(spec, dtype, "spikes", one) for one in _spikes(sample, chance)]
+    if any(True for _ in spec.draw(0, dtype, "extremal")):
+        probes.append(_values(spec, dtype, "extremal", _special(sample, chance)))
+    if _elements(sample) <= _MOST_MOVED:
+        probes += influences(spec, dtype, sample, chance, bases=(False,))
+    yield from _if_promised(spec, device, probes)
+
+
+def _if_promised(spec: OpSpec, device: Device, probes: Sequence[Probe]) -> Iterator[Probe]:
+    return (replace(probe, promised=partial(_is_promised, spec, device, probe)) for probe in probes)
 
 
 def _values(spec: OpSpec, dtype: str, check: str, sample: Sample) -> Probe:
@@ -212,7 +239,7 @@ def _elements(sample: Sample) -> int:
 
 
 def _spikes(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
-    """Some numbers in random places much larger than all others."""
+    """Some numbers in random places much larger than all others, and all numbers much larger than declared."""
 
     def put(value: Any) -> Any:
         if not _is_movable(value):
@@ -225,15 +252,41 @@ def _spikes(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
     args, kwargs = sample.changed(put)
     yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, spikes")
 
+    def scale(value: Any) -> Any:
+        if not _is_movable(value):
+            return value
+        factor = _SCALE if epsilon(value.dtype) < _COARSE else _SMALL_SCALE
+        return HostArray(value * np.asarray(factor).astype(value.dtype))
 
-def influences(spec: OpSpec, dtype: str, sample: Sample, chance: np.random.Generator) -> Iterator[Probe]:
+    args, kwargs = sample.changed(scale)
+    yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, scaled")
+
+
+def _special(sample: Sample, chance: np.random.Generator) -> Sample:
+    """NaN and both infinities in random places."""
+
+    def put(value: Any) -> Any:
+        if not _is_movable(value) or value.size < 3:
+            return value
+        flat = value.copy().reshape(-1)
+        with np.errstate(all="ignore"):  # formats without infinities have NaN there
+            flat[chance.permutation(flat.size)[:3]] = np.array([np.nan, np.inf, -np.inf]).astype(value.dtype)
+        return HostArray(flat.reshape(value.shape))
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, special values")
+
+
+def influences(
+    spec: OpSpec, dtype: str, sample: Sample, chance: np.random.Generator, *, bases: Sequence[bool] = (True, False)
+) -> Iterator[Probe]:
     """For each array of floats: numbers moved a lot, among zeros and among others; the output must follow."""
     arrays = arrays_of(*sample.host())
     for place, array in enumerate(arrays):
         if _is_movable(array):
             bounds = np.unique(np.linspace(0, array.size, _PLACES + 1).astype(np.int64))
             spots = [int(chance.integers(low, high)) for low, high in pairwise(bounds)]
-            for among_zeros in (True, False):
+            for among_zeros in bases:
                 base = _with(sample, place, array * 0) if among_zeros else sample
                 moved = [_moved(base, place, spot) for spot in spots]
                 draws = tuple(partial(_same, one) for one in (base, *moved))
@@ -269,7 +322,7 @@ def _is_movable(value: Any) -> bool:
 
 
 def _far(array: NDArray[Any]) -> float:
-    most = _SPIKE if epsilon(array.dtype) < 2.0**-12 else _SMALL_SPIKE
+    most = _SPIKE if epsilon(array.dtype) < _COARSE else _SMALL_SPIKE
     finite = np.abs(np.nan_to_num(array, posinf=0.0, neginf=0.0).astype(np.complex128))
     return most * (float(np.max(finite, initial=0.0)) or 1.0)
 
