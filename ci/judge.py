@@ -3,7 +3,7 @@
 A nonce decides the inputs, the order and the number of calls, so that one nonce shows little. Of an honest candidate
 any verdict but *correct* is told, of a cheat *correct*. A cheat that may be right must have its work in its times.
 
-``python ci/judge.py --nonces 20`` prints a line for each folder and each surprise, and ends with 1 where a cheat passed,
+``python ci/judge.py --nonces 20`` prints a line for each nonce and each surprise, and ends with 1 where a cheat passed,
 an honest candidate was refused or wrong, or more than 1 % of the honest ones are undecided.
 """
 
@@ -14,7 +14,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "suites" / "shared"))
@@ -53,6 +53,13 @@ def _has_its_work(verdict: Verdict, seconds: float) -> bool:
     return all(case.median_s is None or case.median_s > seconds / 2 for case in verdict.cases)
 
 
+def _told(total: Mapping[str, Counter[str]]) -> str:
+    return "; ".join(
+        f"{folder} {counts.total()} ({', '.join(f'{n} {word}' for word, n in sorted(counts.items()))})"
+        for folder, counts in total.items()
+    )
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Judge, print, and give the exit status."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
@@ -63,15 +70,14 @@ def main(words: Sequence[str] | None = None) -> int:
     referees, timing = Referees(options.device, times=False, seconds=30.0), Referees(options.device)
     total: dict[str, Counter[str]] = {folder: Counter() for folder in options.folders}
     began = time.monotonic()
-    for _ in range(options.nonces):
+    for place in range(options.nonces):
         nonce = secrets.randbits(64)
         for folder in options.folders:
             total[folder] += _judged(folder, referees, timing, nonce)
+        seconds = time.monotonic() - began
+        print(f"{place + 1} of {options.nonces}, {seconds:.0f} s: {_told(total)}", flush=True)
     referees.close()
     timing.close()
-    for folder, counts in total.items():
-        print(f"{folder}: {counts.total()} verdicts, {', '.join(f'{n} {word}' for word, n in sorted(counts.items()))}")
-    print(f"{options.nonces} nonces, {time.monotonic() - began:.0f} s")
     honest = total.get(_HONEST, Counter())
     lost = honest["wrong"] + honest["refused"] + sum(total[one]["correct"] for one in total if one != _HONEST)
     return int(lost > 0 or honest["undecided"] > _MOST_UNDECIDED * honest.total())

@@ -41,7 +41,8 @@ def declared_name(candidate: Path) -> str:
 class Referees:
     """Makes a referee at first use; one that takes no time is another one."""
 
-    def __init__(self, device: str = "sim", **options: Any) -> None:
+    def __init__(self, device: str = "sim", *, data: Path = DATA, **options: Any) -> None:
+        self._data = data
         self._options = {"seconds": 120.0, **options}
         self._device, self._held = Device(device), ExitStack()
         self._made: dict[str, Referee] = {}
@@ -49,7 +50,7 @@ class Referees:
     def of(self, name: str) -> Referee:
         if name not in self._made:
             options = JudgeOptions(device=self._device, policy=parse_policy(""), **self._options)
-            declaration = load_declaration(f"{DATA}/spec.py::{name}")
+            declaration = load_declaration(f"{self._data}/spec.py::{name}")
             started = self._held.enter_context(Candidates(declaration, options))
             self._made[name] = Referee(declaration, options, started.start, started.ours())
         return self._made[name]
