@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.generator import GeneratorState
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.judging.protocol import ARENA_ALIGNMENT, Claim, Placed, Room, dtype_number
@@ -46,7 +47,8 @@ def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes
     Parameters
     ----------
     arguments, options : sequence and mapping
-        Positional and named arguments: arrays, numbers, words, None, and lists, tuples and mappings of them.
+        Positional and named arguments: arrays, numbers, words, None, states of generators, and lists, tuples and
+        mappings of them.
 
     Raises
     ------
@@ -72,7 +74,7 @@ def _encoded(value: Any, arrays: list[NDArray[Any]]) -> Any:
             return {kind: what(value, arrays)}
     raise ArgumentError(
         f"a candidate cannot be called with {shown(value)} ({type(value).__name__}); got it among the arguments; "
-        "give arrays, numbers, words, None, or lists, tuples and mappings of them"
+        "give arrays, numbers, words, None, a GeneratorState, or lists, tuples and mappings of them"
     )
 
 
@@ -85,6 +87,7 @@ _ENCODED: dict[str, tuple[type | tuple[type, ...], Callable[[Any, list[NDArray[A
     "array": (np.ndarray, _kept),
     "scalar": (np.generic, _kept),
     "complex": (complex, lambda value, _: [value.real, value.imag]),
+    "generator": (GeneratorState, lambda value, _: [value.seed, value.offset]),
     "tuple": (tuple, lambda value, arrays: [_encoded(one, arrays) for one in value]),
     "mapping": (
         Mapping,

@@ -25,6 +25,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.device import Device
+from cuassay.core.generator import GeneratorState
 from cuassay.judging import protocol
 from cuassay.judging.protocol import Bell, Claim, Placed, RawReply, Request, Room
 
@@ -274,6 +275,7 @@ def _decoded(
         "array": array,
         "scalar": scalar,
         "complex": lambda parts: complex(*parts),
+        "generator": lambda parts: GeneratorState(*parts),
         "mapping": lambda pairs: {value(key): value(one) for key, one in pairs},
         "tuple": lambda several: tuple(map(value, several)),
     }

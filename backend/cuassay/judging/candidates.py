@@ -177,6 +177,11 @@ class _Candidate:
         return self._process.source
 
     @property
+    def group(self) -> str:
+        """Whether a control group limits its memory, or why not."""
+        return self._process.group
+
+    @property
     def is_confined(self) -> bool:
         """Whether there is a jail, with every part of it on."""
         return bool(self.jail) and all(state == "on" for state in self.jail.values())

@@ -72,6 +72,8 @@ class CandidateProcess(Handle):
         The text of the candidate's files, one after another.
     jail : mapping
         Each part of the jail: ``on``, or why it is missing; see `cuassay.judging.jail.PARTS`. After `load`.
+    group : str
+        Whether a control group limits its memory: ``on``, or why not. After `load`, with a jail.
     output : str
         What the candidate printed, cut, in its own words. After `close`, or a loss.
     late_writes : int
@@ -100,6 +102,7 @@ class CandidateProcess(Handle):
         self.limits = limits or Limits()
         self.options = jail
         self.jail: Mapping[str, str] = {}
+        self.group = ""
         self.output = ""
         self.supervisor = -1
         self.late_writes = 0
@@ -373,6 +376,7 @@ class CandidateProcess(Handle):
     def _note(self, words: dict[str, Any]) -> None:
         self.supervisor = words.get("supervisor", self.supervisor)
         self.jail = words.get("jail", self.jail)
+        self.group = words.get("group", self.group)
         self._is_stopped = words.get("stopped", self._is_stopped)
         if "failed" in words:
             self._ended = {"reason": "jail", "detail": words["failed"]}

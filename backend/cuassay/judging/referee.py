@@ -100,6 +100,10 @@ class Opened(Subject, Protocol):
     def jail(self) -> Mapping[str, str]:
         """Part of the jail to ``on``, or to why it is not."""
 
+    @property
+    def group(self) -> str:
+        """Whether a control group limits its memory: ``on``, or why not."""
+
     def evidence(self) -> Sequence[Evidence]:
         """What its process was seen to do, in addition to its answers."""
 
@@ -176,7 +180,7 @@ class Referee:
         with self._start(found.path) as subject:
             found.read(subject.source, self.options.policy)
             found.jail, found.is_confined = dict(subject.jail), subject.is_confined
-            found.problem = subject.problem
+            found.problem, found.group = subject.problem, subject.group
             found.nonce = secrets.randbits(64) if nonce is None else nonce  # drawn once the candidate was loaded
             if found.problem or "start" in found.jail or not (found.is_confined or self.options.allow_unjailed):
                 return
@@ -229,7 +233,7 @@ class Referee:
             weak=self.weak, verified_calls=trial.verified, timed_calls=trial.timed, calls=trial.calls,
             declaration_digest=self.declaration.digest, candidate_digest=found.digest,
             device_digest=_device_digest(self.options.device), jail=found.jail, options=self.options.told(),
-            is_nonce_given=found.is_nonce_given,
+            is_nonce_given=found.is_nonce_given, group=found.group,
         )  # fmt: skip
 
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
@@ -274,6 +278,7 @@ class _Found:
     digest: str = ""
     nonce: int = 0
     is_nonce_given: bool = False
+    group: str = ""
     problem: str = ""
     jail: Mapping[str, str] = field(default_factory=dict)
     is_confined: bool = False

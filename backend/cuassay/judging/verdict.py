@@ -133,6 +133,9 @@ class Verdict:
         SHA-256, the first 16 digits.
     jail : mapping of str to str
         Part of the jail to ``on``, or to why it is not.
+    group : str
+        Whether a control group limited the candidate's memory: ``on``, or why not. Without one the processes are looked
+        at, which comes later and does not see all; the jail is whole either way.
     seconds : float
         What the verdict took.
     options : mapping
@@ -163,6 +166,7 @@ class Verdict:
     candidate_digest: str = ""
     device_digest: str = ""
     jail: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
     seconds: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
     is_nonce_given: bool = False

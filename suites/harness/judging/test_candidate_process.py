@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device
+from cuassay.core.generator import GeneratorState
 from cuassay.errors import CandidateLostError, StateError
 from cuassay.judging import candidate, protocol
 from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
@@ -60,14 +61,15 @@ def started(zygote: Zygote, tmp_path: Path) -> Iterator[Start]:
 
 def test_arguments_of_every_kind_arrive(started: Start) -> None:
     one = started(
-        "def run(xp, a, several, pair, number, flag, word, none, z, *, k, table):\n"
+        "def run(xp, a, several, pair, number, flag, word, none, z, *, k, table, state):\n"
         "    assert (pair[1], number, flag, word, none, z) == (3, 2.5, True, 'x', None, 1 + 2j)\n"
+        "    assert (state.seed, state.offset) == (2**64 - 1, 8)\n"
         "    assert type(pair) is tuple and type(several) is list and table == {1: 'one'}\n"
         "    return a + several[0] * several[1] + pair[0] + k\n"
     )
 
     arguments = [BASE, [BASE, np.float32(2)], (BASE, 3), 2.5, True, "x", None, 1 + 2j]
-    reply = one.call(arguments, {"k": 7, "table": {1: "one"}}, [ROOM])
+    reply = one.call(arguments, {"k": 7, "table": {1: "one"}, "state": GeneratorState(2**64 - 1, 8)}, [ROOM])
 
     assert reply.raised is None
     np.testing.assert_array_equal(reply.outputs[0].array, BASE * 4 + 7)

@@ -39,6 +39,7 @@ class Started(LocalSubject):
     def __init__(self, run: Callable[..., Any], jail: Mapping[str, str], problem: str, seen: list[Evidence]) -> None:
         super().__init__(run)
         self.source, self.jail, self.problem = b"def run(xp, a): ...", jail, problem
+        self.group = "on"
         self.is_confined = bool(jail) and set(jail.values()) == {"on"}
         self._seen = seen
         self.calls = 0
