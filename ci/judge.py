@@ -25,7 +25,7 @@ from cuassay.judging.verdict import Verdict
 
 __all__ = ["main"]
 
-_HONEST, _CHEATS = "honest", ("cheats", "public", "inside")
+_HONEST, _CHEATS = ("honest", "right"), ("cheats", "public", "inside")
 
 #: Part of the honest verdicts that may be undecided.
 _MOST_UNDECIDED = 0.01
@@ -44,7 +44,7 @@ def _judged(folder: str, referees: Referees, timing: Referees, nonce: int) -> Co
         if word == "correct" and path.stem in WORK_S and _has_its_work(verdict, WORK_S[path.stem]):
             word = "harmless"
         counts[word] += 1
-        if (word == "correct") is (folder != _HONEST):
+        if (word == "correct") is (folder not in _HONEST):
             print(f"  {folder}/{path.stem} is {word} under {nonce:x}: {verdict.reason}", flush=True)
     return counts
 
@@ -65,7 +65,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--nonces", type=int, default=20, help="how many (default: %(default)s)")
     parser.add_argument("--device", default="sim", help="where (default: %(default)s)")
-    parser.add_argument("folders", nargs="*", default=[_HONEST, *_CHEATS], help="which (default: all)")
+    parser.add_argument("folders", nargs="*", default=[*_HONEST, *_CHEATS], help="which (default: all)")
     options = parser.parse_args(words)
     referees, timing = Referees(options.device, times=False, seconds=30.0), Referees(options.device)
     total: dict[str, Counter[str]] = {folder: Counter() for folder in options.folders}
@@ -78,8 +78,9 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{place + 1} of {options.nonces}, {seconds:.0f} s: {_told(total)}", flush=True)
     referees.close()
     timing.close()
-    honest = total.get(_HONEST, Counter())
-    lost = honest["wrong"] + honest["refused"] + sum(total[one]["correct"] for one in total if one != _HONEST)
+    honest = sum((counts for folder, counts in total.items() if folder in _HONEST), Counter())
+    passed = sum(counts["correct"] for folder, counts in total.items() if folder not in _HONEST)
+    lost = honest["wrong"] + honest["refused"] + passed
     return int(lost > 0 or honest["undecided"] > _MOST_UNDECIDED * honest.total())
 
 

@@ -46,14 +46,19 @@ class Referees:
         self._options = {"seconds": 120.0, **options}
         self._device, self._held = Device(device), ExitStack()
         self._made: dict[str, Referee] = {}
+        self._started: dict[str, Candidates] = {}
 
     def of(self, name: str) -> Referee:
         if name not in self._made:
             options = JudgeOptions(device=self._device, policy=parse_policy(""), **self._options)
             declaration = load_declaration(f"{self._data}/spec.py::{name}")
-            started = self._held.enter_context(Candidates(declaration, options))
+            started = self._started[name] = self._held.enter_context(Candidates(declaration, options))
             self._made[name] = Referee(declaration, options, started.start, started.ours())
         return self._made[name]
+
+    def zygote(self, name: str) -> int:
+        """The process that the candidates of a declaration are forked from."""
+        return self._started[name].zygote
 
     def close(self) -> None:
         self._held.close()

@@ -99,6 +99,11 @@ class Candidates(Handle):
         """End the warm process, and with it every candidate; twice is allowed."""
         self._held.close()
 
+    @property
+    def zygote(self) -> int:
+        """Id of the warm process; every candidate's process descends from it."""
+        return self._zygote.process
+
     @contextmanager
     def start(self, path: Path) -> Iterator[_Candidate]:
         """Start the candidate in a file, confined."""

@@ -35,12 +35,6 @@ _HOST = Device("cpu")
 #: How far a spike is, in ranges of an input; less in 16 bits, where squares must stay in range.
 _SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
 
-#: What all numbers are multiplied by together; in 16 bits sums of squares must stay in range as well.
-_SCALE, _SMALL_SCALE = 2.0**10, 2.0
-
-#: The step of a format with a short mantissa is larger than this.
-_COARSE = 2.0**-12
-
 #: Parts of a flattened array, in each of which one number is moved.
 _PLACES = 8
 
@@ -239,7 +233,7 @@ def _elements(sample: Sample) -> int:
 
 
 def _spikes(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
-    """Some numbers in random places much larger than all others, and all numbers much larger than declared."""
+    """Some numbers in random places much larger than all others."""
 
     def put(value: Any) -> Any:
         if not _is_movable(value):
@@ -251,15 +245,6 @@ def _spikes(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
 
     args, kwargs = sample.changed(put)
     yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, spikes")
-
-    def scale(value: Any) -> Any:
-        if not _is_movable(value):
-            return value
-        factor = _SCALE if epsilon(value.dtype) < _COARSE else _SMALL_SCALE
-        return HostArray(value * np.asarray(factor).astype(value.dtype))
-
-    args, kwargs = sample.changed(scale)
-    yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, scaled")
 
 
 def _special(sample: Sample, chance: np.random.Generator) -> Sample:
@@ -322,7 +307,7 @@ def _is_movable(value: Any) -> bool:
 
 
 def _far(array: NDArray[Any]) -> float:
-    most = _SPIKE if epsilon(array.dtype) < _COARSE else _SMALL_SPIKE
+    most = _SPIKE if epsilon(array.dtype) < 2.0**-12 else _SMALL_SPIKE
     finite = np.abs(np.nan_to_num(array, posinf=0.0, neginf=0.0).astype(np.complex128))
     return most * (float(np.max(finite, initial=0.0)) or 1.0)
 
