@@ -1,12 +1,13 @@
 """A control group for one candidate: the kernel's own limit of its memory, where this process may make groups.
 
-Looking at processes from time to time, as the supervisor does, comes late for one that takes gigabytes at once, and does
-not see pages of shared memory that no process maps any more. A group counts both. Version 2 is tried first, in the
-group of this process and beside it, then version 1. See cgroups(7).
+The supervisor looks at processes from time to time. That is late for one that takes gigabytes at once, and does not
+see pages of shared memory that no process maps any more. A group counts both. Version 2 is tried first, in the group
+of this process and beside it, then version 1. See cgroups(7).
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -61,9 +62,8 @@ class MemoryGroup:
             folder = parent / f"cuassay-{os.getpid()}"
             try:
                 folder.mkdir()
-                if not (folder / limit).exists():
-                    raise OSError(f"{parent} does not limit memory in its groups")
-                (folder / limit).write_text(str(nbytes))
+                with (folder / limit).open("r+") as file:  # it is there only where memory can be limited
+                    file.write(str(nbytes))
             except OSError as error:
                 problem = error
                 with suppress(OSError):
@@ -82,7 +82,7 @@ class MemoryGroup:
         """Whether the kernel killed a process of it for its memory."""
         with suppress(OSError, ValueError):
             words = (self._folder / self._events).read_text(encoding="ascii").split()
-            return any(int(count) > 0 for name, count in zip(words, words[1:], strict=False) if name == "oom_kill")
+            return any(int(count) > 0 for name, count in itertools.pairwise(words) if name == "oom_kill")
         return False
 
     def close(self) -> None:

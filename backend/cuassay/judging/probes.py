@@ -151,7 +151,7 @@ def beyond(
 def where_measured(
     spec: OpSpec, device: Device, dtype: str, sample: Sample, chance: np.random.Generator
 ) -> Iterator[Probe]:
-    """Probes of the shapes that are measured: a shortcut may hold for the numbers that are drawn there, and no others."""
+    """Probes of the shapes that are measured: a shortcut may hold only for the numbers that are drawn there."""
     if not (is_float(as_dtype(dtype)) or is_complex(as_dtype(dtype))):
         return
     probes = [_values(spec, dtype, "spikes", one) for one in _spikes(sample, chance)]

@@ -248,7 +248,11 @@ class Referee:
             return "refused", str(proven[0]), "policy" if proven[0].id.startswith("B") else "evidence"
         doubt = self._doubt(found, trial)
         if doubt:
-            return "undecided", doubt, "time limit" if doubt == trial.ended and trial.seconds > self.options.seconds else ""
+            return (
+                "undecided",
+                doubt,
+                "time limit" if doubt == trial.ended and trial.seconds > self.options.seconds else "",
+            )
         return (
             "correct",
             f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}",

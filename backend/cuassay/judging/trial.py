@@ -146,7 +146,6 @@ class _Hearing:
             _judged(probe, samples, outputs, self.trial) if is_complete and (is_chosen or is_met or is_small) else None
         )
 
-
     def _is_fast(self, probe: Probe) -> bool:
         """Whether the last call of a case took no longer than the median of its calls so far."""
         times = self.trial.times.get((probe.case, probe.dtype))

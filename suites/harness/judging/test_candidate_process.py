@@ -297,9 +297,9 @@ def test_nothing_outlives_a_killed_judge(tmp_path: Path) -> None:
 def test_a_file_that_is_too_long_is_not_loaded(zygote: Zygote, tmp_path: Path) -> None:
     file = tmp_path / "candidate.py"
     file.write_bytes(b"#" * (MOST_SOURCE_NBYTES + 1))
-    with CandidateProcess(file, device=zygote.kind, limits=LIMITS, zygote=zygote) as one:
-        with pytest.raises(CandidateLostError, match="more than 4,194,304 bytes") as caught:
-            one.load()
+    one = CandidateProcess(file, device=zygote.kind, limits=LIMITS, zygote=zygote)
+    with one, pytest.raises(CandidateLostError, match="more than 4,194,304 bytes") as caught:
+        one.load()
     assert (caught.value.reason, one.supervisor) == ("load", -1)
 
 

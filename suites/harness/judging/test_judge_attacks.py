@@ -53,9 +53,7 @@ def test_an_attack_on_the_clock_gains_nothing(timing: Referees, name: str) -> No
     assert all(seconds > WORK_S[name] / 2 for seconds in times), verdict.cases
 
 
-@pytest.mark.parametrize(
-    "candidate", attacks("inside", *NOT_STOPPED, "too_slow_to_be_wrong"), ids=lambda one: one.stem
-)
+@pytest.mark.parametrize("candidate", attacks("inside", *NOT_STOPPED, "too_slow_to_be_wrong"), ids=lambda one: one.stem)
 def test_an_attack_by_somebody_who_knows_the_code_does_not_pass(referees: Referees, candidate: Path) -> None:
     verdict = referees.of(declared_name(candidate)).judge(candidate, nonce=NONCE)
 

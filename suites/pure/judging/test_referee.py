@@ -213,9 +213,7 @@ class Process:
         return Reply((output,), 0, 0, 10**9, 3 * 10**9, (), 0.0, False, None)
 
 
-def test_a_call_that_is_made_again_with_more_room_counts_twice(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_call_that_is_made_again_with_more_room_counts_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(candidates_module, "CandidateProcess", Process)
     monkeypatch.setattr(candidates_module, "Zygote", lambda kind: nullcontext(kind))
     positive = OpSpec(fn=lambda xp, a: a[a > 0], name="positive", reference=lambda a: a[a > 0], dtypes=("float32",))
