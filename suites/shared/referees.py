@@ -15,6 +15,18 @@ from cuassay.judging.spec_file import load_declaration
 
 DATA = Path(__file__).parents[1] / "data" / "judging"
 
+#: Cheats that may be right, and gain nothing then: seconds of work that their times must contain.
+WORK_S = dict.fromkeys(
+    ("T4_patched_timer", "T9_cache_by_identity", "event_array", "function_detour", "got_patch", "ptrace"), 0.03
+)
+
+#: What is not stopped, and why; the page about the judge says so, too.
+NOT_STOPPED = {
+    "no_race_checks": "the simulated device checks the order of streams in the candidate's process",
+    "no_device": "host code of the program tier may leave out copies that other candidates make",
+    "measured_part": "one number is cut, where it is large and the tolerance is as well",
+}
+
 
 def candidates(folder: str) -> list[Path]:
     return sorted((DATA / folder).glob("*.py"))
@@ -29,18 +41,24 @@ def declared_name(candidate: Path) -> str:
 class Referees:
     """Makes a referee at first use; one that takes no time is another one."""
 
-    def __init__(self, device: str = "sim", **options: Any) -> None:
+    def __init__(self, device: str = "sim", *, data: Path = DATA, **options: Any) -> None:
+        self._data = data
         self._options = {"seconds": 120.0, **options}
         self._device, self._held = Device(device), ExitStack()
         self._made: dict[str, Referee] = {}
+        self._started: dict[str, Candidates] = {}
 
     def of(self, name: str) -> Referee:
         if name not in self._made:
             options = JudgeOptions(device=self._device, policy=parse_policy(""), **self._options)
-            declaration = load_declaration(f"{DATA}/spec.py::{name}")
-            started = self._held.enter_context(Candidates(declaration, options))
+            declaration = load_declaration(f"{self._data}/spec.py::{name}")
+            started = self._started[name] = self._held.enter_context(Candidates(declaration, options))
             self._made[name] = Referee(declaration, options, started.start, started.ours())
         return self._made[name]
+
+    def zygote(self, name: str) -> int:
+        """The process that the candidates of a declaration are forked from."""
+        return self._started[name].zygote
 
     def close(self) -> None:
         self._held.close()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.generator import GeneratorState
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.judging.protocol import ARENA_ALIGNMENT, Claim, Placed, Room, dtype_number
@@ -46,7 +47,8 @@ def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes
     Parameters
     ----------
     arguments, options : sequence and mapping
-        Positional and named arguments: arrays, numbers, words, None, and lists, tuples and mappings of them.
+        Positional and named arguments: arrays, numbers, words, None, states of generators, and lists, tuples and
+        mappings of them.
 
     Raises
     ------
@@ -72,7 +74,7 @@ def _encoded(value: Any, arrays: list[NDArray[Any]]) -> Any:
             return {kind: what(value, arrays)}
     raise ArgumentError(
         f"a candidate cannot be called with {shown(value)} ({type(value).__name__}); got it among the arguments; "
-        "give arrays, numbers, words, None, or lists, tuples and mappings of them"
+        "give arrays, numbers, words, None, a GeneratorState, or lists, tuples and mappings of them"
     )
 
 
@@ -85,6 +87,7 @@ _ENCODED: dict[str, tuple[type | tuple[type, ...], Callable[[Any, list[NDArray[A
     "array": (np.ndarray, _kept),
     "scalar": (np.generic, _kept),
     "complex": (complex, lambda value, _: [value.real, value.imag]),
+    "generator": (GeneratorState, lambda value, _: [value.seed, value.offset]),
     "tuple": (tuple, lambda value, arrays: [_encoded(one, arrays) for one in value]),
     "mapping": (
         Mapping,
@@ -109,7 +112,7 @@ class Arena:
         return f"Arena({self._bytes.nbytes:,} bytes)"
 
     def place(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[Asked], seed: int | None = None) -> Layout:
-        """Choose where each array lies, by `seed` or by chance, and write the inputs and the poison there.
+        """Choose where each array lies, by `seed` or by chance, and write the poison there; `give` writes the inputs.
 
         Raises
         ------
@@ -121,9 +124,7 @@ class Arena:
         sizes = [*(high - low for low, high in spans), *map(_room_nbytes, outputs)]
         starts = self._starts(sizes, chance)
         self._bytes[: max(map(sum, zip(starts, sizes, strict=True)), default=0)] = chance.randrange(256)
-        placed = tuple(
-            self._put(one, start, span) for one, start, span in zip(inputs, starts[: len(inputs)], spans, strict=True)
-        )
+        placed = tuple(map(_placed, inputs, starts, spans))
         rooms = tuple(map(Room, starts[len(inputs) :], sizes[len(inputs) :]))
         poisons = tuple(poison(_BYTE if isinstance(one, int) else as_dtype(one[1]), chance) for one in outputs)
         for room, pattern in zip(rooms, poisons, strict=True):
@@ -145,11 +146,10 @@ class Arena:
             )
         return starts
 
-    def _put(self, array: NDArray[Any], start: int, span: tuple[int, int]) -> Placed:
-        low, high = span
-        first = start - low
-        self._view(first, array.shape, array.dtype, array.strides)[...] = array
-        return Placed(start, high - low, first, dtype_number(dtype_name(array.dtype)), array.shape, array.strides)
+    def give(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
+        """Write the inputs. A candidate can read the arena at any time, so the clock must run before they are there."""
+        for placed, array in zip(layout.inputs, inputs, strict=True):
+            self._view(placed.first, array.shape, array.dtype, array.strides)[...] = array
 
     def _view(self, first: int, shape: Sequence[int], dtype: Any, strides: Sequence[int]) -> NDArray[Any]:
         return np.ndarray(shape, dtype, self._bytes.data, first, strides)
@@ -186,6 +186,12 @@ def unwritten(taken: NDArray[Any], pattern: bytes) -> int:
     words = taken.nbytes // 8
     found, expected = taken[: words * 8].view(np.uint64), repeated(pattern, words * 8).view(np.uint64)
     return 8 * int(np.count_nonzero(found == expected))
+
+
+def _placed(array: NDArray[Any], start: int, span: tuple[int, int]) -> Placed:
+    low, high = span
+    number = dtype_number(dtype_name(array.dtype))
+    return Placed(start, high - low, start - low, number, array.shape, array.strides)
 
 
 def _span(array: NDArray[Any]) -> tuple[int, int]:

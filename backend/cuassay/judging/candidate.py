@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.device import Device
+from cuassay.core.generator import GeneratorState
 from cuassay.judging import protocol
 from cuassay.judging.protocol import Bell, Claim, Placed, RawReply, Request, Room
 
@@ -32,8 +34,11 @@ __all__ = ["Server", "load", "load_kernels", "load_program", "preload", "serve"]
 #: Seconds between two looks at the counter of requests while it sleeps: a bell can be lost to a candidate that forks.
 _NAP_SECONDS = 0.05
 
-#: Turns of the loop that polls the counter before it sleeps: some 100 µs, the time between two calls of a block.
+#: Turns of the loop that polls the counter before it sleeps: some 100 µs.
 _POLLS = 200
+
+#: Seconds for which it polls once the judge has asked it to be ready: no candidate gains by waiting in another way.
+_READY_SECONDS = 0.1
 
 #: The module name that a candidate's file is loaded under.
 _MODULE = "candidate"
@@ -101,7 +106,14 @@ class Server:
         while self._wait(last):
             request = protocol.read_request(self.control)
             last = request.number
-            self.answer(last, partial(call, self, request))
+            self.answer(last, partial(call, self, request) if request.form else _ready)
+            if not request.form:
+                self._poll(last)
+
+    def _poll(self, last: int) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while protocol.request_number(self.control) == last and time.monotonic() < deadline:
+            os.sched_yield()
 
     def _wait(self, last: int) -> bool:
         for _ in range(_POLLS):
@@ -172,6 +184,10 @@ class Server:
             return np.asarray(result)
         host: np.ndarray[Any, Any] = devices.to_host(result)
         return host
+
+
+def _ready() -> Answer:
+    return (), 0.0, False
 
 
 def load_program(path: Path) -> Callable[[Server, Request], Answer]:
@@ -259,6 +275,7 @@ def _decoded(
         "array": array,
         "scalar": scalar,
         "complex": lambda parts: complex(*parts),
+        "generator": lambda parts: GeneratorState(*parts),
         "mapping": lambda pairs: {value(key): value(one) for key, one in pairs},
         "tuple": lambda several: tuple(map(value, several)),
     }

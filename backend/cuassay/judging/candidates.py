@@ -99,10 +99,17 @@ class Candidates(Handle):
         """End the warm process, and with it every candidate; twice is allowed."""
         self._held.close()
 
+    @property
+    def zygote(self) -> int:
+        """Id of the warm process; every candidate's process descends from it."""
+        return self._zygote.process
+
     @contextmanager
     def start(self, path: Path) -> Iterator[_Candidate]:
         """Start the candidate in a file, confined."""
-        hidden = tuple(map(str, self._declaration.files))
+        files = self._declaration.files
+        compiled = (one for file in files for one in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))
+        hidden = tuple(map(str, (*files, *compiled)))
         jail = JailOptions(hidden=hidden, required=not self._options.allow_unjailed)
         with self._started(path, jail) as candidate:
             yield candidate
@@ -143,14 +150,15 @@ class Candidates(Handle):
             limits = replace(limits, processes=512, memory_nbytes=16 << 30)
         tier: Literal["program", "kernel"] = self._options.tier if jail is not None else "program"
         with CandidateProcess(path, device=device, limits=limits, jail=jail, tier=tier, zygote=self._zygote) as process:
-            yield _Candidate(process, self._rooms)
+            yield _Candidate(process, self._rooms, seconds)
 
 
 class _Candidate:
     """A process that was started: loads it, and answers calls."""
 
-    def __init__(self, process: CandidateProcess, rooms: _Rooms) -> None:
+    def __init__(self, process: CandidateProcess, rooms: _Rooms, seconds: float) -> None:
         self._process, self._rooms = process, rooms
+        self._seconds, self._left = seconds, seconds
         self.takes_layouts = process.tier == "program"  # kernels get contiguous arrays
         self.problem = ""
         self.jail: dict[str, str] = {}
@@ -174,6 +182,11 @@ class _Candidate:
         return self._process.source
 
     @property
+    def group(self) -> str:
+        """Whether a control group limits its memory, or why not."""
+        return self._process.group
+
+    @property
     def is_confined(self) -> bool:
         """Whether there is a jail, with every part of it on."""
         return bool(self.jail) and all(state == "on" for state in self.jail.values())
@@ -194,27 +207,45 @@ class _Candidate:
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
         """Make one call."""
-        asked = self._rooms.of(args, kwargs)
+        asked, before = self._rooms.of(args, kwargs), Answer(status="ok")
         try:
-            reply = self._process.call(args, kwargs, [asked])
+            reply = self._call(args, kwargs, asked)
             if reply.outputs[0].problem == "too large" and self._rooms.grow(args, kwargs):
-                reply = self._process.call(args, kwargs, [self._rooms.of(args, kwargs)])
+                before = _answer(reply, asked)  # it has seen the inputs, so that the first call counts as well
+                reply = self._call(args, kwargs, self._rooms.of(args, kwargs))
         except CandidateLostError as lost:
             self._note(lost)
             return Answer(status=_LOST.get(lost.reason, "died"), text=lost.detail)
         if reply.raised is not None and reply.raised.kind == _OUTSIDE and self._process.tier == "kernel":
             self._evidence.append(Evidence(id="C17", certainty="proven", evidence=reply.raised.message))
-        return _answer(reply, asked)
+        answer = _answer(reply, asked)
+        return replace(
+            answer,
+            seconds=before.seconds + answer.seconds,
+            waited=before.waited + answer.waited,
+            device_s=before.device_s + answer.device_s,
+        )
+
+    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], asked: tuple[tuple[int, ...], Any]) -> Reply:
+        """One call, in what is left of the seconds of all calls, or a tenth of them where that is more."""
+        reply = self._process.call(args, kwargs, [asked], limit_s=max(self._left, self._seconds / 10))
+        self._left -= (reply.ended_ns - reply.asked_ns) * 1e-9
+        return reply
 
 
 def _answer(reply: Reply, asked: tuple[tuple[int, ...], Any]) -> Answer:
-    seconds = (reply.ended_ns - reply.begun_ns) * 1e-9
+    took = Answer(
+        status="ok",
+        seconds=(reply.ended_ns - reply.begun_ns) * 1e-9,
+        waited=(reply.begun_ns - reply.asked_ns) * 1e-9,
+        device_s=reply.device_s,
+    )
     if reply.raised is not None:
-        return Answer(status="raised", text=f"{reply.raised.kind}: {reply.raised.message}", seconds=seconds)
+        return replace(took, status="raised", text=f"{reply.raised.kind}: {reply.raised.message}")
     output = reply.outputs[0]
     if output.array is None or reply.extra:
-        return Answer(status="unusable", text=_unusable(output, reply.extra, asked), seconds=seconds)
-    return Answer(status="ok", outputs=(output.array,), changed=reply.changed, seconds=seconds, device_s=reply.device_s)
+        return replace(took, status="unusable", text=_unusable(output, reply.extra, asked))
+    return replace(took, outputs=(output.array,), changed=reply.changed)
 
 
 def _unusable(output: Output, extra: int, asked: tuple[tuple[int, ...], Any]) -> str:

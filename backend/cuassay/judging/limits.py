@@ -6,7 +6,10 @@ from dataclasses import dataclass, fields
 
 from cuassay.errors import ArgumentError
 
-__all__ = ["JailOptions", "Limits"]
+__all__ = ["MOST_SOURCE_NBYTES", "JailOptions", "Limits"]
+
+#: Bytes that a candidate's file may have: the judge reads and hashes it in a process that has no limits.
+MOST_SOURCE_NBYTES = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

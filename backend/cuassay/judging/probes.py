@@ -28,7 +28,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["Finding", "Probe", "beyond", "declared_probe", "equal_runs", "judged_values"]
+__all__ = ["Finding", "Probe", "beyond", "declared_probe", "equal_runs", "judged_values", "where_measured"]
 
 _HOST = Device("cpu")
 
@@ -43,6 +43,9 @@ _SEEN = 2.0**-6
 
 #: Hidden shapes a dtype, and elements up to which a sample is made longer.
 _SHAPES, _MOST_ELEMENTS = 6, 2**18
+
+#: Elements up to which numbers of a measured sample are moved one at a time.
+_MOST_MOVED = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,25 @@ def beyond(
     if is_float(as_dtype(dtype)) or is_complex(as_dtype(dtype)):
         probes += [_values(spec, dtype, "spikes", one) for one in _spikes(chosen, chance)]
         probes += influences(spec, dtype, chosen, chance)
-    yield from (replace(probe, promised=partial(_is_promised, spec, device, probe)) for probe in probes)
+    yield from _if_promised(spec, device, probes)
+
+
+def where_measured(
+    spec: OpSpec, device: Device, dtype: str, sample: Sample, chance: np.random.Generator
+) -> Iterator[Probe]:
+    """Probes of the shapes that are measured: a shortcut may hold only for the numbers that are drawn there."""
+    if not (is_float(as_dtype(dtype)) or is_complex(as_dtype(dtype))):
+        return
+    probes = [_values(spec, dtype, "spikes", one) for one in _spikes(sample, chance)]
+    if any(True for _ in spec.draw(0, dtype, "extremal")):
+        probes.append(_values(spec, dtype, "extremal", _special(sample, chance)))
+    if _elements(sample) <= _MOST_MOVED:
+        probes += influences(spec, dtype, sample, chance, bases=(False,))
+    yield from _if_promised(spec, device, probes)
+
+
+def _if_promised(spec: OpSpec, device: Device, probes: Sequence[Probe]) -> Iterator[Probe]:
+    return (replace(probe, promised=partial(_is_promised, spec, device, probe)) for probe in probes)
 
 
 def _values(spec: OpSpec, dtype: str, check: str, sample: Sample) -> Probe:
@@ -226,14 +247,31 @@ def _spikes(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
     yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, spikes")
 
 
-def influences(spec: OpSpec, dtype: str, sample: Sample, chance: np.random.Generator) -> Iterator[Probe]:
+def _special(sample: Sample, chance: np.random.Generator) -> Sample:
+    """NaN and both infinities in random places."""
+
+    def put(value: Any) -> Any:
+        if not _is_movable(value) or value.size < 3:
+            return value
+        flat = value.copy().reshape(-1)
+        with np.errstate(all="ignore"):  # formats without infinities have NaN there
+            flat[chance.permutation(flat.size)[:3]] = np.array([np.nan, np.inf, -np.inf]).astype(value.dtype)
+        return HostArray(flat.reshape(value.shape))
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, special values")
+
+
+def influences(
+    spec: OpSpec, dtype: str, sample: Sample, chance: np.random.Generator, *, bases: Sequence[bool] = (True, False)
+) -> Iterator[Probe]:
     """For each array of floats: numbers moved a lot, among zeros and among others; the output must follow."""
     arrays = arrays_of(*sample.host())
     for place, array in enumerate(arrays):
         if _is_movable(array):
             bounds = np.unique(np.linspace(0, array.size, _PLACES + 1).astype(np.int64))
             spots = [int(chance.integers(low, high)) for low, high in pairwise(bounds)]
-            for among_zeros in (True, False):
+            for among_zeros in bases:
                 base = _with(sample, place, array * 0) if among_zeros else sample
                 moved = [_moved(base, place, spot) for spot in spots]
                 draws = tuple(partial(_same, one) for one in (base, *moved))

@@ -28,7 +28,7 @@ from cuassay.core.handle import Handle
 from cuassay.errors import CandidateLostError, CapabilityError, StateError
 from cuassay.judging import protocol, shared
 from cuassay.judging.arena import Arena, Asked, Layout, form_of
-from cuassay.judging.limits import JailOptions, Limits
+from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
 from cuassay.judging.plan import KERNEL, PLAN
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
 from cuassay.judging.reply import Reply, escaped, output_of, printed, raised_of
@@ -72,6 +72,8 @@ class CandidateProcess(Handle):
         The text of the candidate's files, one after another.
     jail : mapping
         Each part of the jail: ``on``, or why it is missing; see `cuassay.judging.jail.PARTS`. After `load`.
+    group : str
+        Whether a control group limits its memory: ``on``, or why not. After `load`, with a jail.
     output : str
         What the candidate printed, cut, in its own words. After `close`, or a loss.
     late_writes : int
@@ -94,12 +96,13 @@ class CandidateProcess(Handle):
         self.tier = tier
         found = {"program": [self.path], "kernel": [self.path, self.path.with_name(PLAN)]}[tier]
         names = [self.path.name] if tier == "program" else [KERNEL, PLAN]
-        self.files = {name: one.read_bytes() for name, one in zip(names, found, strict=True)}
+        self.files = {name: _read(one) for name, one in zip(names, found, strict=True)}
         self.source = b"".join(self.files.values())
         self.device = Device(device)
         self.limits = limits or Limits()
         self.options = jail
         self.jail: Mapping[str, str] = {}
+        self.group = ""
         self.output = ""
         self.supervisor = -1
         self.late_writes = 0
@@ -109,6 +112,7 @@ class CandidateProcess(Handle):
         self._zygote, self._owns_zygote = zygote, zygote is None
         self._last = 0
         self._lost: CandidateLostError | None = None
+        self._ended: dict[str, Any] | None = None
         self._state = "new"
 
     def __repr__(self) -> str:
@@ -142,11 +146,13 @@ class CandidateProcess(Handle):
             raise CapabilityError(
                 f"a candidate is judged on Linux, with memfd_create; got {sys.platform}; judge it on another machine"
             )
+        if max(map(len, self.files.values())) > MOST_SOURCE_NBYTES:
+            self._lose("load", f"a file of it has more than {MOST_SOURCE_NBYTES:,} bytes")
         if self._zygote is None:
             self._zygote = Zygote(self.device.kind)
         self._state = "loading"
         self._start(self._zygote)
-        self._wait(protocol.LOADED, self.limits.load_s)
+        self._wait(protocol.LOADED, time.monotonic(), self.limits.load_s)
         self._hear()  # what there is of the jail was reported before
         reply = self._read(())
         self._state = "loaded"
@@ -173,7 +179,7 @@ class CandidateProcess(Handle):
         self._control = shared.mapped(control)
         self._arena: Arena | None = Arena(shared.mapped(arena))
         self._reported = bytearray()
-        self._ended: dict[str, Any] | None = None
+        self._ended = None
         self._poll = select.poll()
         for one in (listen, self._report):
             self._poll.register(one, select.POLLIN)
@@ -255,12 +261,12 @@ class CandidateProcess(Handle):
         self._look_for_late_writes()
         form, arrays = form_of(arguments, options or {})
         layout = self._arena.place(arrays, outputs, seed)
-        number = max(self._last, protocol.LOADED) + 1
+        asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s or self.limits.call_s)
+        number = self._wake(within) + 1
         request = Request(number, form, layout.inputs, layout.rooms, returns_inputs=True)
         begun_ns = time.perf_counter_ns()
-        protocol.write_request(self._control, request)
-        self._bell.ring()
-        self._wait(number, limit_s or self.limits.call_s)
+        self._arena.give(layout, arrays)
+        self._ask(request, within)
         taken = self._arena.snapshot(layout)
         ended_ns = time.perf_counter_ns()
         self._taken = layout, taken
@@ -268,6 +274,7 @@ class CandidateProcess(Handle):
         return Reply(
             outputs=tuple(output_of(reply, *one) for one in enumerate(zip(taken, layout.poisons, strict=True))),
             extra=max(len(reply.claims) - len(outputs), 0),
+            asked_ns=asked_ns,
             begun_ns=begun_ns,
             ended_ns=ended_ns,
             changed=self._arena.changed(layout, arrays),
@@ -275,6 +282,17 @@ class CandidateProcess(Handle):
             is_queued=reply.is_queued,
             raised=None if reply.error is None else raised_of(reply.error),
         )
+
+    def _wake(self, within: tuple[float, float]) -> int:
+        """Wait until the process polls for the next call, however it slept; the number of the request."""
+        number = max(self._last, protocol.LOADED) + 1
+        self._ask(Request(number, b"", (), ()), within)
+        return number
+
+    def _ask(self, request: Request, within: tuple[float, float]) -> None:
+        protocol.write_request(self._control, request)
+        self._bell.ring()
+        self._wait(request.number, *within)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -317,9 +335,9 @@ class CandidateProcess(Handle):
         except ProtocolError as error:
             self._lose("protocol", str(error))
 
-    def _wait(self, number: int, seconds: float) -> None:
-        """Wait for reply `number`: poll for a moment, then sleep until the bell rings."""
-        begun = time.monotonic()
+    def _wait(self, number: int, begun: float, seconds: float) -> None:
+        """Wait for reply `number` until `seconds` after `begun`: poll for a moment, then sleep until the bell rings."""
+        polled = time.monotonic() + _POLL_SECONDS
         while True:
             said = protocol.reply_number(self._control)
             if said == number:
@@ -327,10 +345,10 @@ class CandidateProcess(Handle):
                 return
             if said != self._last:
                 self._lose("protocol", f"reply {said} where reply {number} was due")
-            passed = time.monotonic() - begun
-            if passed > seconds:
+            now = time.monotonic()
+            if now - begun > seconds:
                 self._lose("hang", f"no answer after {seconds:g} s")
-            if passed > _POLL_SECONDS:
+            if now > polled:
                 self._sleep()
             else:
                 os.sched_yield()
@@ -358,6 +376,7 @@ class CandidateProcess(Handle):
     def _note(self, words: dict[str, Any]) -> None:
         self.supervisor = words.get("supervisor", self.supervisor)
         self.jail = words.get("jail", self.jail)
+        self.group = words.get("group", self.group)
         self._is_stopped = words.get("stopped", self._is_stopped)
         if "failed" in words:
             self._ended = {"reason": "jail", "detail": words["failed"]}
@@ -379,6 +398,12 @@ class CandidateProcess(Handle):
             f"{self.path.name}: {_WORDS[reason]}; {detail}; judge it as failed", reason=reason, detail=detail
         )
         raise self._lost
+
+
+def _read(path: Path) -> bytes:
+    """What a file holds, at most one byte more than it may."""
+    with path.open("rb") as file:
+        return file.read(MOST_SOURCE_NBYTES + 1)
 
 
 #: What a lost candidate did, by reason.

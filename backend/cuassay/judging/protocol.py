@@ -109,7 +109,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call."""
+    """One call; one without a form asks the process to be ready for the next one."""
 
     number: int
     form: bytes

@@ -11,7 +11,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,10 @@ class Opened(Subject, Protocol):
     def jail(self) -> Mapping[str, str]:
         """Part of the jail to ``on``, or to why it is not."""
 
+    @property
+    def group(self) -> str:
+        """Whether a control group limits its memory: ``on``, or why not."""
+
     def evidence(self) -> Sequence[Evidence]:
         """What its process was seen to do, in addition to its answers."""
 
@@ -133,7 +137,7 @@ class Referee:
     ) -> None:
         self.declaration, self.options = declaration, options
         self._start, self._ours = start, ours or {}
-        self._timing = threading.Lock()
+        self._turns = _Turns()
         self.dtypes = claimed(declaration.spec, options.device)
         self.weak = tuple(self._weaknesses())
 
@@ -159,22 +163,24 @@ class Referee:
             Of another verdict, to repeat it; a new one from the system, once the candidate was loaded, by default.
         """
         began = time.perf_counter()
-        found = _Found(path=candidate)
+        found = _Found(path=candidate, is_nonce_given=nonce is not None)
         if self.options.apart and self.options.times:
-            self._hear(found, nonce, times=False)
+            with self._turns.together():
+                self._hear(found, nonce, times=False)
             if found.trial is not None and found.trial.finding is None and not found.problem:
-                with self._timing:
+                with self._turns.alone():
                     self._hear(found, found.nonce + 1, times=True)
                 found.nonce -= 1
         else:
-            self._hear(found, nonce, times=self.options.times)
+            with self._turns.alone() if self.options.times else self._turns.together():
+                self._hear(found, nonce, times=self.options.times)
         return replace(self._verdict(found), seconds=round(time.perf_counter() - began, 3))
 
     def _hear(self, found: _Found, nonce: int | None, *, times: bool) -> None:
         with self._start(found.path) as subject:
             found.read(subject.source, self.options.policy)
             found.jail, found.is_confined = dict(subject.jail), subject.is_confined
-            found.problem = subject.problem
+            found.problem, found.group = subject.problem, subject.group
             found.nonce = secrets.randbits(64) if nonce is None else nonce  # drawn once the candidate was loaded
             if found.problem or "start" in found.jail or not (found.is_confined or self.options.allow_unjailed):
                 return
@@ -227,6 +233,7 @@ class Referee:
             weak=self.weak, verified_calls=trial.verified, timed_calls=trial.timed, calls=trial.calls,
             declaration_digest=self.declaration.digest, candidate_digest=found.digest,
             device_digest=_device_digest(self.options.device), jail=found.jail, options=self.options.told(),
+            is_nonce_given=found.is_nonce_given, group=found.group,
         )  # fmt: skip
 
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
@@ -241,7 +248,11 @@ class Referee:
             return "refused", str(proven[0]), "policy" if proven[0].id.startswith("B") else "evidence"
         doubt = self._doubt(found, trial)
         if doubt:
-            return "undecided", doubt, ""
+            return (
+                "undecided",
+                doubt,
+                "time limit" if doubt == trial.ended and trial.seconds > self.options.seconds else "",
+            )
         return (
             "correct",
             f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}",
@@ -270,6 +281,8 @@ class _Found:
     path: Path
     digest: str = ""
     nonce: int = 0
+    is_nonce_given: bool = False
+    group: str = ""
     problem: str = ""
     jail: Mapping[str, str] = field(default_factory=dict)
     is_confined: bool = False
@@ -284,6 +297,43 @@ class _Found:
             self.digest = digest
             text = source.decode(errors="replace")
             self.evidence += scan(text, is_python=self.path.suffix == ".py", policy=policy)
+
+
+class _Turns:
+    """Lets candidates be checked together, and one whose time is taken run alone.
+
+    Otherwise a candidate could slow the baseline of another one while that is measured.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._checked, self._timed = 0, False
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._timed)
+            self._checked += 1
+        try:
+            yield
+        finally:
+            self._end(checked=1)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._timed and not self._checked)
+            self._timed = True
+        try:
+            yield
+        finally:
+            self._end(timed=True)
+
+    def _end(self, *, checked: int = 0, timed: bool = False) -> None:
+        with self._changed:
+            self._checked -= checked
+            self._timed = self._timed and not timed
+            self._changed.notify_all()
 
 
 def _device_digest(device: Device) -> str:

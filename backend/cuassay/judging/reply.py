@@ -59,9 +59,10 @@ class Reply:
         One for each that was asked for; those beyond are in `extra`.
     extra : int
         How many more outputs the candidate gave.
-    begun_ns, ended_ns : int
-        By the judge's clock (`time.perf_counter_ns`): when the call's arguments were released, and when the outputs
-        had been taken. The copies that the judge takes are part of the time, so that work done late gains nothing.
+    asked_ns, begun_ns, ended_ns : int
+        By the judge's clock (`time.perf_counter_ns`): when the process was asked to be ready, when the call's arguments
+        began to be written, and when the outputs had been taken. The copies that the judge makes are part of the time,
+        so that work done early or late gains nothing.
     changed : tuple of int
         The arrays among the arguments, by position, that the call changed.
     device_s : float
@@ -74,6 +75,7 @@ class Reply:
 
     outputs: tuple[Output, ...]
     extra: int
+    asked_ns: int
     begun_ns: int
     ended_ns: int
     changed: tuple[int, ...]

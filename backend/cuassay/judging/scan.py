@@ -21,6 +21,9 @@ POLICIES: Mapping[str, tuple[str, ...]] = {"library": ("flag", "allow", "refuse"
 
 Policy = Mapping[str, str]
 
+#: Characters of a source that is read: a tree of them takes some 500 times as many bytes, in the judge's process.
+_MOST_CHARACTERS = 1 << 17
+
 #: Functions that do a whole operation.
 _WHOLE = frozenset(
     "convolve correlate dot einsum fft fftn inner irfft matmul median rfft sort argsort cumsum tensordot vdot".split()
@@ -58,7 +61,11 @@ def parse_policy(text: str) -> dict[str, str]:
 
 def scan(text: str, *, is_python: bool, policy: Policy) -> list[Evidence]:
     """What the source shows, each thing once; a library call is ``proven`` where the policy refuses it."""
-    certainty: Literal["proven", "hint"] = "proven" if policy.get("library") == "refuse" else "hint"
+    is_refused = policy.get("library") == "refuse"
+    if len(text) > _MOST_CHARACTERS:
+        told = f"the source has {len(text):,} characters, and is not read beyond {_MOST_CHARACTERS:,}"
+        return [Evidence(id="X11", certainty="indicated" if is_refused else "hint", evidence=told)]
+    certainty: Literal["proven", "hint"] = "proven" if is_refused else "hint"
     found: dict[tuple[str, str], Evidence] = {}
     for number, what in _python(text) if is_python else _cuda(text):
         if number == "B1" and policy.get("library") == "allow":

@@ -16,7 +16,7 @@ import numpy as np
 from cuassay.benchmarking.cases import DTYPES, case_label
 from cuassay.core.device import Device
 from cuassay.errors import SpecError
-from cuassay.judging.probes import Probe, beyond, declared_probe, equal_runs
+from cuassay.judging.probes import Probe, beyond, declared_probe, equal_runs, where_measured
 from cuassay.testing.generated.selection import why_absent
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
@@ -140,6 +140,8 @@ def _timed(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator
             draw = partial(_case, spec, device, dtype, int(chance.integers(2**62)), place)
             label = case_label(sample) if times else ""
             yield declared_probe(spec, dtype, "timed calls" if times else "bench", draw, case=label)
+        if spec.bench is not None:  # otherwise it is one of the samples, which have such probes
+            yield from where_measured(spec, device, dtype, sample, chance)
 
 
 def _cases(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:

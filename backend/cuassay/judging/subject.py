@@ -36,6 +36,8 @@ class Answer:
         Which input arrays the call changed, by their place among the arrays.
     seconds : float
         From the release of the arguments to the end of the snapshot, by the judge's clock.
+    waited : float
+        Seconds until it was ready for the call, which are not part of its time.
     device_s : float
         Of the kernel tier, by the device's clock, the empty interval in it; else 0.
     text : str
@@ -46,6 +48,7 @@ class Answer:
     outputs: tuple[NDArray[Any], ...] = ()
     changed: tuple[int, ...] = ()
     seconds: float = 0.0
+    waited: float = 0.0
     device_s: float = 0.0
     text: str = ""
 

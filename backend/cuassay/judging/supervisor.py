@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from cuassay.core.device import Device
 from cuassay.judging import candidate, linux, shared
+from cuassay.judging.cgroup import MemoryGroup
 from cuassay.judging.jail import Jail
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.protocol import Bell
@@ -200,6 +201,7 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
     report, lifeline = descriptors["report"], descriptors["lifeline"]
     _tell(report, supervisor=os.getpid())
     linux.reap_descendants()
+    group = None if order.jail is None else _group(order.limits, report)
     jail = None
     if order.jail is not None:
         jail = Jail(order.jail, order.limits, Device(order.device).kind, order.scratch)
@@ -209,7 +211,7 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
     if process == 0:
         os.close(printed)
         os.close(lifeline)
-        _become_candidate(order, jail, descriptors, prints)
+        _become_candidate(order, jail, descriptors, prints, group)
     with suppress(OSError):  # only root may
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     for name, one in descriptors.items():
@@ -224,8 +226,30 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
     shutil.rmtree(order.scratch, ignore_errors=True)  # the judge may be gone
     if reason == "ended":
         reason, detail = _meaning(status)
+    if group is not None:
+        if group.was_exceeded():
+            reason, detail = "memory", f"more than {order.limits.memory_nbytes:,} bytes of memory"
+        group.close()
     _tell(report, ended={"reason": reason, "detail": detail, "output": watch.kept.hex(), "dropped": watch.dropped})
     os._exit(0)
+
+
+def _group(limits: Limits, report: int) -> MemoryGroup | None:
+    """A control group for the candidate, or None where none can be made; either is reported."""
+    try:
+        group = MemoryGroup.make(limits.memory_nbytes)
+    except OSError as error:
+        _tell(report, group=f"no control group: {error}; memory is watched every {_LOOK_SECONDS:g} s")
+        return None
+    _tell(report, group="on")
+    return group
+
+
+def _enter(group: MemoryGroup, report: int) -> None:
+    try:
+        group.enter()
+    except OSError as error:
+        _tell(report, group=f"the control group takes no process: {error}; memory is watched every {_LOOK_SECONDS:g} s")
 
 
 def _end(process: int) -> int:
@@ -261,10 +285,14 @@ def _tell(report: int, **words: Any) -> None:
             text = text[os.write(report, text) :]
 
 
-def _become_candidate(order: Order, jail: Jail | None, descriptors: dict[str, int], prints: int) -> NoReturn:
+def _become_candidate(
+    order: Order, jail: Jail | None, descriptors: dict[str, int], prints: int, group: MemoryGroup | None
+) -> NoReturn:
     """The rest of the life of the candidate's process."""
     try:
         report = descriptors["report"]
+        if group is not None:
+            _enter(group, report)
         scratch = order.scratch
         if jail is None:
             linux.die_with_parent()

@@ -107,7 +107,8 @@ class Verdict:
     device, tier : str
         Where and how it ran.
     failing_check, sample, worst : str
-        What failed, on which inputs, and the comparison's text; empty where nothing did.
+        What failed, on which inputs, and the comparison's text; empty where nothing did. Of an undecided candidate
+        whose calls took longer than it was allowed, the check is ``time limit``.
     reproduce : str
         A command that repeats the verdict.
     cheat : tuple of Evidence
@@ -126,10 +127,15 @@ class Verdict:
         Timed calls whose outputs were compared, timed calls, and all calls.
     nonce : str
         Of which inputs, order and number of calls were made, in hexadecimal digits.
+    is_nonce_given : bool
+        Whether the nonce was chosen by the caller. Who knows it can know all inputs, so such a verdict is worth less.
     declaration_digest, candidate_digest, device_digest : str
         SHA-256, the first 16 digits.
     jail : mapping of str to str
         Part of the jail to ``on``, or to why it is not.
+    group : str
+        Whether a control group limited the candidate's memory: ``on``, or why not. Without one the processes are looked
+        at, which comes later and does not see all; the jail is whole either way.
     seconds : float
         What the verdict took.
     options : mapping
@@ -160,8 +166,10 @@ class Verdict:
     candidate_digest: str = ""
     device_digest: str = ""
     jail: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
     seconds: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
+    is_nonce_given: bool = False
     catalogue: int = CATALOGUE
 
     def __post_init__(self) -> None:

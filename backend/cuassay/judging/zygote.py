@@ -83,6 +83,11 @@ class Zygote(Handle):
     ) -> None:
         self.close()
 
+    @property
+    def process(self) -> int:
+        """Its id."""
+        return self._process.pid
+
     def spawn(self, order: Order, descriptors: Sequence[int]) -> None:
         """Order a candidate; `descriptors` are those of `Order.DESCRIPTORS`, which the caller keeps and closes.
 

@@ -52,6 +52,75 @@ argmax = OpSpec(
     reference=lambda a: np.argmax(a, axis=-1),
 )
 
+softmax = OpSpec(
+    fn=lambda xp, a: (lambda e: e / e.sum(axis=-1, keepdims=True))(xp.exp(a - a.max(axis=-1, keepdims=True))),
+    name="softmax",
+    dtypes=("float32",),
+    samples=lambda make: [make((5, 33)), make((2, 3, 64))],
+    reference=lambda a: np.exp(a - a.max(-1, keepdims=True)) / np.exp(a - a.max(-1, keepdims=True)).sum(-1, keepdims=True),
+    bench=lambda make, sizes: [make((8, 200))],
+)
+
+layer_norm = OpSpec(
+    fn=lambda xp, a, w, b: (a - a.mean(-1, keepdims=True)) / xp.sqrt(a.var(-1, keepdims=True) + 1e-5) * w + b,
+    name="layer_norm",
+    dtypes=("float32",),
+    samples=lambda make: [(make((4, 96)), make(96), make(96)), (make((2, 3, 33)), make(33), make(33))],
+    reference=lambda a, w, b: (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * w + b,
+)
+
+silu = OpSpec(
+    fn=lambda xp, a: a / (1 + xp.exp(-a)), name="silu", dtypes=("float32",), reference=lambda a: a / (1 + np.exp(-a))
+)
+
+prefix_sum = OpSpec(
+    fn=lambda xp, a: xp.cumsum(a, axis=-1),
+    name="prefix_sum",
+    dtypes=("float32",),
+    samples=lambda make: [make((3, 65)), make((2, 128))],
+    reference=lambda a: np.cumsum(a, axis=-1),
+)
+
+sorted_rows = OpSpec(
+    fn=lambda xp, a: xp.sort(a, axis=-1),
+    name="sorted_rows",
+    dtypes=("float32",),
+    samples=lambda make: [make((3, 65)), make((2, 128))],
+    reference=lambda a: np.sort(a, axis=-1),
+)
+
+outer = OpSpec(
+    fn=lambda xp, a, b: a[:, None] * b[None, :],
+    name="outer",
+    dtypes=("float32", "float16"),
+    samples=lambda make: [(make(33), make(65)), (make(4), make(128))],
+    reference=lambda a, b: a[:, None] * b[None, :],
+)
+
+variance = OpSpec(
+    fn=lambda xp, a: xp.var(a, axis=-1),
+    name="variance",
+    dtypes=("float32",),
+    samples=lambda make: [make((5, 129)), make((2, 3, 64))],
+    reference=lambda a: np.var(a, axis=-1),
+)
+
+total = OpSpec(
+    fn=lambda xp, a: xp.sum(a, axis=0),
+    name="total",
+    dtypes=("int32", "int64"),
+    samples=lambda make: [make((9, 33)), make((64, 5))],
+    reference=lambda a: np.sum(a, axis=0),
+)
+
+transposed = OpSpec(
+    fn=lambda xp, a: xp.ascontiguousarray(a.T),
+    name="transposed",
+    dtypes=("float32", "int32"),
+    samples=lambda make: [make((9, 33)), make((64, 5))],
+    reference=lambda a: a.T,
+)
+
 constant = OpSpec(
     fn=lambda xp, a: xp.ones_like(a),
     name="constant",

@@ -8,6 +8,8 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuassay import Device
+from cuassay.core.generator import GeneratorState
 from cuassay.errors import CandidateLostError, StateError
-from cuassay.judging.limits import JailOptions, Limits
+from cuassay.judging import candidate, protocol
+from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
 from cuassay.judging.process import CandidateProcess
 from cuassay.judging.zygote import Zygote
 
@@ -56,14 +61,15 @@ def started(zygote: Zygote, tmp_path: Path) -> Iterator[Start]:
 
 def test_arguments_of_every_kind_arrive(started: Start) -> None:
     one = started(
-        "def run(xp, a, several, pair, number, flag, word, none, z, *, k, table):\n"
+        "def run(xp, a, several, pair, number, flag, word, none, z, *, k, table, state):\n"
         "    assert (pair[1], number, flag, word, none, z) == (3, 2.5, True, 'x', None, 1 + 2j)\n"
+        "    assert (state.seed, state.offset) == (2**64 - 1, 8)\n"
         "    assert type(pair) is tuple and type(several) is list and table == {1: 'one'}\n"
         "    return a + several[0] * several[1] + pair[0] + k\n"
     )
 
     arguments = [BASE, [BASE, np.float32(2)], (BASE, 3), 2.5, True, "x", None, 1 + 2j]
-    reply = one.call(arguments, {"k": 7, "table": {1: "one"}}, [ROOM])
+    reply = one.call(arguments, {"k": 7, "table": {1: "one"}, "state": GeneratorState(2**64 - 1, 8)}, [ROOM])
 
     assert reply.raised is None
     np.testing.assert_array_equal(reply.outputs[0].array, BASE * 4 + 7)
@@ -139,6 +145,35 @@ def test_time_holds_the_whole_call(started: Start) -> None:
     assert reply.ended_ns - reply.begun_ns >= 20_000_000  # a sleep is never shorter
 
 
+WATCHER = """
+import gc, struct, threading, time
+import numpy as np
+from cuassay.judging.candidate import Server
+
+(server,) = [one for one in gc.get_objects() if isinstance(one, Server)]
+seen = {}
+def watch():
+    for call in range(1, 100):
+        wanted = struct.pack("<dd", call, -call)
+        while bytes(server.arena[: 1 << 18]).find(wanted) < 0:
+            pass
+        seen[call] = time.perf_counter_ns()
+threading.Thread(target=watch, daemon=True).start()
+def run(xp, a, call):
+    while call not in seen:
+        time.sleep(0.001)
+    return np.full(1 << 14, seen[call])
+"""
+
+
+def test_a_thread_of_the_candidate_sees_inputs_when_the_clock_runs(started: Start) -> None:
+    one = started(WATCHER)
+
+    for call in range(1, 6):
+        reply = one.call([np.array([call, -call], np.float64), call], {}, [((1 << 14,), "int64")])
+        assert reply.asked_ns <= reply.begun_ns <= int(reply.outputs[0].array[0]) <= reply.ended_ns
+
+
 LATE = """
 import sys, threading
 def run(xp, a):
@@ -156,6 +191,7 @@ def test_late_write_is_counted(started: Start) -> None:
     one = started(LATE)
     for _ in range(100):
         one.call([BASE], {}, [ROOM])
+        time.sleep(0.02)  # its threads need the time to write
         if one.late_writes:
             break
 
@@ -256,3 +292,41 @@ def test_nothing_outlives_a_killed_judge(tmp_path: Path) -> None:
         os.close(one)
     assert not Path(os.fsdecode(scratch)).exists()
     judge.stdout.close()
+
+
+def test_a_file_that_is_too_long_is_not_loaded(zygote: Zygote, tmp_path: Path) -> None:
+    file = tmp_path / "candidate.py"
+    file.write_bytes(b"#" * (MOST_SOURCE_NBYTES + 1))
+    one = CandidateProcess(file, device=zygote.kind, limits=LIMITS, zygote=zygote)
+    with one, pytest.raises(CandidateLostError, match="more than 4,194,304 bytes") as caught:
+        one.load()
+    assert (caught.value.reason, one.supervisor) == ("load", -1)
+
+
+class Doorbell:
+    """A bell of the server's; ringing it makes the judge's next request, a while later."""
+
+    def __init__(self, control: memoryview) -> None:
+        self.control, self.waits = control, 0
+
+    def ring(self) -> bool:
+        if protocol.reply_number(self.control) == 2:
+            request = protocol.Request(3, b"[[], {}]", (), ())
+            threading.Timer(0.02, protocol.write_request, (self.control, request)).start()
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        self.waits += 1
+        return protocol.reply_number(self.control) != 3
+
+
+def test_a_process_that_was_woken_does_not_sleep_before_the_call() -> None:
+    control = memoryview(bytearray(protocol.CONTROL_NBYTES))
+    bell: Any = Doorbell(control)
+    server = candidate.Server(Device("cpu"), control, memoryview(bytearray(8)), bell)
+    protocol.write_request(control, protocol.Request(2, b"", (), ()))
+    calls = []
+
+    server.run(lambda _, request: (calls.append(request.number), ((), 0.0, False))[1])
+
+    assert (calls, bell.waits) == ([3], 1)  # it sleeps after the call, not before

@@ -213,6 +213,25 @@ def test_shared_memory_counts(judged: Any) -> None:
     assert lost(one).reason == "memory"
 
 
+DROPPED = """
+from cuassay.judging.candidate import Server
+(server,) = [one for one in gc.get_objects() if isinstance(one, Server)]
+arena, step = np.frombuffer(server.arena, np.uint8), 1 << 20
+for at in range(0, len(arena), step):
+    arena[at : at + step] = 1
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(arena.ctypes.data + at), ctypes.c_size_t(step), 4)
+"""
+
+
+def test_shared_memory_counts_though_no_process_maps_it_any_more(judged: Any) -> None:
+    one = judged(DROPPED, replace(LIMITS, arena_nbytes=256 << 20))
+    if one.group != "on":
+        pytest.skip(one.group)
+
+    assert lost(one).reason == "memory"
+    assert list(Path("/sys/fs/cgroup").rglob(f"cuassay-{one.supervisor}")) == []
+
+
 def test_files_are_limited(judged: Any) -> None:
     one = judged("for i in range(5): open(str(i), 'wb').write(bytes(900_000))", replace(LIMITS, scratch_nbytes=1 << 20))
 

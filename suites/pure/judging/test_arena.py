@@ -48,6 +48,7 @@ def test_input_has_its_numbers_and_strides(array: np.ndarray[Any, Any]) -> None:
     one, memory = arena()
 
     layout = one.place([array], [])
+    one.give(layout, [array])
 
     (placed,) = layout.inputs
     found = seen(memory, placed, array.dtype)
@@ -100,9 +101,19 @@ def test_what_was_not_written_is_counted() -> None:
     assert unwritten(taken, layout.poisons[0]) == 512 - 80
 
 
+def test_inputs_are_not_there_before_they_are_given() -> None:
+    one, memory = arena()
+
+    layout = one.place([BASE], [(BASE.shape, "float32")])
+
+    (placed,) = layout.inputs
+    assert len(set(bytes(memory[placed.low : placed.low + placed.nbytes]))) == 1  # what lies between arrays
+
+
 def test_changed_inputs_are_found() -> None:
     one, memory = arena()
     layout = one.place([BASE, BASE.T, np.array([np.nan])], [])
+    one.give(layout, [BASE, BASE.T, np.array([np.nan])])
     seen(memory, layout.inputs[1], BASE.dtype)[3, 2, 1] = -1
 
     assert one.changed(layout, [BASE, BASE.T, np.array([np.nan])]) == (1,)

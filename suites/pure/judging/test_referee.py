@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pytest
 from referees import DATA
 
@@ -14,10 +17,12 @@ from cuassay import Device
 from cuassay.judging import candidates as candidates_module
 from cuassay.judging import referee as referee_module
 from cuassay.judging.referee import JudgeOptions, Referee
+from cuassay.judging.reply import Output, Reply
 from cuassay.judging.scan import parse_policy
 from cuassay.judging.spec_file import Declaration, load_declaration
 from cuassay.judging.subject import LocalSubject
 from cuassay.judging.verdict import CaseTime, Evidence, Verdict
+from cuassay.testing import OpSpec
 
 CPU = Device("cpu")
 ON = {"net": "on", "files": "on"}
@@ -34,6 +39,7 @@ class Started(LocalSubject):
     def __init__(self, run: Callable[..., Any], jail: Mapping[str, str], problem: str, seen: list[Evidence]) -> None:
         super().__init__(run)
         self.source, self.jail, self.problem = b"def run(xp, a): ...", jail, problem
+        self.group = "on"
         self.is_confined = bool(jail) and set(jail.values()) == {"on"}
         self._seen = seen
         self.calls = 0
@@ -70,6 +76,7 @@ def test_a_right_candidate_in_a_whole_jail_is_correct(declaration: Declaration) 
     verdict, started = judged(declaration)
 
     assert (verdict.verdict, verdict.failing_check, verdict.nonce) == ("correct", "", "7")
+    assert verdict.is_nonce_given
     assert verdict.calls == started.calls > 0
 
 
@@ -131,7 +138,7 @@ def test_a_time_below_the_floor_is_refused(declaration: Declaration, monkeypatch
 def test_calls_that_take_longer_than_is_allowed_leave_it_undecided(declaration: Declaration) -> None:
     verdict, _ = judged(declaration, seconds=1e-9)
 
-    assert verdict.verdict == "undecided"
+    assert (verdict.verdict, verdict.failing_check) == ("undecided", "time limit")
     assert "--seconds" in verdict.reason
 
 
@@ -145,7 +152,39 @@ def test_without_a_nonce_each_verdict_has_its_own(declaration: Declaration) -> N
     asked = JudgeOptions(device=CPU, policy=parse_policy(""), times=False)
     referee = Referee(declaration, asked, start)
 
-    assert referee.judge(Path("a.py")).nonce != referee.judge(Path("a.py")).nonce
+    first, second = referee.judge(Path("a.py")), referee.judge(Path("a.py"))
+    assert first.nonce != second.nonce
+    assert not first.is_nonce_given
+
+
+def test_no_time_is_taken_while_another_candidate_is_checked(declaration: Declaration) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    started: list[str] = []
+
+    def slow(a: Any) -> Any:
+        begun.set()
+        go_on.wait(60)
+        return declaration.spec.run("cpu", (a,), {})
+
+    @contextmanager
+    def start(path: Path) -> Iterator[Started]:
+        started.append(path.stem)
+        function = slow if path.stem == "slow" else lambda a: declaration.spec.run("cpu", (a,), {})
+        yield Started(function, ON, "", [])
+
+    referee = Referee(declaration, JudgeOptions(device=CPU, policy=parse_policy(""), apart=True), start)
+    with ThreadPoolExecutor(2) as pool:
+        other = pool.submit(referee.judge, Path("slow.py"))
+        begun.wait(60)
+        timed = pool.submit(referee.judge, Path("quick.py"))
+        with pytest.raises(TimeoutError):
+            timed.result(timeout=1)  # it was checked in that time, or is still being checked
+        assert started in (["slow"], ["slow", "quick"])
+        go_on.set()
+        verdicts = other.result(60), timed.result(60)
+
+    assert [one.verdict for one in verdicts] == ["correct", "correct"]
+    assert sorted(started) == ["quick", "quick", "slow", "slow"]
 
 
 class Process:
@@ -165,6 +204,30 @@ class Process:
 
     def load(self) -> None:
         pass
+
+    def call(self, args: Sequence[Any], kwargs: Any, asked: Sequence[Any], *, limit_s: float) -> Reply:
+        """Takes 2 s, after 1 s until it was ready, and says that what it was given is too small for the result."""
+        due = args[0][args[0] > 0]
+        is_large = due.size <= asked[0][0][0]
+        output = Output(due if is_large else None, due.shape, "float32", "" if is_large else "too large", 0)
+        return Reply((output,), 0, 0, 10**9, 3 * 10**9, (), 0.0, False, None)
+
+
+def test_a_call_that_is_made_again_with_more_room_counts_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(candidates_module, "CandidateProcess", Process)
+    monkeypatch.setattr(candidates_module, "Zygote", lambda kind: nullcontext(kind))
+    positive = OpSpec(fn=lambda xp, a: a[a > 0], name="positive", reference=lambda a: a[a > 0], dtypes=("float32",))
+    declared = Declaration(positive, tmp_path / "spec.py", "positive", "0")
+    arrays = [np.array(one, np.float32) for one in ([1, -1, -1], [1, 2, 3])]
+
+    with (
+        candidates_module.Candidates(declared, JudgeOptions(device=CPU, seconds=100.0)) as candidates,
+        candidates.start(tmp_path / "candidate.py") as candidate,
+    ):
+        first, second = (candidate.call([array], {}) for array in arrays)
+
+    assert (first.seconds, first.waited) == (2.0, 1.0)
+    assert (second.seconds, second.waited) == (4.0, 2.0)
 
 
 @pytest.mark.parametrize("allowed", [False, True])

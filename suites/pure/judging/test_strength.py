@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from cuassay.judging.probes import beyond, influences
 from cuassay.judging.schedule import Schedule, claimed, schedule
 from cuassay.judging.spec_file import load_declaration
 from cuassay.judging.strength import right_answer, weaknesses
-from cuassay.judging.subject import LocalSubject
+from cuassay.judging.subject import Answer, LocalSubject
 from cuassay.judging.trial import Trial, hear
 from cuassay.mutation.stock import STOCK
 from cuassay.testing import OpSpec, Sample, Tolerance
@@ -34,6 +35,11 @@ def declared(name: str) -> OpSpec:
 def weak(spec: OpSpec) -> list[str]:
     plan = schedule(spec, CPU, NONCE, dtypes=claimed(spec, CPU), layouts=False, times=False)
     return list(weaknesses(spec, plan, NONCE))
+
+
+def timed_calls(spec: OpSpec, nonce: int) -> Schedule:
+    plan = schedule(spec, CPU, nonce, dtypes=claimed(spec, CPU), layouts=True, times=True)
+    return Schedule(plan.probes, tuple(place for place in plan.order if plan.probes[place].case))
 
 
 def heard(spec: OpSpec, function: Callable[..., Any], nonce: int = NONCE) -> Trial:
@@ -182,18 +188,41 @@ def test_an_output_that_comes_again_is_compared_however_large_it_is(monkeypatch:
     monkeypatch.setattr(trial_module, "_LARGE", 0)
     monkeypatch.setattr(trial_module, "_VERIFIED", 0.0)
     spec = declared("rms_norm")
-    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
+    plan = timed_calls(spec, NONCE)
     kept: dict[Any, Any] = {}
 
     def run(a: Any) -> Any:
         out = spec.run("cpu", (a,), {})
         return kept.setdefault(a.shape, out) if a.shape == (16, 129) else out
 
+    monkeypatch.setattr(trial_module._Hearing, "_is_fast", lambda *_: False)
     right, stale = hear(LocalSubject(lambda a: spec.run("cpu", (a,), {})), plan, 1), hear(LocalSubject(run), plan, 1)
 
     assert (right.finding, right.verified) == (None, 0)
     assert stale.finding is not None
     assert stale.finding.check == "timed calls"
+
+
+class Hurried(LocalSubject):
+    """Wrong in a random half of the calls of the measured shape, which take half of the time."""
+
+    def call(self, args: Any, kwargs: Any) -> Answer:
+        answer = super().call(args, kwargs)
+        if args[0].shape != (16, 129) or self.chance.random() < 0.5:
+            return replace(answer, seconds=1.0)
+        return replace(answer, outputs=(answer.outputs[0] * 2,), seconds=0.5)
+
+    chance = np.random.default_rng(5)
+
+
+def test_calls_that_are_wrong_and_fast_are_compared_however_large_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_VERIFIED", 0)
+    monkeypatch.setattr(trial_module, "_LARGE", 0)
+    spec = declared("rms_norm")
+    subject = Hurried(lambda a: spec.run("cpu", (a,), {}))
+
+    for nonce in range(4):
+        assert hear(subject, timed_calls(spec, nonce), nonce).finding is not None, nonce
 
 
 def test_a_trial_without_all_of_its_calls_has_not_ended_well() -> None:

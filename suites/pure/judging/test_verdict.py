@@ -125,3 +125,12 @@ def test_a_source_that_cannot_be_parsed_hints_at_nothing(source: str) -> None:
 def test_a_misspelt_policy_is_answered(text: str, meant: str) -> None:
     with pytest.raises(SettingError, match=meant):
         parse_policy(text)
+
+
+@pytest.mark.parametrize(("policy", "certainty"), [("", "hint"), ("library=refuse", "indicated")])
+def test_a_source_that_is_too_long_is_not_parsed(policy: str, certainty: str) -> None:
+    source = "x = [" + "1," * 100_000 + "]\nimport torch\n"
+
+    (found,) = scan(source, is_python=True, policy=parse_policy(policy))
+
+    assert (found.id, found.certainty) == ("X11", certainty)

@@ -1,0 +1,88 @@
+"""Judges the honest candidates and the planted cheats of ``suites/data/judging`` under new nonces, and counts verdicts.
+
+A nonce decides the inputs, the order and the number of calls, so that one nonce shows little. Of an honest candidate
+any verdict but *correct* is told, of a cheat *correct*. A cheat that may be right must have its work in its times.
+
+``python ci/judge.py --nonces 20`` prints a line for each nonce and each surprise, and ends with 1 where a cheat passed,
+an honest candidate was refused or wrong, or more than 1 % of the honest ones are undecided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "suites" / "shared"))
+
+from referees import NOT_STOPPED, WORK_S, Referees, candidates, declared_name
+
+from cuassay.judging.verdict import Verdict
+
+__all__ = ["main"]
+
+_HONEST, _CHEATS = ("honest", "right"), ("cheats", "public", "inside")
+
+#: Part of the honest verdicts that may be undecided.
+_MOST_UNDECIDED = 0.01
+
+
+def _judged(folder: str, referees: Referees, timing: Referees, nonce: int) -> Counter[str]:
+    """The verdicts on the candidates of a folder; those that are not as they should be are printed."""
+    counts: Counter[str] = Counter()
+    for path in candidates(folder):
+        text = path.read_text(encoding="utf-8")
+        if "@SPEC@" in text or "@FILE@" in text or "@PORT@" in text or path.stem in NOT_STOPPED:
+            continue  # a test puts words into them, or expects them to pass
+        some = timing if path.stem in WORK_S else referees
+        verdict = some.of(declared_name(path)).judge(path, nonce=nonce)
+        word = verdict.verdict
+        if word == "correct" and path.stem in WORK_S and _has_its_work(verdict, WORK_S[path.stem]):
+            word = "harmless"
+        counts[word] += 1
+        if (word == "correct") is (folder not in _HONEST):
+            print(f"  {folder}/{path.stem} is {word} under {nonce:x}: {verdict.reason}", flush=True)
+    return counts
+
+
+def _has_its_work(verdict: Verdict, seconds: float) -> bool:
+    return all(case.median_s is None or case.median_s > seconds / 2 for case in verdict.cases)
+
+
+def _told(total: Mapping[str, Counter[str]]) -> str:
+    return "; ".join(
+        f"{folder} {counts.total()} ({', '.join(f'{n} {word}' for word, n in sorted(counts.items()))})"
+        for folder, counts in total.items()
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Judge, print, and give the exit status."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--nonces", type=int, default=20, help="how many (default: %(default)s)")
+    parser.add_argument("--device", default="sim", help="where (default: %(default)s)")
+    parser.add_argument("folders", nargs="*", default=[*_HONEST, *_CHEATS], help="which (default: all)")
+    options = parser.parse_args(words)
+    referees, timing = Referees(options.device, times=False, seconds=30.0), Referees(options.device)
+    total: dict[str, Counter[str]] = {folder: Counter() for folder in options.folders}
+    began = time.monotonic()
+    for place in range(options.nonces):
+        nonce = secrets.randbits(64)
+        for folder in options.folders:
+            total[folder] += _judged(folder, referees, timing, nonce)
+        seconds = time.monotonic() - began
+        print(f"{place + 1} of {options.nonces}, {seconds:.0f} s: {_told(total)}", flush=True)
+    referees.close()
+    timing.close()
+    honest = sum((counts for folder, counts in total.items() if folder in _HONEST), Counter())
+    passed = sum(counts["correct"] for folder, counts in total.items() if folder not in _HONEST)
+    lost = honest["wrong"] + honest["refused"] + passed
+    return int(lost > 0 or honest["undecided"] > _MOST_UNDECIDED * honest.total())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""As declared."""
+
+# spec: outer
+def run(xp, a, b):
+    return a[:, None] * b[None, :]

@@ -1,0 +1,5 @@
+"""As declared."""
+
+# spec: silu
+def run(xp, a):
+    return a / (1 + xp.exp(-a))

@@ -1,0 +1,5 @@
+"""As declared."""
+
+# spec: variance
+def run(xp, a):
+    return xp.var(a, axis=-1)
