@@ -51,6 +51,8 @@ _RULES: dict[str, Rule] = {
     "prod": Rule.FLOAT32,
     "softmax": Rule.FLOAT32,
     "sum": Rule.FLOAT32,
+    "cat": Rule.WIDEST,
+    "stack": Rule.WIDEST,
 }
 
 

@@ -126,13 +126,14 @@ class Recorder:
         rule = self._rules.get((op, *traced)) or self._rule(op, traced)
         plain = dict(arguments)
         for name in traced:
-            plain[name] = arguments[name].represents
+            plain[name] = self._represented(arguments[name])
         result = proceed(Call(op, plain, call.out))
         if not rule.formulas or dtype_name(result.dtype) not in FLOATS:
             return result
-        parents = [arguments[name].node for name, _ in rule.formulas]
+        sources = [self._source(name, formula, arguments[name]) for name, formula in rule.formulas]
+        parents = [parent for source in sources for parent in source.parents]
         node = Node(op.name, callers.line(), self._place(result), (_meta(result),), parents)
-        node.pull = self._pull(node, rule, plain, result)
+        node.pull = self._pull(node, sources, rule.reads(plain), plain, result)
         self.nodes.append(node)
         return TracedArray(result, self, (node, 0))
 
@@ -171,6 +172,19 @@ class Recorder:
             return value.recorder is self
         return isinstance(value, list | tuple) and any(map(self.owns, value))
 
+    def _represented(self, value: Any) -> Any:
+        """The plain array of a traced one; of a list, that of each that is traced here."""
+        if value.__class__ is TracedArray:
+            return value.represents
+        return [one.represents if self.owns(one) else one for one in value]
+
+    def _source(self, name: str, formula: Formula | str, value: Any) -> _Source:
+        """Where a traced argument comes from; of a list, those of its arrays that are traced here."""
+        if value.__class__ is TracedArray:
+            return _Source(name, formula, (value.node,))
+        traced = {place: one.node for place, one in enumerate(value) if self.owns(one)}
+        return _Source(name, formula, tuple(traced.values()), tuple(traced))
+
     def _place(self, array: Array) -> Place:
         self._last = Place.of(array, self._last)
         return self._last
@@ -187,26 +201,28 @@ class Recorder:
         return found
 
     def _pull(
-        self, node: Node, rule: _Rule, plain: Mapping[str, Any], result: Array
+        self, node: Node, sources: Sequence[_Source], read: frozenset[str], plain: Mapping[str, Any], result: Array
     ) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """What makes the gradients of a call's arguments; it holds the values that the formulas read."""
-        read = rule.reads(plain)
         values = {name: value if name in read else _without_numbers(value) for name, value in plain.items()}
         values["out"] = result if "out" in read else node.outputs[0]
         values["home"] = node.place.device
         for name in read:
-            self.keep(values[name], f"its {name}" if name != "out" else "its result", node)
+            self._keep_read(name, values[name], node)
         forward = rules.Forward(values)
-        wanted = [
-            (name, formula, parent.outputs[output])
-            for (name, formula), (parent, output) in zip(rule.formulas, node.parents, strict=True)
-        ]
 
         def pull(grads: Sequence[Array]) -> list[Array]:
             (grad,) = grads
-            return [_gradient(node, name, formula, grad, forward, meta) for name, formula, meta in wanted]
+            return [one for source in sources for one in source.gradients(node, grad, forward)]
 
         return pull
+
+    def _keep_read(self, name: str, value: Any, node: Node) -> None:
+        if isinstance(value, list):
+            for place, one in enumerate(value):
+                self.keep(one, f"its {name}[{place}]", node)
+        else:
+            self.keep(value, f"its {name}" if name != "out" else "its result", node)
 
     # ---------------------------------------------------------------------------------------------- writes
 
@@ -250,10 +266,33 @@ class _Rule:
         return frozenset(name for one in formulas for name in one.read(arguments))
 
 
-def _gradient(node: Node, name: str, formula: Formula | str, grad: Array, forward: rules.Forward, meta: Meta) -> Array:
-    if isinstance(formula, str):
-        raise GradientError(f"{node.name}, called at {node.line}, has no derivative by {name}: {formula}")
-    return derivatives.fitted(formula.function(grad, forward), meta.shape, meta.dtype)
+@dataclass(slots=True)
+class _Source:
+    """A traced argument of a call, and what makes its gradients.
+
+    Attributes
+    ----------
+    name, formula
+        The parameter, and its formula, or the reason why there is none.
+    parents : sequence of (Node, int)
+        Where it comes from; of a list, of each array in it that is traced.
+    places : tuple of int, optional
+        The places of these arrays in the list.
+    """
+
+    name: str
+    formula: Formula | str
+    parents: tuple[tuple[Node, int], ...]
+    places: tuple[int, ...] | None = None
+
+    def gradients(self, node: Node, grad: Array, forward: rules.Forward) -> list[Array]:
+        """One for each parent, of its shape and dtype."""
+        if isinstance(self.formula, str):
+            raise GradientError(f"{node.name}, called at {node.line}, has no derivative by {self.name}: {self.formula}")
+        found = self.formula.function(grad, forward)
+        chosen = (found,) if self.places is None else [found[place] for place in self.places]
+        metas = (parent.outputs[output] for parent, output in self.parents)
+        return [derivatives.fitted(one, meta.shape, meta.dtype) for one, meta in zip(chosen, metas, strict=True)]
 
 
 def _written(call: Call) -> Iterator[tuple[str, Array]]:
@@ -269,7 +308,9 @@ def _overlap(saved: Array, array: Array) -> bool:
 
 
 def _without_numbers(value: Any) -> Any:
-    """Shape and dtype of an array; anything else as it is."""
+    """Shape and dtype of an array, and of each in a list; anything else as it is."""
+    if isinstance(value, list):
+        return [_without_numbers(one) for one in value]
     return value if registry.backend_for(value) is None else _meta(value)
 
 

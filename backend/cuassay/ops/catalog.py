@@ -26,6 +26,7 @@ from cuassay.ops import (
     convolution,
     decompositions,
     indexing,
+    joining,
     lists,
     products,
     random_rules,
@@ -48,6 +49,7 @@ __all__ = [
     "bernoulli",
     "bmm",
     "cast",
+    "cat",
     "cholesky_",
     "clamp",
     "copy",
@@ -126,6 +128,7 @@ __all__ = [
     "softmax_backward",
     "solve_",
     "sqrt",
+    "stack",
     "sub",
     "sum",
     "svd_",
@@ -353,6 +356,16 @@ cumsum = declare(
 pad = declare(
     "pad(a, *, widths, value=0) -> out", shape=shapes.padded, dtypes=_LOGICAL, op_class="storage",
     doc="`a` with `value` around it: `widths` has a pair for each axis, the numbers before and after.",
+)  # fmt: skip
+cat = declare(
+    "cat(a: arrays, *, axis=0) -> out",
+    shape=joining.joined, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage",
+    doc="The arrays of `a` one after another along `axis`; all other extents are equal. Several dtypes are promoted.",
+)  # fmt: skip
+stack = declare(
+    "stack(a: arrays, *, axis=0) -> out",
+    shape=joining.stacked, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage",
+    doc="The arrays of `a`, of one shape, one after another along a new axis `axis`. Several dtypes are promoted.",
 )  # fmt: skip
 matmul = declare(
     "matmul(a, b, *, precision=None) -> out",

@@ -22,6 +22,7 @@ from cuassay.ops.elementwise_derivatives import ELEMENTWISE
 from cuassay.ops.elementwise_derivatives import NONE as _NONE
 from cuassay.ops.elementwise_derivatives import by as _by
 from cuassay.ops.elementwise_derivatives import wide as _wide
+from cuassay.ops.joining_derivatives import JOINING
 from cuassay.ops.row_derivatives import ROWS
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
@@ -325,6 +326,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "prod": {"a": _by("a")(_prod)},
     "cumsum": {"a": _by()(_cumsum)},
     "pad": {"a": _by()(_inside)},
+    **JOINING,
     "mean": {"a": _by()(_mean_of)},
     "var": {"a": _by("a")(_var)},
     "logsumexp": {"a": _by("a", "out")(_logsumexp)},

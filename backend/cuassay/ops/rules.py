@@ -29,7 +29,8 @@ class Formula:
     ----------
     function : callable
         ``function(grad, forward)``, where `forward` is a `Forward`. What it gives may be broadcast, or in a wider
-        dtype: it is summed to the parameter's shape and cast to its dtype.
+        dtype: it is summed to the parameter's shape and cast to its dtype. For a list of arrays it gives a list, one
+        gradient for each.
     reads : tuple of str, or callable
         The parameters whose values it reads, and ``"out"``; or a function from the call's arguments by name to these.
         Only they are kept from the forward call; of the other arrays shape and dtype are.

@@ -66,6 +66,13 @@ def strides_ignored(kernel: Kernel) -> Kernel:
     return lambda *arrays, out, **scalars: kernel(*map(in_memory_order, arrays), out=out, **scalars)
 
 
+def list_strides_ignored(kernel: Kernel) -> Kernel:
+    def run(arrays: Any, *, out: Any, axis: int) -> None:
+        kernel([a.ravel(order="K").reshape(a.shape) for a in arrays], out=out, axis=axis)
+
+    return run
+
+
 def out_strides_ignored(kernel: Kernel) -> Kernel:
     def run(*arrays: Any, out: Any, **scalars: Any) -> None:
         whole = np.empty(out.shape, out.dtype)
@@ -490,6 +497,10 @@ def first_of_row(index: Any) -> Any:
     return np.broadcast_to(index[..., :1], index.shape)
 
 
+def first_for_all(arrays: Any) -> Any:
+    return [arrays[0] if one.shape == arrays[0].shape else one for one in arrays]
+
+
 def last_zero(a: Any) -> Any:
     changed = a.copy()
     changed[(-1,) * a.ndim if a.size else ...] = 0
@@ -646,6 +657,11 @@ FAULTS = (
     Fault("cumsum", "other axis", "values", "int32", scalars_changed(axis=0)),
     Fault("pad", "value ignored", "values", "float32", scalars_changed(value=0)),
     Fault("pad", "before and after exchanged", "values", "int8", moved_to_the_end),
+    Fault("cat", "the first for all", "values", "float32", given_as({0: first_for_all})),
+    Fault("cat", "other order", "values", "int16", instead(lambda a, axis: np.concatenate(a[::-1], axis))),
+    Fault("cat", "strides", "layouts", "float32", list_strides_ignored),
+    Fault("stack", "the first for all", "values", "complex64", given_as({0: first_for_all})),
+    Fault("stack", "last axis", "values", "bool", scalars_changed(axis=-1)),
     Fault("logsumexp", "not shifted", "values", "float32", instead(_log_of_sum)),
     Fault("logsumexp", "base two", "values", "float64", off_by(0.4427)),
     Fault("log_softmax", "not shifted", "values", "float32", instead(lambda a, axis: np.log(_unshifted(a, axis)))),

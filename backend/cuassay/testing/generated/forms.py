@@ -18,7 +18,7 @@ from cuassay.testing.generated.comparison import compare, result_dtype
 from cuassay.testing.generated.execution import check, has, is_op, moves, must_raise, on_sample, overwrite, turned
 from cuassay.testing.generated.selection import few, of_most_elements, one, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Kind, Sample
+from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Kind, Sample, over_lists
 
 __all__ = ["empty_out"]
 
@@ -145,10 +145,14 @@ def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in (*few(spec, device, dtype), *samples_of(spec, device, dtype, "scalar", "empty")):
         with on_sample(sample):
             args, kwargs = sample.on(device)
-            described = [(tuple(a.shape), dtype_name(a.dtype)) if hasattr(a, "shape") else a for a in args]
+            described = [over_lists(a, _described) for a in args]
             meta = spec.declared.meta(*described, **kwargs)
             with np.errstate(all="ignore"):
                 result = spec.run(device, args, kwargs)
             got, want = (tuple(result.shape), result.dtype), (meta.shape, meta.dtype)
             if got != want or meta != spec.declared.meta(*args, **kwargs):
                 raise AssertionError(f"meta says {want}, the result is {got}")
+
+
+def _described(value: Any) -> Any:
+    return (tuple(value.shape), dtype_name(value.dtype)) if hasattr(value, "shape") else value

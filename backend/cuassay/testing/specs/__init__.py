@@ -8,6 +8,7 @@ from cuassay.testing.specs import (
     elementwise,
     functions,
     indexing,
+    joining,
     linalg,
     loss_scale,
     multi_tensor,
@@ -36,6 +37,7 @@ SPECS = (
     *solver.SPECS,
     *storage.SPECS,
     *indexing.SPECS,
+    *joining.SPECS,
     *random.SPECS,
     *loss_scale.SPECS,
 )
