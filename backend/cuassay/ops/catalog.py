@@ -33,6 +33,7 @@ from cuassay.ops import (
     registry,
     rules,
     shapes,
+    views,
 )
 from cuassay.ops.dispatch import dispatch, prepare
 from cuassay.ops.operation import Op
@@ -110,11 +111,13 @@ __all__ = [
     "not_equal",
     "pad",
     "permutation",
+    "permute",
     "pow",
     "prod",
     "qr_",
     "reciprocal",
     "relu",
+    "reshape",
     "rsqrt",
     "scaled_mm",
     "scatter_sum",
@@ -123,17 +126,21 @@ __all__ = [
     "sign",
     "silu",
     "sin",
+    "slice",
     "slow_conv2d",
     "softmax",
     "softmax_backward",
     "solve_",
     "sqrt",
+    "squeeze",
     "stack",
     "sub",
     "sum",
     "svd_",
     "tanh",
+    "transpose",
     "uniform",
+    "unsqueeze",
     "update_scale_",
     "var",
     "where",
@@ -390,13 +397,6 @@ cast = declare(
     out_dtype_from="dtype",
     doc="`a` in the floating dtype `dtype`, rounded once, to nearest, ties to even; what is too large is infinite.",
 )
-expand = declare(
-    "expand(a, *, shape) -> out",
-    shape=shapes.expanded,
-    dtypes=FLOATS,
-    op_class="storage",
-    doc="`a` broadcast to `shape`, as an array of its own.",
-)
 embedding = declare(
     "embedding(index, weight) -> out", shape=indexing.embedding, dtypes=_LOGICAL, op_class="storage",
     dtype_from=("weight",),
@@ -467,6 +467,47 @@ slow_conv2d = declare(
     shape=convolution.conv2d, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
     doc="Cross-correlation of images (N, C, H, W) with weight (O, C / groups, KH, KW), by unfolding and a product. "
     "The result is in C order unless `out` has another, as of images whose channels are last in memory.",
+)  # fmt: skip
+
+# ------------------------------------------------------------------------------------------------ views
+#
+# Without out= nothing moves: the result shows the memory of `a`, on kinds that have views. With out= it is a copy.
+
+
+def _view(signature: str, shape: ShapeRule, view: Callable[..., Any], doc: str) -> Op:
+    return declare(
+        signature, shape=shape, dtypes=ALL, op_class="storage", view_of="a", composite=view, parts=("copy",), doc=doc
+    )
+
+
+transpose = _view(
+    "transpose(a, *, axis0, axis1) -> out", views.exchanged, views.transpose,
+    "A view with two axes exchanged.",
+)  # fmt: skip
+permute = _view(
+    "permute(a, *, axes) -> out", views.permuted, views.permute,
+    "A view with the axes in this order.",
+)  # fmt: skip
+reshape = _view(
+    "reshape(a, *, shape) -> out", views.reshaped, views.reshape,
+    "The same elements, in C order, in another shape, one extent of which may be -1: a view where the strides of `a` "
+    "allow one, else a copy.",
+)  # fmt: skip
+expand = _view(
+    "expand(a, *, shape) -> out", views.expanded, views.expand,
+    "A view of `a` broadcast to `shape`; it is for reading, since several of its elements are one.",
+)  # fmt: skip
+slice = _view(
+    "slice(a, *, axis=0, start=None, stop=None, step=1) -> out", views.sliced, views.slice_of,
+    "A view of the places along `axis` from `start` to `stop` by `step`, as Python counts them.",
+)  # fmt: skip
+squeeze = _view(
+    "squeeze(a, *, axis=None) -> out", views.squeezed, views.squeeze,
+    "A view without axes of extent 1: those in `axis` (None: all).",
+)  # fmt: skip
+unsqueeze = _view(
+    "unsqueeze(a, *, axis) -> out", views.unsqueezed, views.unsqueeze,
+    "A view with a new axis of extent 1.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ linear algebra

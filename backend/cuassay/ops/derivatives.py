@@ -26,6 +26,7 @@ from cuassay.ops.joining_derivatives import JOINING
 from cuassay.ops.row_derivatives import ROWS
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
+from cuassay.ops.view_derivatives import VIEWS
 
 __all__ = ["DERIVATIVES", "fitted"]
 
@@ -90,7 +91,7 @@ def _kept(grad: Array, forward: Forward) -> Array:
 
 
 def _sum(grad: Array, forward: Forward) -> Array:
-    return ops.expand(_kept(grad, forward), shape=tuple(forward.a.shape))
+    return ops.copy(ops.expand(_kept(grad, forward), shape=tuple(forward.a.shape)))
 
 
 def _amax(grad: Array, forward: Forward) -> Array:
@@ -327,6 +328,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "cumsum": {"a": _by()(_cumsum)},
     "pad": {"a": _by()(_inside)},
     **JOINING,
+    **VIEWS,
     "mean": {"a": _by()(_mean_of)},
     "var": {"a": _by("a")(_var)},
     "logsumexp": {"a": _by("a", "out")(_logsumexp)},
@@ -354,7 +356,6 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "slow_conv2d": SLOW_CONV2D,
     "copy": {"a": _by()(_back)},
     "cast": {"a": _pass},
-    "expand": {"a": _pass},
     "embedding": {"weight": _by("index")(lambda g, f: ops.segment_sum(g, f.index, count=f.weight.shape[0]))},
     "segment_sum": {"a": _by("index")(_segment_sum)},
     "gather": {

@@ -22,8 +22,8 @@ def joined(bound: Mapping[str, Any]) -> Shape:
     for place, shape in enumerate(shapes):
         if len(shape) != len(shapes[0]) or rest[place] != rest[0]:
             raise ShapeError(
-                f"cat needs arrays that differ along axis {axis} alone; a[0] has {shapes[0]}, a[{place}] {shape}; reshape "
-                "one, or use stack for a new axis"
+                f"cat needs arrays that differ along axis {axis} alone; a[0] has {shapes[0]}, a[{place}] {shape}; "
+                "reshape one, or use stack for a new axis"
             )
     return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
 

@@ -38,7 +38,8 @@ class Op:
     schema : Schema
         What it is.
     composite : callable, optional
-        The same operation written in terms of other ops; used on kinds that have no kernel for it.
+        The same operation written in terms of other ops; used on kinds that have no kernel for it. Of an op with
+        `Schema.view_of`, what gives the view.
     parts : sequence of str
         Names of the ops `composite` calls.
     dispatch, prepare : callable

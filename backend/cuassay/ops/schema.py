@@ -126,6 +126,9 @@ class Schema:
         The parameters whose promotion is the registry dtype; all unless stated.
     out_dtype_from : str
         The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` gives the dtype.
+    view_of : str
+        The array whose memory the result shows: nothing is moved, unless `out` is given. The view is what `Op`'s
+        `composite` gives.
     arrays, written, lists, array_names, scalar_names, pick_arrays, is_irregular
         From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; from
         arguments by name to the arrays;
@@ -144,6 +147,7 @@ class Schema:
     place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
     dtype_from: tuple[str, ...] = ()
     out_dtype_from: str = ""
+    view_of: str = ""
     doc: str = ""
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     written: tuple[Param, ...] = field(init=False, compare=False, repr=False)

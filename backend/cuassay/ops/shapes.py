@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
-from cuassay.arrays.layout import as_shape, broadcast_shapes, normalize_axis
+from cuassay.arrays.layout import broadcast_shapes, normalize_axis
 from cuassay.core.numbers import as_real, as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
@@ -26,7 +26,6 @@ __all__ = [
     "cast",
     "chosen",
     "clamped",
-    "expanded",
     "matmul",
     "non_empty",
     "normalized",
@@ -86,14 +85,6 @@ def clamped(bound: Mapping[str, Any]) -> Shape:
                 "cast the array to a floating dtype, or give a whole number"
             )
     return shape_of(bound["a"])
-
-
-def expanded(bound: Mapping[str, Any]) -> Shape:
-    """``shape``, to which ``a`` must broadcast."""
-    shape, wanted = shape_of(bound["a"]), as_shape(bound["shape"])
-    if broadcast_shapes(shape, wanted) != wanted:
-        raise ShapeError(f"expand cannot broadcast {shape} to {wanted}; an axis is longer there than in shape")
-    return wanted
 
 
 def same(name: str) -> ShapeRule:

@@ -16,8 +16,7 @@ from cuassay.ops.rules import Formula, derivative_of
 from cuassay.testing import requires
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
-from cuassay.testing.samples import Sample, Samples
-from cuassay.testing.terms import arrays_of
+from cuassay.testing.samples import HostArray, Sample, Samples, each
 
 pytestmark = requires("float64")
 
@@ -30,7 +29,10 @@ WITHOUT = {"grouped_mm": "has no second derivative by its matrices"}
 def small(spec: OpSpec) -> Sample:
     """The smallest sample of ordinary numbers that has several elements."""
     samples = [one for one in spec.samples(Samples(3, "float64")) if one.kind == "values"]
-    sized = [(sum(array.size for array in arrays_of(*one.host())), place) for place, one in enumerate(samples)]
+    sized = [
+        (sum(one.values.size for one in each(sample.args) if isinstance(one, HostArray)), place)
+        for place, sample in enumerate(samples)
+    ]
     found = samples[min(one for one in sized if one[0] > 3)[1]]
     with np.errstate(all="ignore"):
         is_defined = np.isfinite(spec.expected(found)).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -28,7 +29,7 @@ SPECS = {spec.name: spec for spec in own_specs()}
 
 @dataclass(frozen=True)
 class Fault:
-    """`plant` turns a right kernel into a wrong one; `check` must find it in `dtype`."""
+    """`plant` turns a right kernel, or view, into a wrong one; `check` must find it in `dtype` ("": one for all)."""
 
     op: str
     what: str
@@ -518,10 +519,52 @@ def least_bound_last(kernel: Kernel) -> Kernel:
     return run
 
 
-def first_row_for_all(kernel: Kernel) -> Kernel:
-    def run(a: Any, *, out: Any, **scalars: Any) -> None:
-        kernel(a, out=out, **scalars)
-        out[...] = out[:1]
+def viewed(function: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
+    """A view replaced by another one, where that has the same shape."""
+
+    def plant(view: Kernel) -> Kernel:
+        def run(a: Any, **scalars: Any) -> Any:
+            right = view(a, **scalars)
+            try:
+                wrong = function(a, **scalars)
+            except ValueError:
+                return right
+            return wrong if wrong.shape == right.shape else right
+
+        return run
+
+    return plant
+
+
+def _spread_to_the_right(a: Any, shape: Any) -> Any:
+    """Square results alone: a column for a row."""
+    return np.broadcast_to(a.reshape(*a.shape, *(1,) * (len(shape) - a.ndim)), shape)
+
+
+def scalars_set(**changed: Any) -> Callable[[Kernel], Kernel]:
+    """Other scalars, where the view keeps its shape."""
+
+    def plant(view: Kernel) -> Kernel:
+        return viewed(lambda a, **scalars: view(a, **{**scalars, **changed}))(view)
+
+    return plant
+
+
+def copied(view: Kernel) -> Kernel:
+    return lambda a, **scalars: view(a, **scalars).copy()
+
+
+def memory_order(view: Kernel) -> Kernel:
+    def run(a: Any, *, shape: Any) -> Any:
+        return view(a.T if a.ndim == 2 and a.strides[0] < a.strides[1] else a, shape=shape)
+
+    return run
+
+
+def reversed_values(view: Kernel) -> Kernel:
+    def run(a: Any, **scalars: Any) -> Any:
+        found = view(a, **scalars)
+        return found[(slice(None, None, -1),) * found.ndim]
 
     return run
 
@@ -678,8 +721,20 @@ FAULTS = (
     Fault("index_add", "source subtracted", "values", "bfloat16", given_as({2: np.negative})),
     Fault("where", "exchanged", "values", "float32", lambda k: lambda c, a, b, **s: k(c, b, a, **s)),
     Fault("where", "NaN swallowed", "extremal", "float32", instead(lambda c, a, b: np.nan_to_num(np.where(c, a, b)))),
-    Fault("expand", "the first row for all", "values", "float32", first_row_for_all),
-    Fault("expand", "strides", "layouts", "float64", strides_ignored),
+    Fault("expand", "axes to the right", "values", "float32", viewed(_spread_to_the_right)),
+    Fault("expand", "a copy", "aliasing", "", copied),
+    Fault("permute", "the inverse", "values", "float32", viewed(lambda a, axes: a.transpose(np.argsort(axes)))),
+    Fault("permute", "a copy", "aliasing", "", copied),
+    Fault("transpose", "the last two axes", "values", "float64", scalars_set(axis0=-1, axis1=-2)),
+    Fault("transpose", "reversed", "values", "int8", viewed(lambda a, axis0, axis1: a.T)),
+    Fault("reshape", "in memory order", "layouts", "float32", memory_order),
+    Fault("reshape", "always a copy", "aliasing", "", copied),
+    Fault("slice", "step ignored", "values", "bool", written_with(step=1)),
+    Fault("slice", "from the front", "values", "complex64", written_with(start=None)),
+    Fault("squeeze", "the last place", "values", "float32", reversed_values),
+    Fault("squeeze", "a copy", "aliasing", "", copied),
+    Fault("unsqueeze", "the last place", "values", "float32", reversed_values),
+    Fault("unsqueeze", "a copy", "aliasing", "", copied),
     Fault("exp", "base two", "values", "float32", instead(lambda a: np.exp2(a))),
     Fault("exp", "rows longer than 4096", "values", "float32", long_rows_cut),
     Fault("exp", "by 20 ulps", "values", "float32", off_by(20 * 2**-23)),
@@ -815,14 +870,34 @@ def told(error: BaseException) -> str:
     return "\n".join([str(error), *getattr(error, "__notes__", [])])
 
 
+def dtype_of_fault(fault: Fault) -> tuple[Any, ...]:
+    return (as_dtype(fault.dtype),) if fault.dtype else ()
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """In the kernel of kind cpu; in what gives the view, of an op that moves nothing."""
+    op = SPECS[fault.op].declared
+    if not op.schema.view_of:
+        with registry.substituted(fault.op, kind="cpu", wrap=fault.plant):
+            yield
+        return
+    view = op.composite
+    op.composite = fault.plant(view)
+    try:
+        yield
+    finally:
+        op.composite = view
+
+
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_planted_fault_fails_a_check_that_names_the_op(fault: Fault, kind: str) -> None:
     spec, check = SPECS[fault.op], CHECKS[fault.check]
-    assert devices.why_unsupported(spec.op, kind, fault.dtype) is None
+    assert not fault.dtype or devices.why_unsupported(spec.op, kind, fault.dtype) is None
 
-    with registry.substituted(fault.op, kind="cpu", wrap=fault.plant), pytest.raises(Exception) as caught:  # noqa: PT011
-        check(spec, kind, as_dtype(fault.dtype))
+    with planted(fault), pytest.raises(Exception) as caught:  # noqa: PT011
+        check(spec, kind, *dtype_of_fault(fault))
 
     assert f"op: {fault.op} on {kind}" in told(caught.value)
     assert "sample: " in told(caught.value)
@@ -830,7 +905,7 @@ def test_a_planted_fault_fails_a_check_that_names_the_op(fault: Fault, kind: str
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_the_check_passes_without_the_fault(fault: Fault) -> None:
-    CHECKS[fault.check](SPECS[fault.op], "cpu", as_dtype(fault.dtype))
+    CHECKS[fault.check](SPECS[fault.op], "cpu", *dtype_of_fault(fault))
 
 
 @pytest.mark.parametrize("spec", own_specs(), ids=lambda spec: spec.name)

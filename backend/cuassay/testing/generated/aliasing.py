@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from cuassay import devices
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample, turned
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, overwrite, run_sample, turned
 from cuassay.testing.generated.numbers import is_general, refilled
 from cuassay.testing.generated.selection import few, plainest
 from cuassay.testing.opspec import OpSpec
@@ -22,7 +24,13 @@ _CALLS = 3
 
 @check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own: later calls leave it as it was, and it is not at times a view of an input."""
+    """A result is an array of its own: later calls leave it as it was, and it is not at times a view of an input.
+
+    Of an op that is declared as a view, it shows the memory of its array wherever NumPy's does.
+    """
+    if spec.op is not None and spec.op.schema.view_of:
+        _check_views(spec, device)
+        return
     shared: list[Sample] = []
     others: list[Sample] = []
     computes = False
@@ -47,6 +55,32 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
             if _always_copies(spec, sample):
                 _check_transposed(spec, device, sample)
                 _check_beyond(spec, device, sample)
+
+
+def _check_views(spec: OpSpec, device: Device) -> None:
+    """New numbers in the array are seen in the view; the array's layout decides, as in NumPy, where there is one."""
+    if not devices.capabilities(device).answer("views"):
+        return
+    dtype = plainest(spec, device)
+    for sample, layout in product(few(spec, device, dtype), ("contiguous", "transposed", "strided")):
+        laid_out = sample.laid_out(layout)
+        with on_sample(laid_out):
+            args, kwargs = laid_out.on(device)
+            result = spec.run(device, args, kwargs)
+            if not result.size:
+                continue
+            if _shares(device, result, each(args, kwargs)) != _is_view_in_numpy(spec, laid_out):
+                raise AssertionError("the result shows the array's memory, or is a copy, where NumPy does the other")
+            if _is_view_in_numpy(spec, laid_out):
+                other = turned(laid_out)
+                overwrite(device, args, other)
+                compare(spec, device, dtype, other, result)
+
+
+def _is_view_in_numpy(spec: OpSpec, sample: Sample) -> bool:
+    args, kwargs = sample.on("cpu")
+    found = spec.reference(*args, **kwargs) if spec.reference is not None else None
+    return isinstance(found, np.ndarray) and np.may_share_memory(found, args[0])
 
 
 def _always_copies(spec: OpSpec, sample: Sample) -> bool:

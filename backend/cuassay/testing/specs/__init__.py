@@ -19,6 +19,7 @@ from cuassay.testing.specs import (
     solver,
     statistics,
     storage,
+    views,
 )
 
 __all__ = ["SPECS"]
@@ -36,6 +37,7 @@ SPECS = (
     *conv.SPECS,
     *solver.SPECS,
     *storage.SPECS,
+    *views.SPECS,
     *indexing.SPECS,
     *joining.SPECS,
     *random.SPECS,
