@@ -127,6 +127,8 @@ class Recorder:
         plain = dict(arguments)
         for name in traced:
             plain[name] = self._represented(arguments[name])
+        if call.out is not None:
+            _check_out(call, rule, plain)
         result = proceed(Call(op, plain, call.out))
         if not rule.formulas or dtype_name(result.dtype) not in FLOATS:
             return result
@@ -293,6 +295,18 @@ class _Source:
         chosen = (found,) if self.places is None else [found[place] for place in self.places]
         metas = (parent.outputs[output] for parent, output in self.parents)
         return [derivatives.fitted(one, meta.shape, meta.dtype) for one, meta in zip(chosen, metas, strict=True)]
+
+
+def _check_out(call: Call, rule: _Rule, plain: Mapping[str, Any]) -> None:
+    """Raise `GradientError` where a call would write its result over an argument that its own derivative reads."""
+    reads = rule.reads(plain) - {"out"}
+    for param in call.op.schema.arrays:
+        for what, array in param.members(plain[param.name]) if param.name in reads else ():
+            if _overlap(bottom(array), call.out):
+                raise GradientError(
+                    f"{call.op.name}, called at {callers.line()}, would write out over its {what}, which its "
+                    "derivative reads; let the op make a new array"
+                )
 
 
 def _written(call: Call) -> Iterator[tuple[str, Array]]:

@@ -205,7 +205,9 @@ def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
 
 
 def _linear(a: Any, weight: Any, bias: Any, *, activation: str | None, precision: Any) -> Any:
-    result = add(matmul(a, weight.T, precision=precision), bias)
+    result = matmul(a, weight.T, precision=precision)
+    if bias is not None:
+        result = add(result, bias)
     if activation is None:
         return result
     return relu(result) if activation == "relu" else gelu(result, approximate="tanh")
@@ -285,11 +287,13 @@ where = declare(
     dtype_from=("a", "b"), doc="`a` where `condition`, an array of bool, is True, else `b`; all broadcast.",
 )  # fmt: skip
 softmax = declare(
-    "softmax(a, *, axis=-1) -> out",
-    shape=shapes.same("a"),
+    "softmax(a, *, axis=-1, dtype=None) -> out",
+    shape=shapes.softmax,
     dtypes=FLOATS,
     op_class="reduction",
-    doc="``exp(a - max) / sum(exp(a - max))`` along `axis`; a row of -inf only is NaN.",
+    out_dtype_from="dtype",
+    doc="``exp(a - max) / sum(exp(a - max))`` along `axis`; a row of -inf only is NaN. Computed in the wider of a's "
+    "dtype and `dtype`, and rounded to `dtype` once.",
 )
 layer_norm = declare(
     "layer_norm(a, weight, bias, *, eps=1e-05) -> out",
@@ -352,9 +356,9 @@ logsumexp = declare(
     doc="``log(sum(exp(a)))`` over `axis` (None: all), without overflow; -inf over zero elements.",
 )  # fmt: skip
 log_softmax = declare(
-    "log_softmax(a, *, axis=-1) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="reduction",
-    composite=compositions.log_softmax, parts=("amax", "sum"),
-    doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN.",
+    "log_softmax(a, *, axis=-1, dtype=None) -> out", shape=shapes.softmax, dtypes=FLOATS, op_class="reduction",
+    composite=compositions.log_softmax, parts=("amax", "sum"), out_dtype_from="dtype",
+    doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN. `dtype` as in `softmax`.",
 )  # fmt: skip
 cumsum = declare(
     "cumsum(a, *, axis) -> out", shape=shapes.along, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
@@ -435,20 +439,19 @@ bmm = declare(
 )  # fmt: skip
 addmm = declare(
     "addmm(c, a, b, *, alpha=1.0, beta=1.0, activation=None, precision=None) -> out",
-    shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
+    shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul", accumulates="c",
     doc="``activation(beta * c + alpha * a @ b)`` of (M, K) and (K, N), rounded once; with beta 0 `c` is not read. "
-    "Unlike torch's, `out` may not be `c`.",
+    "`out` may be `c`.",
 )  # fmt: skip
 baddbmm = declare(
     "baddbmm(c, a, b, *, alpha=1.0, beta=1.0, precision=None) -> out",
-    shape=products.added(products.pairs), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
-    doc="``beta * c + alpha * a @ b`` of as many pairs; where beta is 0, `c` is not read.",
+    shape=products.added(products.pairs), dtypes=(*FLOATS, *COMPLEX), op_class="matmul", accumulates="c",
+    doc="``beta * c + alpha * a @ b`` of as many pairs; where beta is 0, `c` is not read. `out` may be `c`.",
 )  # fmt: skip
 linear = declare(
-    "linear(a, weight, bias, *, activation=None, precision=None) -> out",
+    "linear(a, weight, bias?, *, activation=None, precision=None) -> out",
     shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_linear, parts=("matmul", "add"),
-    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch; without a bias it "
-    "is ``matmul(a, weight.T)``.",
+    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch.",
 )  # fmt: skip
 grouped_mm = declare(
     "grouped_mm(a, b, *, offs, precision=None) -> out",

@@ -115,8 +115,8 @@ class Op:
         return self._dispatch(self, args, out, scalars)
 
     def inplace(self, *args: Any, **scalars: Any) -> Any:
-        """Like calling it with the first array as ``out``. Raises `SchemaError` where that is not elementwise."""
-        if not self.schema.elementwise:
+        """Like calling it with the first array as ``out``. Raises `SchemaError` where that would be read too late."""
+        if not self.schema.in_place:
             raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
         return self(*args, out=args[0] if args else None, **scalars)
 

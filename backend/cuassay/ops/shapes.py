@@ -34,6 +34,7 @@ __all__ = [
     "reduced",
     "same",
     "shape_of",
+    "softmax",
     "softmax_gradient",
     "variance",
 ]
@@ -97,6 +98,14 @@ def same(name: str) -> ShapeRule:
         return shape
 
     return rule
+
+
+def softmax(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``, which has the axis ``axis``; ``dtype`` must be a floating one, or None."""
+    named = bound["dtype"]
+    if named is not None and dtype_name(as_dtype(named)) not in FLOATS:
+        raise DTypeError(f"softmax gives one of {', '.join(FLOATS)}; got dtype {shown(named)}; cast the result")
+    return same("a")(bound)
 
 
 def along(bound: Mapping[str, Any]) -> Shape:
@@ -242,8 +251,9 @@ def matmul(bound: Mapping[str, Any]) -> Shape:
 
 
 def linear(bound: Mapping[str, Any]) -> Shape:
-    """``(..., K)`` with weight ``(N, K)`` and bias ``(N,)`` gives ``(..., N)``."""
-    a, weight, bias = shape_of(bound["a"]), shape_of(bound["weight"]), shape_of(bound["bias"])
+    """``(..., K)`` with weight ``(N, K)``, and bias ``(N,)`` where there is one, gives ``(..., N)``."""
+    a, weight = shape_of(bound["a"]), shape_of(bound["weight"])
+    bias = weight[:1] if bound["bias"] is None else shape_of(bound["bias"])
     if not a or len(weight) != 2 or a[-1] != weight[1] or bias != weight[:1]:
         raise ShapeError(f"linear needs a (..., K), weight (N, K) and bias (N,); got {a}, {weight} and {bias}")
     return (*a[:-1], weight[0])
