@@ -60,8 +60,10 @@ class Node:
 
     Attributes
     ----------
-    name, line : str
-        What was called, and where.
+    name : str
+        What was called.
+    site : (str, int)
+        Where; `line` is its text.
     place : Place
         Where it ran: its derivative runs there.
     outputs : sequence of Meta
@@ -77,13 +79,18 @@ class Node:
     """
 
     name: str
-    line: str
+    site: callers.Site
     place: Place
     outputs: Sequence[Meta]
     parents: Sequence[tuple[Node, int]] = ()
     pull: Callable[[Sequence[Any]], Sequence[Any]] = spent
     grads: dict[int, list[tuple[Array, Any]]] = field(default_factory=dict)
     materialize: bool = True
+
+    @property
+    def line(self) -> str:
+        """Where it was called, as ``file.py:12``."""
+        return callers.line(self.site)
 
 
 class Recorder:
@@ -101,11 +108,12 @@ class Recorder:
         self.nodes: list[Node] = []
         self._saved: list[tuple[Array, str, Node]] = []
         self._last: Place | None = None
+        self._type: type | None = None
         self._rules: dict[tuple[Any, ...], _Rule] = {}
 
     def argument(self, value: Array) -> TracedArray:
         """The traced form of an argument to differentiate by."""
-        return TracedArray(value, self, (Node("argument", callers.line(), self._place(value), (_meta(value),)), 0))
+        return TracedArray(value, self, (Node("argument", callers.site(), self._place(value), (_meta(value),)), 0))
 
     def finish(self) -> None:
         """The function has returned: nothing more is recorded, and no write is seen."""
@@ -130,12 +138,14 @@ class Recorder:
         if call.out is not None:
             _check_out(call, rule, plain)
         result = proceed(Call(op, plain, call.out))
-        if not rule.formulas or dtype_name(result.dtype) not in FLOATS:
+        if not rule.formulas or not _is_float(result.dtype):
             return result
-        sources = [self._source(name, formula, arguments[name]) for name, formula in rule.formulas]
-        parents = [parent for source in sources for parent in source.parents]
-        node = Node(op.name, callers.line(), self._place(result), (_meta(result),), parents)
-        node.pull = self._pull(node, sources, rule.reads(plain), plain, result)
+        node = Node(op.name, callers.site(), self._place(result), (_meta(result),))
+        pull = node.pull = _Pull(node, rule.formulas, self._forward(node, rule, call, plain, result))
+        if rule.has_lists:
+            node.parents, pull.places = self._members(rule, arguments)
+        else:
+            node.parents = [arguments[name].node for name, _ in rule.formulas]
         self.nodes.append(node)
         return TracedArray(result, self, (node, 0))
 
@@ -144,7 +154,7 @@ class Recorder:
     ) -> TracedArray:
         """Record a view; see `TracedArray`."""
         result = view(array.represents)
-        node = Node(name, callers.line(), self._place(result), (_meta(result),), (array.node,))
+        node = Node(name, callers.site(), self._place(result), (_meta(result),), (array.node,))
         node.pull = lambda grads: (back(grads[0]),)
         self.nodes.append(node)
         return TracedArray(result, self, (node, 0))
@@ -161,7 +171,7 @@ class Recorder:
         """Record a call of a function with a backward of its own: `pull`, which gets None for zeros if it is to."""
         outputs, place = tuple(map(_meta, results)), self._place(results[0])
         parents = [one.node for one in inputs]
-        node = Node(name, callers.line(), place, outputs, parents, pull, materialize=materialize)
+        node = Node(name, callers.site(), place, outputs, parents, pull, materialize=materialize)
         self.nodes.append(node)
         return [TracedArray(result, self, (node, place)) for place, result in enumerate(results)]
 
@@ -180,16 +190,32 @@ class Recorder:
             return value.represents
         return [one.represents if self.owns(one) else one for one in value]
 
-    def _source(self, name: str, formula: Formula | str, value: Any) -> _Source:
-        """Where a traced argument comes from; of a list, those of its arrays that are traced here."""
-        if value.__class__ is TracedArray:
-            return _Source(name, formula, (value.node,))
-        traced = {place: one.node for place, one in enumerate(value) if self.owns(one)}
-        return _Source(name, formula, tuple(traced.values()), tuple(traced))
+    def _members(
+        self, rule: _Rule, arguments: Mapping[str, Any]
+    ) -> tuple[list[tuple[Node, int]], list[tuple[int, ...] | None]]:
+        """Where the arguments come from; of a list each array that is traced here, and at which places these are."""
+        parents: list[tuple[Node, int]] = []
+        places: list[tuple[int, ...] | None] = []
+        for name, _ in rule.formulas:
+            value = arguments[name]
+            if value.__class__ is TracedArray:
+                parents.append(value.node)
+                places.append(None)
+            else:
+                mine = tuple(place for place, one in enumerate(value) if self.owns(one))
+                parents += [value[place].node for place in mine]
+                places.append(mine)
+        return parents, places
 
     def _place(self, array: Array) -> Place:
-        self._last = Place.of(array, self._last)
-        return self._last
+        last = self._last
+        if last is not None and array.__class__ is self._type:  # as mostly, of the kind of the last
+            device = last.backend.device_of(array)
+            if last.stream == last.backend.current_stream(device.index) and last.device == device:
+                return last
+        found = self._last = Place.of(array, last)
+        self._type = type(array) if array.__class__ is not TracedArray else None
+        return found
 
     def _rule(self, op: Op, traced: Sequence[str]) -> _Rule:
         derivative = rules.derivative_of(op.name)
@@ -199,25 +225,27 @@ class Recorder:
         reads = [formula.reads for _, formula in formulas if isinstance(formula, Formula)]
         named = [one for one in reads if isinstance(one, tuple)]
         fixed = frozenset(name for one in named for name in one) if len(named) == len(reads) else None
-        found = self._rules[(op, *traced)] = _Rule(formulas, fixed)
+        has_lists = any(param.form == "arrays" for param in op.schema.arrays)
+        found = self._rules[(op, *traced)] = _Rule(formulas, fixed, op.schema.array_names, has_lists)
         return found
 
-    def _pull(
-        self, node: Node, sources: Sequence[_Source], read: frozenset[str], plain: Mapping[str, Any], result: Array
-    ) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """What makes the gradients of a call's arguments; it holds the values that the formulas read."""
-        values = {name: value if name in read else _without_numbers(value) for name, value in plain.items()}
+    def _forward(self, node: Node, rule: _Rule, call: Call, plain: Mapping[str, Any], result: Array) -> rules.Forward:
+        """The call as its formulas see it: it holds the values that they read, and no other array."""
+        read = rule.fixed if rule.fixed is not None else rule.reads(plain)
+        values = dict(plain)
+        for name in rule.arrays:
+            if name not in read:
+                given = call.arguments[name]
+                if given.__class__ is TracedArray and given.recorder is self:
+                    parent, output = given.node
+                    values[name] = parent.outputs[output]
+                else:
+                    values[name] = _without_numbers(given)
         values["out"] = result if "out" in read else node.outputs[0]
         values["home"] = node.place.device
         for name in read:
             self._keep_read(name, values[name], node)
-        forward = rules.Forward(values)
-
-        def pull(grads: Sequence[Array]) -> list[Array]:
-            (grad,) = grads
-            return [one for source in sources for one in source.gradients(node, grad, forward)]
-
-        return pull
+        return rules.Forward(values)
 
     def _keep_read(self, name: str, value: Any, node: Node) -> None:
         if isinstance(value, list):
@@ -255,10 +283,16 @@ class _Rule:
         Of the traced arguments that have one, or the reason why there is none.
     fixed : frozenset of str, optional
         What the formulas read, where that does not depend on the arguments.
+    arrays : tuple of str
+        The parameters that are arrays or lists.
+    has_lists : bool
+        Whether one is a list.
     """
 
     formulas: tuple[tuple[str, Formula | str], ...]
     fixed: frozenset[str] | None
+    arrays: tuple[str, ...]
+    has_lists: bool
 
     def reads(self, arguments: Mapping[str, Any]) -> frozenset[str]:
         """The arguments that the formulas read, and ``"out"``."""
@@ -268,33 +302,49 @@ class _Rule:
         return frozenset(name for one in formulas for name in one.read(arguments))
 
 
-@dataclass(slots=True)
-class _Source:
-    """A traced argument of a call, and what makes its gradients.
+class _Pull:
+    """From the gradient of a call's result to those of its traced arguments.
 
     Attributes
     ----------
-    name, formula
-        The parameter, and its formula, or the reason why there is none.
-    parents : sequence of (Node, int)
-        Where it comes from; of a list, of each array in it that is traced.
-    places : tuple of int, optional
-        The places of these arrays in the list.
+    places : list, optional
+        For each formula the places in its list whose gradients are wanted, or None where the parameter is an array.
     """
 
-    name: str
-    formula: Formula | str
-    parents: tuple[tuple[Node, int], ...]
-    places: tuple[int, ...] | None = None
+    __slots__ = ("_formulas", "_forward", "_node", "places")
 
-    def gradients(self, node: Node, grad: Array, forward: rules.Forward) -> list[Array]:
+    def __init__(self, node: Node, formulas: Sequence[tuple[str, Formula | str]], forward: rules.Forward) -> None:
+        self._node, self._formulas, self._forward = node, formulas, forward
+        self.places: list[tuple[int, ...] | None] | None = None
+
+    def __call__(self, grads: Sequence[Array]) -> list[Array]:
         """One for each parent, of its shape and dtype."""
-        if isinstance(self.formula, str):
-            raise GradientError(f"{node.name}, called at {node.line}, has no derivative by {self.name}: {self.formula}")
-        found = self.formula.function(grad, forward)
-        chosen = (found,) if self.places is None else [found[place] for place in self.places]
-        metas = (parent.outputs[output] for parent, output in self.parents)
-        return [derivatives.fitted(one, meta.shape, meta.dtype) for one, meta in zip(chosen, metas, strict=True)]
+        (grad,) = grads
+        found: list[Array] = []
+        for at, (name, formula) in enumerate(self._formulas):
+            if isinstance(formula, str):
+                raise GradientError(
+                    f"{self._node.name}, called at {self._node.line}, has no derivative by {name}: {formula}"
+                )
+            made = formula.function(grad, self._forward)
+            chosen = None if self.places is None else self.places[at]
+            found += [made] if chosen is None else [made[place] for place in chosen]
+        for at, (parent, output) in enumerate(self._node.parents):
+            meta, one = parent.outputs[output], found[at]
+            if one.shape != meta.shape or one.dtype != meta.dtype:
+                found[at] = derivatives.fitted(one, meta.shape, meta.dtype)
+        return found
+
+
+#: Dtypes to whether they are floating ones: their names cost more than the look-up.
+_FLOATING: dict[Any, bool] = {}
+
+
+def _is_float(dtype: Any) -> bool:
+    found = _FLOATING.get(dtype)
+    if found is None:
+        found = _FLOATING[dtype] = dtype_name(dtype) in FLOATS
+    return found
 
 
 def _check_out(call: Call, rule: _Rule, plain: Mapping[str, Any]) -> None:

@@ -58,8 +58,8 @@ class Forward:
     __slots__ = ("_made", "_values")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
-        self._made: dict[str, Any] = {}
+        self._values = values
+        self._made: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -69,6 +69,8 @@ class Forward:
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives, computed by the first formula of the call that asks for `name`."""
+        if self._made is None:
+            self._made = {}
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
