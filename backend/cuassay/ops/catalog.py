@@ -71,6 +71,7 @@ __all__ = [
     "foreach_add_",
     "foreach_copy_",
     "foreach_lerp_",
+    "foreach_max",
     "foreach_mul_",
     "foreach_norm",
     "foreach_unscale_",
@@ -589,6 +590,11 @@ foreach_norm = declare(
     "foreach_norm(a: arrays, *, ord=2) -> out",
     shape=lists.norms, dtypes=FLOATS, op_class="reduction", result=compute_dtype,
     doc="The 2-norm, or the largest magnitude (ord=inf), of each array, (n,); squares are added in float64.",
+)  # fmt: skip
+foreach_max = declare(
+    "foreach_max(a: arrays) -> out",
+    shape=lists.maxima, dtypes=FLOATS, op_class="reduction",
+    doc="The largest element of each array, (n,); NaN wins; no array may be without elements.",
 )  # fmt: skip
 global_norm_ = declare(
     "global_norm_(grads: arrays, norm!?, found_inf!?, grad_scale?, *, accumulate=False) ->",

@@ -102,6 +102,15 @@ def _amax(grad: Array, forward: Forward) -> Array:
     return ops.where(is_largest, ops.div(grad, count.reshape(grad.shape)), 0.0)
 
 
+def _foreach_max(grad: Array, forward: Forward) -> list[Array]:
+    """Of each array as of `amax`."""
+    values = {"axis": None, "keepdims": False}
+    return [
+        _amax(grad[place, ...], Forward({**values, "a": one, "out": forward.out[place, ...]}))
+        for place, one in enumerate(forward.a)
+    ]
+
+
 def _count(forward: Forward) -> int:
     shape = forward.a.shape
     return math.prod(shape[axis] for axis in reduced_axes(forward.axis, len(shape)))
@@ -379,6 +388,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
         ),
         _IN_PLACE,
     ),
+    "foreach_max": {"a": _by("a", "out")(_foreach_max)},
     "foreach_norm": "it takes a list; of each array write ops.sqrt(ops.sum(ops.mul(a, a)))",
 }  # fmt: skip
 

@@ -820,6 +820,8 @@ FAULTS = (
     Fault("foreach_unscale_", "flags counted", "values", "float32", flags_counted),
     Fault("foreach_unscale_", "scaled once more", "values", "bfloat16", lambda k: lambda g, f, s: k(g, f, 1 / s)),
     Fault("foreach_norm", "square", "values", "float32", lambda k: lambda a, **o: k([x * x for x in a], **o)),
+    Fault("foreach_max", "of magnitudes", "values", "float32", given_as({0: lambda a: [np.abs(one) for one in a]})),
+    Fault("foreach_max", "last array left out", "values", "bfloat16", lambda k: lambda a, **o: k(a[:-1], **o)),
     Fault("foreach_norm", "last array left out", "values", "float32", lambda k: lambda a, **o: k(a[:-1], **o)),
     Fault("global_norm_", "infinity not told", "values", "float32", finite_always),
     Fault("global_norm_", "not unscaled", "values", "float32", lambda k: lambda g, n, f, s, **o: k(g, n, f, None, **o)),
