@@ -7,7 +7,7 @@ from typing import Any
 
 from cuassay.arrays.layout import normalize_axis
 from cuassay.errors import ShapeError
-from cuassay.ops.shapes import shape_of
+from cuassay.ops.shapes import limited, shape_of
 
 __all__ = ["joined", "stacked"]
 
@@ -33,7 +33,7 @@ def stacked(bound: Mapping[str, Any]) -> Shape:
     shapes = list(map(shape_of, bound["a"]))
     _check_equal(shapes)
     axis = normalize_axis(bound["axis"], len(shapes[0]) + 1)
-    return (*shapes[0][:axis], len(shapes), *shapes[0][axis:])
+    return limited("stack", (*shapes[0][:axis], len(shapes), *shapes[0][axis:]))
 
 
 def _check_equal(shapes: Sequence[Shape]) -> None:

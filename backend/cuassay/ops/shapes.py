@@ -26,6 +26,7 @@ __all__ = [
     "cast",
     "chosen",
     "clamped",
+    "limited",
     "matmul",
     "non_empty",
     "normalized",
@@ -45,6 +46,19 @@ Shape = tuple[int, ...]
 def shape_of(value: Any) -> Shape:
     """The shape of an array; of a Python scalar ``()``."""
     return tuple(getattr(value, "shape", ()))
+
+
+#: Axes that an array of NumPy, and so of every kind, may have.
+_MOST_AXES = 64
+
+
+def limited(name: str, shape: Shape) -> Shape:
+    """`shape`, of as many axes as arrays may have. Raises `ShapeError` where it has more."""
+    if len(shape) > _MOST_AXES:
+        raise ShapeError(
+            f"{name} would give {len(shape)} axes; an array has {_MOST_AXES} at most; join some by reshape"
+        )
+    return shape
 
 
 def broadcast(bound: Mapping[str, Any]) -> Shape:

@@ -11,7 +11,7 @@ from cuassay.core.numbers import as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import registry
-from cuassay.ops.shapes import reduced_axes, shape_of
+from cuassay.ops.shapes import limited, reduced_axes, shape_of
 
 __all__ = [
     "exchanged",
@@ -98,7 +98,7 @@ def reshaped(bound: Bound) -> Shape:
         )
     for place in free:
         extents[place] = size // known
-    return as_shape(extents)
+    return limited("reshape", as_shape(extents))
 
 
 def reshape(a: Array, *, shape: Any) -> Array:
@@ -111,7 +111,7 @@ def expanded(bound: Bound) -> Shape:
     shape, wanted = shape_of(bound["a"]), as_shape(bound["shape"])
     if broadcast_shapes(shape, wanted) != wanted:
         raise ShapeError(f"expand cannot broadcast {shape} to {wanted}; an axis is longer there than in shape")
-    return wanted
+    return limited("expand", wanted)
 
 
 def expand(a: Array, *, shape: Any) -> Array:
@@ -151,7 +151,7 @@ def unsqueezed(bound: Bound) -> Shape:
     """The shape of ``a`` with a new axis ``axis`` of extent 1."""
     shape = shape_of(bound["a"])
     axis = normalize_axis(bound["axis"], len(shape) + 1)
-    return (*shape[:axis], 1, *shape[axis:])
+    return limited("unsqueeze", (*shape[:axis], 1, *shape[axis:]))
 
 
 def unsqueeze(a: Array, *, axis: int) -> Array:

@@ -29,6 +29,7 @@ __all__ = [
     "softmax_errors",
     "softmax_magnitude",
     "terms",
+    "weights",
 ]
 
 Array = NDArray[Any]
@@ -105,6 +106,11 @@ def rows(make: Samples) -> Iterator[Sample]:
     row = make.full((2, 33), -most).values
     row[:, 7] = 1
     yield Sample((row,), label="all but one masked", kind="extremal")
+
+
+def weights(make: Samples) -> Iterator[Sample]:
+    """`rows`, and results of other dtypes."""
+    yield from rows(make)
     for dtype in ("bfloat16", "float64"):
         yield Sample((make((5, 33)),), {"dtype": dtype}, f"to {dtype}")
 
@@ -300,7 +306,7 @@ def _sum_reference(a: Array, *, axis: Any = None, keepdims: bool = False) -> Arr
 
 SPECS = (
     OpSpec(
-        op=ops.softmax, samples=rows, reference=_softmax, error_inputs=softmax_errors, bench=attention,
+        op=ops.softmax, samples=weights, reference=_softmax, error_inputs=softmax_errors, bench=attention,
         supports_grad=True,
         terms=lambda a, *, axis=-1, dtype=None: a.shape[axis], work=row_work(5),
         magnitude=softmax_magnitude,

@@ -26,6 +26,7 @@ from cuassay.testing.specs.reduction import (
     rows,
     softmax_errors,
     terms,
+    weights,
 )
 from cuassay.testing.tolerance import Tolerance
 
@@ -217,7 +218,7 @@ SPECS = (
         like={"sim": "cpu"}, supports_grad=True, terms=terms, work=reduction_work, magnitude=_logsumexp_magnitude,
     ),
     OpSpec(
-        op=ops.log_softmax, samples=rows, reference=_log_softmax, error_inputs=softmax_errors, bench=attention,
+        op=ops.log_softmax, samples=weights, reference=_log_softmax, error_inputs=softmax_errors, bench=attention,
         like={"cpu": "softmax", "sim": "cpu"}, supports_grad=True, work=row_work(5),
         terms=lambda a, *, axis=-1, dtype=None: a.shape[axis],
         magnitude=_log_softmax_magnitude,
