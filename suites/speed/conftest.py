@@ -34,6 +34,8 @@ ARRAY_PEERS: dict[str, Callable[..., Any]] = {
     "amax": lambda xp, a, axis=None: xp.max(a, axis=axis),
     "matmul": lambda xp, a, b: xp.matmul(a, b),
     "copy": lambda xp, a: a.copy(),
+    "cat": lambda xp, arrays, axis: xp.concatenate(arrays, axis),
+    "stack": lambda xp, arrays, axis=0: xp.stack(arrays, axis),
 }
 
 
@@ -75,6 +77,8 @@ TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "baddbmm": lambda torch, c, a, b, alpha: torch.baddbmm(c, a, b, alpha=alpha),
     "linear": lambda torch, a, weight, bias: torch.nn.functional.linear(a, weight, bias),
     "copy": lambda torch, a: a.clone(),
+    "cat": lambda torch, arrays, axis: torch.cat(arrays, axis),
+    "stack": lambda torch, arrays, axis=0: torch.stack(arrays, axis),
 }
 
 
@@ -149,7 +153,13 @@ def _torch_call(case: Case) -> Callable[[], Any]:
         torch.cuda.is_available()
     where = str(case.device) if case.device.kind == "cuda" else "cpu"
     dtype = getattr(torch, case.dtype)
-    arrays = [torch.from_numpy(to_host(a).astype("float32")).to(where, dtype) for a in case.arguments]
+
+    def given(a: Any) -> Any:
+        if isinstance(a, list):
+            return [given(one) for one in a]
+        return torch.from_numpy(to_host(a).astype("float32")).to(where, dtype)
+
+    arrays = [given(a) for a in case.arguments]
     function = TORCH_PEERS[case.spec.name]
     return lambda: function(torch, *arrays, **case.keywords)
 

@@ -45,12 +45,14 @@ _RULES: dict[str, Rule] = {
     "reciprocal": Rule.FLOAT32,
     "rsqrt": Rule.FLOAT32,
     "layer_norm": Rule.FLOAT32,
-    # torch casts these by their dtype argument, where the user gave none; ours have none.
+    # torch leaves these alone where the user gave a dtype; here they are computed in float32, and rounded to it.
     "cumsum": Rule.FLOAT32,
     "log_softmax": Rule.FLOAT32,
     "prod": Rule.FLOAT32,
     "softmax": Rule.FLOAT32,
     "sum": Rule.FLOAT32,
+    "cat": Rule.WIDEST,
+    "stack": Rule.WIDEST,
 }
 
 

@@ -79,6 +79,7 @@ class _Streams:
         self._held: list[Any] = []
         self._entered = ExitStack()
         self._place: Place | None = None
+        self._several = False
 
     def __enter__(self) -> Self:
         return self
@@ -102,8 +103,8 @@ class _Streams:
             if place.backend.current_stream(place.device.index) != place.stream:
                 self._entered.enter_context(place.backend.use_stream(place.stream))
             self._place = place
-            self.use(place)
-        return len(self._used[place.device]) > 1
+            self._several = self.use(place) > 1
+        return self._several
 
     def hold(self, *values: Any) -> None:
         """Keep what a second stream may still read."""
@@ -128,10 +129,13 @@ def _step(node: Node, streams: _Streams) -> None:
     place, arrived = node.place, node.grads
     if streams.switch(place):
         streams.hold(node.pull, dict(arrived))
-    grads = [
-        _sum(arrived.pop(output, ()), place, meta) if node.materialize or output in arrived else None
-        for output, meta in enumerate(node.outputs)
-    ]
+    if len(node.outputs) == 1 and 0 in arrived:  # as of all but functions with a backward of their own
+        grads = [_sum(arrived.pop(0), place, node.outputs[0])]
+    else:
+        grads = [
+            _sum(arrived.pop(output, ()), place, meta) if node.materialize or output in arrived else None
+            for output, meta in enumerate(node.outputs)
+        ]
     try:
         passed = node.pull(grads)
     except Exception as error:

@@ -60,8 +60,10 @@ class Node:
 
     Attributes
     ----------
-    name, line : str
-        What was called, and where.
+    name : str
+        What was called.
+    site : (str, int)
+        Where; `line` is its text.
     place : Place
         Where it ran: its derivative runs there.
     outputs : sequence of Meta
@@ -77,13 +79,18 @@ class Node:
     """
 
     name: str
-    line: str
+    site: callers.Site
     place: Place
     outputs: Sequence[Meta]
     parents: Sequence[tuple[Node, int]] = ()
     pull: Callable[[Sequence[Any]], Sequence[Any]] = spent
     grads: dict[int, list[tuple[Array, Any]]] = field(default_factory=dict)
     materialize: bool = True
+
+    @property
+    def line(self) -> str:
+        """Where it was called, as ``file.py:12``."""
+        return callers.line(self.site)
 
 
 class Recorder:
@@ -101,11 +108,12 @@ class Recorder:
         self.nodes: list[Node] = []
         self._saved: list[tuple[Array, str, Node]] = []
         self._last: Place | None = None
+        self._type: type | None = None
         self._rules: dict[tuple[Any, ...], _Rule] = {}
 
     def argument(self, value: Array) -> TracedArray:
         """The traced form of an argument to differentiate by."""
-        return TracedArray(value, self, (Node("argument", callers.line(), self._place(value), (_meta(value),)), 0))
+        return TracedArray(value, self, (Node("argument", callers.site(), self._place(value), (_meta(value),)), 0))
 
     def finish(self) -> None:
         """The function has returned: nothing more is recorded, and no write is seen."""
@@ -126,13 +134,18 @@ class Recorder:
         rule = self._rules.get((op, *traced)) or self._rule(op, traced)
         plain = dict(arguments)
         for name in traced:
-            plain[name] = arguments[name].represents
+            plain[name] = self._represented(arguments[name])
+        if call.out is not None:
+            _check_out(call, rule, plain)
         result = proceed(Call(op, plain, call.out))
-        if not rule.formulas or dtype_name(result.dtype) not in FLOATS:
+        if not rule.formulas or not _is_float(result.dtype):
             return result
-        parents = [arguments[name].node for name, _ in rule.formulas]
-        node = Node(op.name, callers.line(), self._place(result), (_meta(result),), parents)
-        node.pull = self._pull(node, rule, plain, result)
+        node = Node(op.name, callers.site(), self._place(result), (_meta(result),))
+        pull = node.pull = _Pull(node, rule.formulas, self._forward(node, rule, call, plain, result))
+        if rule.has_lists:
+            node.parents, pull.places = self._members(rule, arguments)
+        else:
+            node.parents = [arguments[name].node for name, _ in rule.formulas]
         self.nodes.append(node)
         return TracedArray(result, self, (node, 0))
 
@@ -141,7 +154,7 @@ class Recorder:
     ) -> TracedArray:
         """Record a view; see `TracedArray`."""
         result = view(array.represents)
-        node = Node(name, callers.line(), self._place(result), (_meta(result),), (array.node,))
+        node = Node(name, callers.site(), self._place(result), (_meta(result),), (array.node,))
         node.pull = lambda grads: (back(grads[0]),)
         self.nodes.append(node)
         return TracedArray(result, self, (node, 0))
@@ -158,7 +171,7 @@ class Recorder:
         """Record a call of a function with a backward of its own: `pull`, which gets None for zeros if it is to."""
         outputs, place = tuple(map(_meta, results)), self._place(results[0])
         parents = [one.node for one in inputs]
-        node = Node(name, callers.line(), place, outputs, parents, pull, materialize=materialize)
+        node = Node(name, callers.site(), place, outputs, parents, pull, materialize=materialize)
         self.nodes.append(node)
         return [TracedArray(result, self, (node, place)) for place, result in enumerate(results)]
 
@@ -171,9 +184,38 @@ class Recorder:
             return value.recorder is self
         return isinstance(value, list | tuple) and any(map(self.owns, value))
 
+    def _represented(self, value: Any) -> Any:
+        """The plain array of a traced one; of a list, that of each that is traced here."""
+        if value.__class__ is TracedArray:
+            return value.represents
+        return [one.represents if self.owns(one) else one for one in value]
+
+    def _members(
+        self, rule: _Rule, arguments: Mapping[str, Any]
+    ) -> tuple[list[tuple[Node, int]], list[tuple[int, ...] | None]]:
+        """Where the arguments come from; of a list each array that is traced here, and at which places these are."""
+        parents: list[tuple[Node, int]] = []
+        places: list[tuple[int, ...] | None] = []
+        for name, _ in rule.formulas:
+            value = arguments[name]
+            if value.__class__ is TracedArray:
+                parents.append(value.node)
+                places.append(None)
+            else:
+                mine = tuple(place for place, one in enumerate(value) if self.owns(one))
+                parents += [value[place].node for place in mine]
+                places.append(mine)
+        return parents, places
+
     def _place(self, array: Array) -> Place:
-        self._last = Place.of(array, self._last)
-        return self._last
+        last = self._last
+        if last is not None and array.__class__ is self._type:  # as mostly, of the kind of the last
+            device = last.backend.device_of(array)
+            if last.stream == last.backend.current_stream(device.index) and last.device == device:
+                return last
+        found = self._last = Place.of(array, last)
+        self._type = type(array) if array.__class__ is not TracedArray else None
+        return found
 
     def _rule(self, op: Op, traced: Sequence[str]) -> _Rule:
         derivative = rules.derivative_of(op.name)
@@ -183,30 +225,34 @@ class Recorder:
         reads = [formula.reads for _, formula in formulas if isinstance(formula, Formula)]
         named = [one for one in reads if isinstance(one, tuple)]
         fixed = frozenset(name for one in named for name in one) if len(named) == len(reads) else None
-        found = self._rules[(op, *traced)] = _Rule(formulas, fixed)
+        has_lists = any(param.form == "arrays" for param in op.schema.arrays)
+        found = self._rules[(op, *traced)] = _Rule(formulas, fixed, op.schema.array_names, has_lists)
         return found
 
-    def _pull(
-        self, node: Node, rule: _Rule, plain: Mapping[str, Any], result: Array
-    ) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """What makes the gradients of a call's arguments; it holds the values that the formulas read."""
-        read = rule.reads(plain)
-        values = {name: value if name in read else _without_numbers(value) for name, value in plain.items()}
+    def _forward(self, node: Node, rule: _Rule, call: Call, plain: Mapping[str, Any], result: Array) -> rules.Forward:
+        """The call as its formulas see it: it holds the values that they read, and no other array."""
+        read = rule.fixed if rule.fixed is not None else rule.reads(plain)
+        values = dict(plain)
+        for name in rule.arrays:
+            if name not in read:
+                given = call.arguments[name]
+                if given.__class__ is TracedArray and given.recorder is self:
+                    parent, output = given.node
+                    values[name] = parent.outputs[output]
+                else:
+                    values[name] = _without_numbers(given)
         values["out"] = result if "out" in read else node.outputs[0]
         values["home"] = node.place.device
         for name in read:
-            self.keep(values[name], f"its {name}" if name != "out" else "its result", node)
-        forward = rules.Forward(values)
-        wanted = [
-            (name, formula, parent.outputs[output])
-            for (name, formula), (parent, output) in zip(rule.formulas, node.parents, strict=True)
-        ]
+            self._keep_read(name, values[name], node)
+        return rules.Forward(values)
 
-        def pull(grads: Sequence[Array]) -> list[Array]:
-            (grad,) = grads
-            return [_gradient(node, name, formula, grad, forward, meta) for name, formula, meta in wanted]
-
-        return pull
+    def _keep_read(self, name: str, value: Any, node: Node) -> None:
+        if isinstance(value, list):
+            for place, one in enumerate(value):
+                self.keep(one, f"its {name}[{place}]", node)
+        else:
+            self.keep(value, f"its {name}" if name != "out" else "its result", node)
 
     # ---------------------------------------------------------------------------------------------- writes
 
@@ -237,10 +283,16 @@ class _Rule:
         Of the traced arguments that have one, or the reason why there is none.
     fixed : frozenset of str, optional
         What the formulas read, where that does not depend on the arguments.
+    arrays : tuple of str
+        The parameters that are arrays or lists.
+    has_lists : bool
+        Whether one is a list.
     """
 
     formulas: tuple[tuple[str, Formula | str], ...]
     fixed: frozenset[str] | None
+    arrays: tuple[str, ...]
+    has_lists: bool
 
     def reads(self, arguments: Mapping[str, Any]) -> frozenset[str]:
         """The arguments that the formulas read, and ``"out"``."""
@@ -250,10 +302,61 @@ class _Rule:
         return frozenset(name for one in formulas for name in one.read(arguments))
 
 
-def _gradient(node: Node, name: str, formula: Formula | str, grad: Array, forward: rules.Forward, meta: Meta) -> Array:
-    if isinstance(formula, str):
-        raise GradientError(f"{node.name}, called at {node.line}, has no derivative by {name}: {formula}")
-    return derivatives.fitted(formula.function(grad, forward), meta.shape, meta.dtype)
+class _Pull:
+    """From the gradient of a call's result to those of its traced arguments.
+
+    Attributes
+    ----------
+    places : list, optional
+        For each formula the places in its list whose gradients are wanted, or None where the parameter is an array.
+    """
+
+    __slots__ = ("_formulas", "_forward", "_node", "places")
+
+    def __init__(self, node: Node, formulas: Sequence[tuple[str, Formula | str]], forward: rules.Forward) -> None:
+        self._node, self._formulas, self._forward = node, formulas, forward
+        self.places: list[tuple[int, ...] | None] | None = None
+
+    def __call__(self, grads: Sequence[Array]) -> list[Array]:
+        """One for each parent, of its shape and dtype."""
+        (grad,) = grads
+        found: list[Array] = []
+        for at, (name, formula) in enumerate(self._formulas):
+            if isinstance(formula, str):
+                raise GradientError(
+                    f"{self._node.name}, called at {self._node.line}, has no derivative by {name}: {formula}"
+                )
+            made = formula.function(grad, self._forward)
+            chosen = None if self.places is None else self.places[at]
+            found += [made] if chosen is None else [made[place] for place in chosen]
+        for at, (parent, output) in enumerate(self._node.parents):
+            meta, one = parent.outputs[output], found[at]
+            if one.shape != meta.shape or one.dtype != meta.dtype:
+                found[at] = derivatives.fitted(one, meta.shape, meta.dtype)
+        return found
+
+
+#: Dtypes to whether they are floating ones: their names cost more than the look-up.
+_FLOATING: dict[Any, bool] = {}
+
+
+def _is_float(dtype: Any) -> bool:
+    found = _FLOATING.get(dtype)
+    if found is None:
+        found = _FLOATING[dtype] = dtype_name(dtype) in FLOATS
+    return found
+
+
+def _check_out(call: Call, rule: _Rule, plain: Mapping[str, Any]) -> None:
+    """Raise `GradientError` where a call would write its result over an argument that its own derivative reads."""
+    reads = rule.reads(plain) - {"out"}
+    for param in call.op.schema.arrays:
+        for what, array in param.members(plain[param.name]) if param.name in reads else ():
+            if _overlap(bottom(array), call.out):
+                raise GradientError(
+                    f"{call.op.name}, called at {callers.line()}, would write out over its {what}, which its "
+                    "derivative reads; let the op make a new array"
+                )
 
 
 def _written(call: Call) -> Iterator[tuple[str, Array]]:
@@ -269,7 +372,9 @@ def _overlap(saved: Array, array: Array) -> bool:
 
 
 def _without_numbers(value: Any) -> Any:
-    """Shape and dtype of an array; anything else as it is."""
+    """Shape and dtype of an array, and of each in a list; anything else as it is."""
+    if isinstance(value, list):
+        return [_without_numbers(one) for one in value]
     return value if registry.backend_for(value) is None else _meta(value)
 
 

@@ -7,7 +7,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
-__all__ = ["is_ours", "is_shipped", "line", "stacklevel"]
+__all__ = ["Site", "is_ours", "is_shipped", "line", "site", "stacklevel"]
+
+#: A file and a line in it.
+Site = tuple[str, int]
 
 _ROOT = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -34,9 +37,15 @@ def stacklevel() -> int:
     return level
 
 
-def line() -> str:
-    """The nearest caller that is not us, as ``file.py:12``."""
+def site() -> Site:
+    """Where the nearest caller is that is not us: for what is called often, and told seldom."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename.rpartition(os.sep)[2]}:{frame.f_lineno}"
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def line(at: Site | None = None) -> str:
+    """The nearest caller that is not us, or `at`, as ``file.py:12``."""
+    file, number = site() if at is None else at
+    return f"{file.rpartition(os.sep)[2]}:{number}"

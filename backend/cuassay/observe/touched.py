@@ -36,7 +36,9 @@ def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -
 
 
 def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
-    """The arrays of a call whose arguments are given by name; `out` is written."""
+    """The arrays of a call whose arguments are given by name; `out` is written. A view touches nothing."""
+    if op.schema.view_of and (out is None or _shares(bound[op.schema.view_of], out)):
+        return []
     found: Touched = []
     for param in op.schema.arrays:
         write, value = param.access != "read", bound[param.name]
@@ -47,6 +49,11 @@ def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
     if out is not None:
         found.append((out, True))
     return found
+
+
+def _shares(array: Any, view: Any) -> bool:
+    backend = registry.backend_of(type(view))
+    return backend is not None and backend.owns(type(array)) and backend.overlap(array, view) != "none"
 
 
 def is_observable(backend: Any) -> bool:

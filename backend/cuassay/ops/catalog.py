@@ -26,12 +26,14 @@ from cuassay.ops import (
     convolution,
     decompositions,
     indexing,
+    joining,
     lists,
     products,
     random_rules,
     registry,
     rules,
     shapes,
+    views,
 )
 from cuassay.ops.dispatch import dispatch, prepare
 from cuassay.ops.operation import Op
@@ -48,6 +50,7 @@ __all__ = [
     "bernoulli",
     "bmm",
     "cast",
+    "cat",
     "cholesky_",
     "clamp",
     "copy",
@@ -68,6 +71,7 @@ __all__ = [
     "foreach_add_",
     "foreach_copy_",
     "foreach_lerp_",
+    "foreach_max",
     "foreach_mul_",
     "foreach_norm",
     "foreach_unscale_",
@@ -108,11 +112,13 @@ __all__ = [
     "not_equal",
     "pad",
     "permutation",
+    "permute",
     "pow",
     "prod",
     "qr_",
     "reciprocal",
     "relu",
+    "reshape",
     "rsqrt",
     "scaled_mm",
     "scatter_sum",
@@ -121,16 +127,21 @@ __all__ = [
     "sign",
     "silu",
     "sin",
+    "slice",
     "slow_conv2d",
     "softmax",
     "softmax_backward",
     "solve_",
     "sqrt",
+    "squeeze",
+    "stack",
     "sub",
     "sum",
     "svd_",
     "tanh",
+    "transpose",
     "uniform",
+    "unsqueeze",
     "update_scale_",
     "var",
     "where",
@@ -195,7 +206,9 @@ def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
 
 
 def _linear(a: Any, weight: Any, bias: Any, *, activation: str | None, precision: Any) -> Any:
-    result = add(matmul(a, weight.T, precision=precision), bias)
+    result = matmul(a, weight.T, precision=precision)
+    if bias is not None:
+        result = add(result, bias)
     if activation is None:
         return result
     return relu(result) if activation == "relu" else gelu(result, approximate="tanh")
@@ -275,11 +288,13 @@ where = declare(
     dtype_from=("a", "b"), doc="`a` where `condition`, an array of bool, is True, else `b`; all broadcast.",
 )  # fmt: skip
 softmax = declare(
-    "softmax(a, *, axis=-1) -> out",
-    shape=shapes.same("a"),
+    "softmax(a, *, axis=-1, dtype=None) -> out",
+    shape=shapes.softmax,
     dtypes=FLOATS,
     op_class="reduction",
-    doc="``exp(a - max) / sum(exp(a - max))`` along `axis`; a row of -inf only is NaN.",
+    out_dtype_from="dtype",
+    doc="``exp(a - max) / sum(exp(a - max))`` along `axis`; a row of -inf only is NaN. Computed in the wider of a's "
+    "dtype and `dtype`, and rounded to `dtype` once.",
 )
 layer_norm = declare(
     "layer_norm(a, weight, bias, *, eps=1e-05) -> out",
@@ -342,9 +357,9 @@ logsumexp = declare(
     doc="``log(sum(exp(a)))`` over `axis` (None: all), without overflow; -inf over zero elements.",
 )  # fmt: skip
 log_softmax = declare(
-    "log_softmax(a, *, axis=-1) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="reduction",
-    composite=compositions.log_softmax, parts=("amax", "sum"),
-    doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN.",
+    "log_softmax(a, *, axis=-1, dtype=None) -> out", shape=shapes.softmax, dtypes=FLOATS, op_class="reduction",
+    composite=compositions.log_softmax, parts=("amax", "sum"), out_dtype_from="dtype",
+    doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN. `dtype` as in `softmax`.",
 )  # fmt: skip
 cumsum = declare(
     "cumsum(a, *, axis) -> out", shape=shapes.along, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
@@ -353,6 +368,16 @@ cumsum = declare(
 pad = declare(
     "pad(a, *, widths, value=0) -> out", shape=shapes.padded, dtypes=_LOGICAL, op_class="storage",
     doc="`a` with `value` around it: `widths` has a pair for each axis, the numbers before and after.",
+)  # fmt: skip
+cat = declare(
+    "cat(a: arrays, *, axis=0) -> out",
+    shape=joining.joined, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage",
+    doc="The arrays of `a` one after another along `axis`; all other extents are equal. Several dtypes are promoted.",
+)  # fmt: skip
+stack = declare(
+    "stack(a: arrays, *, axis=0) -> out",
+    shape=joining.stacked, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage",
+    doc="The arrays of `a`, of one shape, one after another along a new axis `axis`. Several dtypes are promoted.",
 )  # fmt: skip
 matmul = declare(
     "matmul(a, b, *, precision=None) -> out",
@@ -376,13 +401,6 @@ cast = declare(
     op_class="storage",
     out_dtype_from="dtype",
     doc="`a` in the floating dtype `dtype`, rounded once, to nearest, ties to even; what is too large is infinite.",
-)
-expand = declare(
-    "expand(a, *, shape) -> out",
-    shape=shapes.expanded,
-    dtypes=FLOATS,
-    op_class="storage",
-    doc="`a` broadcast to `shape`, as an array of its own.",
 )
 embedding = declare(
     "embedding(index, weight) -> out", shape=indexing.embedding, dtypes=_LOGICAL, op_class="storage",
@@ -422,20 +440,19 @@ bmm = declare(
 )  # fmt: skip
 addmm = declare(
     "addmm(c, a, b, *, alpha=1.0, beta=1.0, activation=None, precision=None) -> out",
-    shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
+    shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul", accumulates="c",
     doc="``activation(beta * c + alpha * a @ b)`` of (M, K) and (K, N), rounded once; with beta 0 `c` is not read. "
-    "Unlike torch's, `out` may not be `c`.",
+    "`out` may be `c`.",
 )  # fmt: skip
 baddbmm = declare(
     "baddbmm(c, a, b, *, alpha=1.0, beta=1.0, precision=None) -> out",
-    shape=products.added(products.pairs), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
-    doc="``beta * c + alpha * a @ b`` of as many pairs; where beta is 0, `c` is not read.",
+    shape=products.added(products.pairs), dtypes=(*FLOATS, *COMPLEX), op_class="matmul", accumulates="c",
+    doc="``beta * c + alpha * a @ b`` of as many pairs; where beta is 0, `c` is not read. `out` may be `c`.",
 )  # fmt: skip
 linear = declare(
-    "linear(a, weight, bias, *, activation=None, precision=None) -> out",
+    "linear(a, weight, bias?, *, activation=None, precision=None) -> out",
     shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_linear, parts=("matmul", "add"),
-    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch; without a bias it "
-    "is ``matmul(a, weight.T)``.",
+    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch.",
 )  # fmt: skip
 grouped_mm = declare(
     "grouped_mm(a, b, *, offs, precision=None) -> out",
@@ -454,6 +471,47 @@ slow_conv2d = declare(
     shape=convolution.conv2d, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
     doc="Cross-correlation of images (N, C, H, W) with weight (O, C / groups, KH, KW), by unfolding and a product. "
     "The result is in C order unless `out` has another, as of images whose channels are last in memory.",
+)  # fmt: skip
+
+# ------------------------------------------------------------------------------------------------ views
+#
+# Without out= nothing moves: the result shows the memory of `a`, on kinds that have views. With out= it is a copy.
+
+
+def _view(signature: str, shape: ShapeRule, view: Callable[..., Any], doc: str) -> Op:
+    return declare(
+        signature, shape=shape, dtypes=ALL, op_class="storage", view_of="a", composite=view, parts=("copy",), doc=doc
+    )
+
+
+transpose = _view(
+    "transpose(a, *, axis0, axis1) -> out", views.exchanged, views.transpose,
+    "A view with two axes exchanged.",
+)  # fmt: skip
+permute = _view(
+    "permute(a, *, axes) -> out", views.permuted, views.permute,
+    "A view with the axes in this order.",
+)  # fmt: skip
+reshape = _view(
+    "reshape(a, *, shape) -> out", views.reshaped, views.reshape,
+    "The same elements, in C order, in another shape, one extent of which may be -1: a view where the strides of `a` "
+    "allow one, else a copy.",
+)  # fmt: skip
+expand = _view(
+    "expand(a, *, shape) -> out", views.expanded, views.expand,
+    "A view of `a` broadcast to `shape`; it is for reading, since several of its elements are one.",
+)  # fmt: skip
+slice = _view(
+    "slice(a, *, axis=0, start=None, stop=None, step=1) -> out", views.sliced, views.slice_of,
+    "A view of the places along `axis` from `start` to `stop` by `step`, as Python counts them.",
+)  # fmt: skip
+squeeze = _view(
+    "squeeze(a, *, axis=None) -> out", views.squeezed, views.squeeze,
+    "A view without axes of extent 1: those in `axis` (None: all).",
+)  # fmt: skip
+unsqueeze = _view(
+    "unsqueeze(a, *, axis) -> out", views.unsqueezed, views.unsqueeze,
+    "A view with a new axis of extent 1.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ linear algebra
@@ -532,6 +590,11 @@ foreach_norm = declare(
     "foreach_norm(a: arrays, *, ord=2) -> out",
     shape=lists.norms, dtypes=FLOATS, op_class="reduction", result=compute_dtype,
     doc="The 2-norm, or the largest magnitude (ord=inf), of each array, (n,); squares are added in float64.",
+)  # fmt: skip
+foreach_max = declare(
+    "foreach_max(a: arrays) -> out",
+    shape=lists.maxima, dtypes=FLOATS, op_class="reduction",
+    doc="The largest element of each array, (n,); NaN wins; no array may be without elements.",
 )  # fmt: skip
 global_norm_ = declare(
     "global_norm_(grads: arrays, norm!?, found_inf!?, grad_scale?, *, accumulate=False) ->",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cuassay.arrays.dtypes import HALVES, dtype_name
+from cuassay.arrays.dtypes import HALVES, as_dtype, compute_dtype, dtype_name, promote
 from cuassay.ops.registry import op
 from cuassay.ops.shapes import reduced_axes
 
@@ -55,12 +55,13 @@ def logsumexp(a: Array, *, axis: Any, keepdims: bool) -> Array:
     return _as(_without(found, axis, keepdims=bool(keepdims)), a.dtype)
 
 
-def log_softmax(a: Array, *, axis: int) -> Array:
+def log_softmax(a: Array, *, axis: int, dtype: Any) -> Array:
     """``a - logsumexp(a)``."""
+    result = a.dtype if dtype is None else as_dtype(dtype)
     if not a.size:
-        return op("copy")(a)
-    logarithm, _, below = _centred(_wide(a), axis)
-    return _as(op("sub")(below, logarithm), a.dtype)
+        return _as(op("copy")(a), result)
+    logarithm, _, below = _centred(_as(a, compute_dtype(promote(a.dtype, result))), axis)
+    return _as(op("sub")(below, logarithm), result)
 
 
 def var(a: Array, *, axis: Any, correction: float, keepdims: bool) -> Array:

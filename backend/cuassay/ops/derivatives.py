@@ -22,9 +22,11 @@ from cuassay.ops.elementwise_derivatives import ELEMENTWISE
 from cuassay.ops.elementwise_derivatives import NONE as _NONE
 from cuassay.ops.elementwise_derivatives import by as _by
 from cuassay.ops.elementwise_derivatives import wide as _wide
+from cuassay.ops.joining_derivatives import JOINING
 from cuassay.ops.row_derivatives import ROWS
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
+from cuassay.ops.view_derivatives import VIEWS
 
 __all__ = ["DERIVATIVES", "fitted"]
 
@@ -89,7 +91,7 @@ def _kept(grad: Array, forward: Forward) -> Array:
 
 
 def _sum(grad: Array, forward: Forward) -> Array:
-    return ops.expand(_kept(grad, forward), shape=tuple(forward.a.shape))
+    return ops.copy(ops.expand(_kept(grad, forward), shape=tuple(forward.a.shape)))
 
 
 def _amax(grad: Array, forward: Forward) -> Array:
@@ -98,6 +100,15 @@ def _amax(grad: Array, forward: Forward) -> Array:
     zeros = ops.where(ops.equal(grad, grad), 0.0, grad)
     count = ops.sum(_wide(ops.where(is_largest, 1.0, zeros)), axis=forward.axis, keepdims=True)
     return ops.where(is_largest, ops.div(grad, count.reshape(grad.shape)), 0.0)
+
+
+def _foreach_max(grad: Array, forward: Forward) -> list[Array]:
+    """Of each array as of `amax`."""
+    values = {"axis": None, "keepdims": False}
+    return [
+        _amax(grad[place, ...], Forward({**values, "a": one, "out": forward.out[place, ...]}))
+        for place, one in enumerate(forward.a)
+    ]
 
 
 def _count(forward: Forward) -> int:
@@ -325,6 +336,8 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "prod": {"a": _by("a")(_prod)},
     "cumsum": {"a": _by()(_cumsum)},
     "pad": {"a": _by()(_inside)},
+    **JOINING,
+    **VIEWS,
     "mean": {"a": _by()(_mean_of)},
     "var": {"a": _by("a")(_var)},
     "logsumexp": {"a": _by("a", "out")(_logsumexp)},
@@ -352,7 +365,6 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "slow_conv2d": SLOW_CONV2D,
     "copy": {"a": _by()(_back)},
     "cast": {"a": _pass},
-    "expand": {"a": _pass},
     "embedding": {"weight": _by("index")(lambda g, f: ops.segment_sum(g, f.index, count=f.weight.shape[0]))},
     "segment_sum": {"a": _by("index")(_segment_sum)},
     "gather": {
@@ -376,6 +388,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
         ),
         _IN_PLACE,
     ),
+    "foreach_max": {"a": _by("a", "out")(_foreach_max)},
     "foreach_norm": "it takes a list; of each array write ops.sqrt(ops.sum(ops.mul(a, a)))",
 }  # fmt: skip
 

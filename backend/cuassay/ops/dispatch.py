@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
-from cuassay.ops.arguments import blame, blame_shape, check_lists
-from cuassay.ops.explain import described, is_explaining, within
+from cuassay.ops.arguments import blame, blame_shape, check_lists, output_shape
+from cuassay.ops.explain import described, is_explaining, note, within
 from cuassay.ops.interposers import interposers, through
 from cuassay.ops.operation import Call, Op, promoted_operands
 from cuassay.ops.outputs import check_out, check_written, refuse_out
@@ -46,6 +46,8 @@ def prepare(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -
     route, device, target = _resolve(op, bound, out)
     if target.kind != device.kind:
         return _plan_across(op, bound, route, out, target)
+    if out is None and op.schema.view_of:
+        return _plan_view(op, bound, route, device)
     out = _output(op, bound, route, target, out)
     if not op.schema.deterministic:
         determinism.alert(op.name)
@@ -102,6 +104,8 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     route, device, target = _resolve(op, bound, out)
     if target.kind != device.kind:
         return _across(op, bound, out, route.backend, target)
+    if out is None and op.schema.view_of:
+        return _view(op, bound, route, device)
     out = _output(op, bound, route, target, out)
     try:
         if is_explaining():
@@ -112,6 +116,24 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     except (ArithmeticError, TypeError, ValueError) as error:
         blame(op.schema, bound, dtype_name(route.dtype), out, error)
     return out
+
+
+def _view(op: Op, bound: Mapping[str, Any], route: _Route, device: Device) -> Any:
+    """The view that the op's composition gives; nothing moves, on kinds that have views."""
+    output_shape(op.schema, bound)
+    view = partial(cast("Callable[..., Any]", op.composite), **bound)
+    if is_explaining():
+        with within(described(op.name, bound, device)):
+            note(f"a view of {op.schema.view_of}, where its strides allow one")
+    return on(route.backend, device.index, view)
+
+
+def _plan_view(op: Op, bound: Mapping[str, Any], route: _Route, device: Device) -> Plan:
+    """A plan whose output shows the array for good; where it had to be a copy, each run copies again."""
+    out = _view(op, bound, route, device)
+    shares = route.backend.overlap(bound[op.schema.view_of], out) != "none"
+    run: Callable[[], Any] = (lambda: None) if shares or not out.size else partial(route.serve, dict(bound), out)
+    return Plan(op, device, dtype_name(route.dtype), partial(on, route.backend, device.index, run), out, bound)
 
 
 def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device, Device]:

@@ -72,6 +72,6 @@ def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any
     former, rest = interposers.stack, stack[1:]
     interposers.put(rest)
     try:
-        return stack[0](call, lambda inner: through(rest, inner, run)) if stack else run(call)
+        return stack[0](call, (lambda inner: through(rest, inner, run)) if rest else run)
     finally:
         interposers.put(former)

@@ -18,7 +18,7 @@ from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
 from cuassay.ops.schema import Arguments, ShapeRule
 
-__all__ = ["adam", "aligned", "global_norm", "loss_scale", "norms", "unscaled"]
+__all__ = ["adam", "aligned", "global_norm", "loss_scale", "maxima", "norms", "unscaled"]
 
 Arrays = Sequence[Any]
 
@@ -159,6 +159,17 @@ def norms(bound: Arguments) -> tuple[int, ...]:
     _dtype_of("a", bound["a"])
     if bound["ord"] not in (2, math.inf):
         raise ArgumentError(f"ord must be 2 or infinity; got {shown(bound['ord'])}; give 2 or math.inf")
+    return (len(bound["a"]),)
+
+
+def maxima(bound: Arguments) -> tuple[int, ...]:
+    """One number an array, of arrays that have elements; strides do not matter."""
+    _dtype_of("a", bound["a"])
+    for place, array in enumerate(bound["a"]):
+        if 0 in array.shape:
+            raise ShapeError(
+                f"the maximum of no elements is undefined; got a[{place}] of shape {tuple(array.shape)}; leave it out"
+            )
     return (len(bound["a"]),)
 
 

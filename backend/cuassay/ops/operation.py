@@ -38,7 +38,8 @@ class Op:
     schema : Schema
         What it is.
     composite : callable, optional
-        The same operation written in terms of other ops; used on kinds that have no kernel for it.
+        The same operation written in terms of other ops; used on kinds that have no kernel for it. Of an op with
+        `Schema.view_of`, what gives the view.
     parts : sequence of str
         Names of the ops `composite` calls.
     dispatch, prepare : callable
@@ -114,8 +115,8 @@ class Op:
         return self._dispatch(self, args, out, scalars)
 
     def inplace(self, *args: Any, **scalars: Any) -> Any:
-        """Like calling it with the first array as ``out``. Raises `SchemaError` where that is not elementwise."""
-        if not self.schema.elementwise:
+        """Like calling it with the first array as ``out``. Raises `SchemaError` where that would be read too late."""
+        if not self.schema.in_place:
             raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
         return self(*args, out=args[0] if args else None, **scalars)
 

@@ -64,7 +64,7 @@ def check_out(
         if operand is out and elementwise:
             continue
         overlap = backend.overlap(operand, out)
-        if overlap == "partial" or (overlap == "same" and not elementwise):
+        if overlap == "partial" or (overlap == "same" and not elementwise and not _takes_place(schema, bound, operand)):
             raise ArgumentError(
                 f"{schema.name}'s out shares memory with {_name(schema, bound, operand)}, and would be read after it "
                 f"is written; give out memory of its own"
@@ -74,6 +74,12 @@ def check_out(
             f"{schema.name}'s out has several elements in one place (shape {tuple(out.shape)}, strides "
             f"{tuple(out.strides)} bytes), of which one would win; write into a contiguous array and copy from that"
         )
+
+
+def _takes_place(schema: Schema, bound: Mapping[str, Any], operand: Any) -> bool:
+    """Whether `operand` is only the array that the result may take the place of."""
+    names = [name for name in schema.array_names if bound[name] is operand]
+    return names == [schema.accumulates]
 
 
 def read_only(schema: Schema, out: Any) -> ArgumentError:

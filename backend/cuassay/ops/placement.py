@@ -54,6 +54,9 @@ def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
                 f"{op.name} needs all arrays on one device; {first} is on {place[1]}, {name} on {device}; "
                 f"move one with cuassay.ops.copy(array, device=...)"
             )
+    if place is None and op.schema.lists:
+        name = op.schema.lists[0].name
+        raise ArgumentError(f"{op.name} needs at least one array in {name}; got an empty list; give one")
     if place is None:
         raise ArgumentError(f"{op.name} needs at least one array to know its device; got only Python numbers")
     return place

@@ -29,7 +29,8 @@ class Formula:
     ----------
     function : callable
         ``function(grad, forward)``, where `forward` is a `Forward`. What it gives may be broadcast, or in a wider
-        dtype: it is summed to the parameter's shape and cast to its dtype.
+        dtype: it is summed to the parameter's shape and cast to its dtype. For a list of arrays it gives a list, one
+        gradient for each.
     reads : tuple of str, or callable
         The parameters whose values it reads, and ``"out"``; or a function from the call's arguments by name to these.
         Only they are kept from the forward call; of the other arrays shape and dtype are.
@@ -57,8 +58,8 @@ class Forward:
     __slots__ = ("_made", "_values")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
-        self._made: dict[str, Any] = {}
+        self._values = values
+        self._made: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -68,6 +69,8 @@ class Forward:
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives, computed by the first formula of the call that asks for `name`."""
+        if self._made is None:
+            self._made = {}
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]

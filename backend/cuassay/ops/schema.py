@@ -126,6 +126,12 @@ class Schema:
         The parameters whose promotion is the registry dtype; all unless stated.
     out_dtype_from : str
         The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` gives the dtype.
+    view_of : str
+        The array whose memory the result shows: nothing is moved, unless `out` is given. The view is what `Op`'s
+        `composite` gives.
+    accumulates : str
+        The array that `out` may be, as the first of an elementwise op may: an element of it is read for the element of
+        the result that takes its place alone.
     arrays, written, lists, array_names, scalar_names, pick_arrays, is_irregular
         From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; from
         arguments by name to the arrays;
@@ -144,6 +150,8 @@ class Schema:
     place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
     dtype_from: tuple[str, ...] = ()
     out_dtype_from: str = ""
+    view_of: str = ""
+    accumulates: str = ""
     doc: str = ""
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     written: tuple[Param, ...] = field(init=False, compare=False, repr=False)
@@ -176,6 +184,11 @@ class Schema:
     def elementwise(self) -> bool:
         """True when each output element depends on one element of each input at most, so that in place is safe."""
         return self.op_class in ("elementwise", "random")
+
+    @property
+    def in_place(self) -> str:
+        """The array that the in-place form writes; empty where there is none."""
+        return self.accumulates or (self.array_names[0] if self.elementwise and self.array_names else "")
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
-from cuassay.arrays.layout import as_shape, broadcast_shapes, normalize_axis
+from cuassay.arrays.layout import broadcast_shapes, normalize_axis
 from cuassay.core.numbers import as_real, as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
@@ -26,7 +26,7 @@ __all__ = [
     "cast",
     "chosen",
     "clamped",
-    "expanded",
+    "limited",
     "matmul",
     "non_empty",
     "normalized",
@@ -35,6 +35,7 @@ __all__ = [
     "reduced",
     "same",
     "shape_of",
+    "softmax",
     "softmax_gradient",
     "variance",
 ]
@@ -45,6 +46,19 @@ Shape = tuple[int, ...]
 def shape_of(value: Any) -> Shape:
     """The shape of an array; of a Python scalar ``()``."""
     return tuple(getattr(value, "shape", ()))
+
+
+#: Axes that an array of NumPy, and so of every kind, may have.
+_MOST_AXES = 64
+
+
+def limited(name: str, shape: Shape) -> Shape:
+    """`shape`, of as many axes as arrays may have. Raises `ShapeError` where it has more."""
+    if len(shape) > _MOST_AXES:
+        raise ShapeError(
+            f"{name} would give {len(shape)} axes; an array has {_MOST_AXES} at most; join some by reshape"
+        )
+    return shape
 
 
 def broadcast(bound: Mapping[str, Any]) -> Shape:
@@ -88,14 +102,6 @@ def clamped(bound: Mapping[str, Any]) -> Shape:
     return shape_of(bound["a"])
 
 
-def expanded(bound: Mapping[str, Any]) -> Shape:
-    """``shape``, to which ``a`` must broadcast."""
-    shape, wanted = shape_of(bound["a"]), as_shape(bound["shape"])
-    if broadcast_shapes(shape, wanted) != wanted:
-        raise ShapeError(f"expand cannot broadcast {shape} to {wanted}; an axis is longer there than in shape")
-    return wanted
-
-
 def same(name: str) -> ShapeRule:
     """The shape of argument `name`; an ``axis`` argument, where there is one, must exist."""
 
@@ -106,6 +112,14 @@ def same(name: str) -> ShapeRule:
         return shape
 
     return rule
+
+
+def softmax(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``, which has the axis ``axis``; ``dtype`` must be a floating one, or None."""
+    named = bound["dtype"]
+    if named is not None and dtype_name(as_dtype(named)) not in FLOATS:
+        raise DTypeError(f"softmax gives one of {', '.join(FLOATS)}; got dtype {shown(named)}; cast the result")
+    return same("a")(bound)
 
 
 def along(bound: Mapping[str, Any]) -> Shape:
@@ -251,8 +265,9 @@ def matmul(bound: Mapping[str, Any]) -> Shape:
 
 
 def linear(bound: Mapping[str, Any]) -> Shape:
-    """``(..., K)`` with weight ``(N, K)`` and bias ``(N,)`` gives ``(..., N)``."""
-    a, weight, bias = shape_of(bound["a"]), shape_of(bound["weight"]), shape_of(bound["bias"])
+    """``(..., K)`` with weight ``(N, K)``, and bias ``(N,)`` where there is one, gives ``(..., N)``."""
+    a, weight = shape_of(bound["a"]), shape_of(bound["weight"])
+    bias = weight[:1] if bound["bias"] is None else shape_of(bound["bias"])
     if not a or len(weight) != 2 or a[-1] != weight[1] or bias != weight[:1]:
         raise ShapeError(f"linear needs a (..., K), weight (N, K) and bias (N,); got {a}, {weight} and {bias}")
     return (*a[:-1], weight[0])

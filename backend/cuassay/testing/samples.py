@@ -38,6 +38,7 @@ __all__ = [
     "is_sorted",
     "joined",
     "normalized",
+    "over_lists",
 ]
 
 Shape = tuple[int, ...]

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device, from_host
+from cuassay import Device
 from cuassay.autograd import gradgradcheck
+from cuassay.autograd.trees import leaves
 from cuassay.errors import GradientError
 from cuassay.ops.rules import Formula, derivative_of
 from cuassay.testing import requires
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
-from cuassay.testing.samples import HostArray, Sample, Samples
+from cuassay.testing.samples import HostArray, Sample, Samples, each
 
 pytestmark = requires("float64")
 
@@ -28,16 +29,15 @@ WITHOUT = {"grouped_mm": "has no second derivative by its matrices"}
 def small(spec: OpSpec) -> Sample:
     """The smallest sample of ordinary numbers that has several elements."""
     samples = [one for one in spec.samples(Samples(3, "float64")) if one.kind == "values"]
-    sized = [(sum(array.size for array in arrays(one)), place) for place, one in enumerate(samples)]
+    sized = [
+        (sum(one.values.size for one in each(sample.args) if isinstance(one, HostArray)), place)
+        for place, sample in enumerate(samples)
+    ]
     found = samples[min(one for one in sized if one[0] > 3)[1]]
     with np.errstate(all="ignore"):
         is_defined = np.isfinite(spec.expected(found)).all()
-    positive = (HostArray(np.abs(one.values) + 0.25) if isinstance(one, HostArray) else one for one in found.args)
-    return found if is_defined else replace(found, args=tuple(positive))
-
-
-def arrays(sample: Sample) -> list[Any]:
-    return [one for one in sample.host()[0] if isinstance(one, np.ndarray)]
+    positive, _ = found.changed(lambda one: np.abs(one) + 0.25 if isinstance(one, np.ndarray) else one)
+    return found if is_defined else replace(found, args=positive)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -45,9 +45,9 @@ def test_second_gradients_are_those_of_differences(device: Device, name: str) ->
     spec, formulas = SPECS[name], derivative_of(name)
     sample = small(spec)
     names = [param.name for param in spec.declared.schema.arrays]
-    given = [from_host(one, device) if isinstance(one, np.ndarray) else one for one in sample.host()[0]]
+    given = list(sample.on(device)[0])
     places = [place for place, one in enumerate(names) if isinstance(formulas.get(one), Formula)]
-    places = [place for place in places if getattr(given[place], "dtype", None) == np.float64]
+    places = [place for place in places if all(getattr(one, "dtype", 0) == np.float64 for one in leaves(given[place]))]
 
     def function(*chosen: Any) -> Any:
         args = list(given)

@@ -104,3 +104,47 @@ def test_an_op_that_makes_no_array_takes_no_out(device: Device) -> None:
     ):
         ops.foreach_zero_([a], out=a)
     assert to_host(a).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    "options", [{}, {"alpha": 0.5, "beta": -2.0}, {"beta": 0.0}], ids=["plain", "factors", "beta 0"]
+)
+@pytest.mark.parametrize("name", ["addmm", "baddbmm"])
+def test_a_product_is_added_to_its_third_operand_in_place(
+    device: Device, name: str, options: dict[str, float], rows: int
+) -> None:
+    stack = (2,) if name == "baddbmm" else ()
+    draw = np.random.default_rng(0).normal
+    c, a, b = (draw(size=(*stack, *shape)).astype(np.float32) for shape in ((rows, 5), (rows, 4), (4, 5)))
+    arrays = [from_host(one, device) for one in (c, a, b)]
+
+    found = ops.op(name)(*arrays, **options, out=arrays[0])
+
+    assert found is arrays[0]
+    expected = options.get("alpha", 1) * (a @ b) + options.get("beta", 1) * c
+    np.testing.assert_allclose(to_host(found), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_plan_adds_its_product_at_each_run(device: Device) -> None:
+    ones = from_host(np.ones((4, 4), np.float32), device)
+    total = from_host(np.zeros((4, 4), np.float32), device)
+    plan = ops.addmm.prepare(total, ones, ones, out=total)
+
+    plan.run()
+    plan.run()
+
+    assert (to_host(total) == 8).all()
+
+
+@requires("views")
+def test_a_product_is_not_written_over_its_other_operands(device: Device) -> None:
+    square, other = (from_host(np.ones((4, 4), np.float32), device) for _ in range(2))
+
+    with pytest.raises(ArgumentError, match="addmm's out shares memory with a"):
+        ops.addmm(other, square, other, out=square)
+    with pytest.raises(ArgumentError, match="addmm's out shares memory with c"):
+        ops.addmm(square, square, other, out=square)
+    with pytest.raises(ArgumentError, match="addmm's out shares memory with c"):
+        ops.addmm(square[0], other, other, out=square)
+    assert (to_host(square) == 1).all()

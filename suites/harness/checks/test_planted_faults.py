@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -28,7 +29,7 @@ SPECS = {spec.name: spec for spec in own_specs()}
 
 @dataclass(frozen=True)
 class Fault:
-    """`plant` turns a right kernel into a wrong one; `check` must find it in `dtype`."""
+    """`plant` turns a right kernel, or view, into a wrong one; `check` must find it in `dtype` ("": one for all)."""
 
     op: str
     what: str
@@ -64,6 +65,13 @@ def strides_ignored(kernel: Kernel) -> Kernel:
         return a.ravel(order="K").reshape(a.shape) if isinstance(a, np.ndarray) else a
 
     return lambda *arrays, out, **scalars: kernel(*map(in_memory_order, arrays), out=out, **scalars)
+
+
+def list_strides_ignored(kernel: Kernel) -> Kernel:
+    def run(arrays: Any, *, out: Any, axis: int) -> None:
+        kernel([a.ravel(order="K").reshape(a.shape) for a in arrays], out=out, axis=axis)
+
+    return run
 
 
 def out_strides_ignored(kernel: Kernel) -> Kernel:
@@ -502,6 +510,10 @@ def first_of_row(index: Any) -> Any:
     return np.broadcast_to(index[..., :1], index.shape)
 
 
+def first_for_all(arrays: Any) -> Any:
+    return [arrays[0] if one.shape == arrays[0].shape else one for one in arrays]
+
+
 def last_zero(a: Any) -> Any:
     changed = a.copy()
     changed[(-1,) * a.ndim if a.size else ...] = 0
@@ -519,10 +531,52 @@ def least_bound_last(kernel: Kernel) -> Kernel:
     return run
 
 
-def first_row_for_all(kernel: Kernel) -> Kernel:
-    def run(a: Any, *, out: Any, **scalars: Any) -> None:
-        kernel(a, out=out, **scalars)
-        out[...] = out[:1]
+def viewed(function: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
+    """A view replaced by another one, where that has the same shape."""
+
+    def plant(view: Kernel) -> Kernel:
+        def run(a: Any, **scalars: Any) -> Any:
+            right = view(a, **scalars)
+            try:
+                wrong = function(a, **scalars)
+            except ValueError:
+                return right
+            return wrong if wrong.shape == right.shape else right
+
+        return run
+
+    return plant
+
+
+def _spread_to_the_right(a: Any, shape: Any) -> Any:
+    """Square results alone: a column for a row."""
+    return np.broadcast_to(a.reshape(*a.shape, *(1,) * (len(shape) - a.ndim)), shape)
+
+
+def scalars_set(**changed: Any) -> Callable[[Kernel], Kernel]:
+    """Other scalars, where the view keeps its shape."""
+
+    def plant(view: Kernel) -> Kernel:
+        return viewed(lambda a, **scalars: view(a, **{**scalars, **changed}))(view)
+
+    return plant
+
+
+def copied(view: Kernel) -> Kernel:
+    return lambda a, **scalars: view(a, **scalars).copy()
+
+
+def memory_order(view: Kernel) -> Kernel:
+    def run(a: Any, *, shape: Any) -> Any:
+        return view(a.T if a.ndim == 2 and a.strides[0] < a.strides[1] else a, shape=shape)
+
+    return run
+
+
+def reversed_values(view: Kernel) -> Kernel:
+    def run(a: Any, **scalars: Any) -> Any:
+        found = view(a, **scalars)
+        return found[(slice(None, None, -1),) * found.ndim]
 
     return run
 
@@ -658,6 +712,11 @@ FAULTS = (
     Fault("cumsum", "other axis", "values", "int32", scalars_changed(axis=0)),
     Fault("pad", "value ignored", "values", "float32", scalars_changed(value=0)),
     Fault("pad", "before and after exchanged", "values", "int8", moved_to_the_end),
+    Fault("cat", "the first for all", "values", "float32", given_as({0: first_for_all})),
+    Fault("cat", "other order", "values", "int16", instead(lambda a, axis: np.concatenate(a[::-1], axis))),
+    Fault("cat", "strides", "layouts", "float32", list_strides_ignored),
+    Fault("stack", "the first for all", "values", "complex64", given_as({0: first_for_all})),
+    Fault("stack", "last axis", "values", "bool", scalars_changed(axis=-1)),
     Fault("logsumexp", "not shifted", "values", "float32", instead(_log_of_sum)),
     Fault("logsumexp", "base two", "values", "float64", off_by(0.4427)),
     Fault("log_softmax", "not shifted", "values", "float32", instead(lambda a, axis: np.log(_unshifted(a, axis)))),
@@ -674,8 +733,20 @@ FAULTS = (
     Fault("index_add", "source subtracted", "values", "bfloat16", given_as({2: np.negative})),
     Fault("where", "exchanged", "values", "float32", lambda k: lambda c, a, b, **s: k(c, b, a, **s)),
     Fault("where", "NaN swallowed", "extremal", "float32", instead(lambda c, a, b: np.nan_to_num(np.where(c, a, b)))),
-    Fault("expand", "the first row for all", "values", "float32", first_row_for_all),
-    Fault("expand", "strides", "layouts", "float64", strides_ignored),
+    Fault("expand", "axes to the right", "values", "float32", viewed(_spread_to_the_right)),
+    Fault("expand", "a copy", "aliasing", "", copied),
+    Fault("permute", "the inverse", "values", "float32", viewed(lambda a, axes: a.transpose(np.argsort(axes)))),
+    Fault("permute", "a copy", "aliasing", "", copied),
+    Fault("transpose", "the last two axes", "values", "float64", scalars_set(axis0=-1, axis1=-2)),
+    Fault("transpose", "reversed", "values", "int8", viewed(lambda a, axis0, axis1: a.T)),
+    Fault("reshape", "in memory order", "layouts", "float32", memory_order),
+    Fault("reshape", "always a copy", "aliasing", "", copied),
+    Fault("slice", "step ignored", "values", "bool", written_with(step=1)),
+    Fault("slice", "from the front", "values", "complex64", written_with(start=None)),
+    Fault("squeeze", "the last place", "values", "float32", reversed_values),
+    Fault("squeeze", "a copy", "aliasing", "", copied),
+    Fault("unsqueeze", "the last place", "values", "float32", reversed_values),
+    Fault("unsqueeze", "a copy", "aliasing", "", copied),
     Fault("exp", "base two", "values", "float32", instead(lambda a: np.exp2(a))),
     Fault("exp", "rows longer than 4096", "values", "float32", long_rows_cut),
     Fault("exp", "by 20 ulps", "values", "float32", off_by(20 * 2**-23)),
@@ -764,6 +835,8 @@ FAULTS = (
     Fault("foreach_unscale_", "flags counted", "values", "float32", flags_counted),
     Fault("foreach_unscale_", "scaled once more", "values", "bfloat16", lambda k: lambda g, f, s: k(g, f, 1 / s)),
     Fault("foreach_norm", "square", "values", "float32", lambda k: lambda a, **o: k([x * x for x in a], **o)),
+    Fault("foreach_max", "of magnitudes", "values", "float32", given_as({0: lambda a: [np.abs(one) for one in a]})),
+    Fault("foreach_max", "last array left out", "values", "bfloat16", lambda k: lambda a, **o: k(a[:-1], **o)),
     Fault("foreach_norm", "last array left out", "values", "float32", lambda k: lambda a, **o: k(a[:-1], **o)),
     Fault("global_norm_", "infinity not told", "values", "float32", finite_always),
     Fault("global_norm_", "not unscaled", "values", "float32", lambda k: lambda g, n, f, s, **o: k(g, n, f, None, **o)),
@@ -814,14 +887,34 @@ def told(error: BaseException) -> str:
     return "\n".join([str(error), *getattr(error, "__notes__", [])])
 
 
+def dtype_of_fault(fault: Fault) -> tuple[Any, ...]:
+    return (as_dtype(fault.dtype),) if fault.dtype else ()
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """In the kernel of kind cpu; in what gives the view, of an op that moves nothing."""
+    op = SPECS[fault.op].declared
+    if not op.schema.view_of:
+        with registry.substituted(fault.op, kind="cpu", wrap=fault.plant):
+            yield
+        return
+    view = op.composite
+    op.composite = fault.plant(view)
+    try:
+        yield
+    finally:
+        op.composite = view
+
+
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_planted_fault_fails_a_check_that_names_the_op(fault: Fault, kind: str) -> None:
     spec, check = SPECS[fault.op], CHECKS[fault.check]
-    assert devices.why_unsupported(spec.op, kind, fault.dtype) is None
+    assert not fault.dtype or devices.why_unsupported(spec.op, kind, fault.dtype) is None
 
-    with registry.substituted(fault.op, kind="cpu", wrap=fault.plant), pytest.raises(Exception) as caught:  # noqa: PT011
-        check(spec, kind, as_dtype(fault.dtype))
+    with planted(fault), pytest.raises(Exception) as caught:  # noqa: PT011
+        check(spec, kind, *dtype_of_fault(fault))
 
     assert f"op: {fault.op} on {kind}" in told(caught.value)
     assert "sample: " in told(caught.value)
@@ -829,7 +922,7 @@ def test_a_planted_fault_fails_a_check_that_names_the_op(fault: Fault, kind: str
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_the_check_passes_without_the_fault(fault: Fault) -> None:
-    CHECKS[fault.check](SPECS[fault.op], "cpu", as_dtype(fault.dtype))
+    CHECKS[fault.check](SPECS[fault.op], "cpu", *dtype_of_fault(fault))
 
 
 @pytest.mark.parametrize("spec", own_specs(), ids=lambda spec: spec.name)

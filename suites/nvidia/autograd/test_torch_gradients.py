@@ -63,6 +63,8 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Function, Function]] = {
     ),
     "sum": (((12, 7),), lambda a: ops.sum(a, axis=0), lambda a: torch.sum(a, 0)),
     "amax": (((12, 7),), lambda a: ops.amax(a, axis=1), lambda a: torch.amax(a, 1)),
+    "cat": (((12, 7), (12, 3)), lambda a, b: ops.cat([a, b], axis=1), lambda a, b: torch.cat([a, b], 1)),
+    "stack": (((12, 7), (12, 7)), lambda a, b: ops.stack([a, b], axis=-1), lambda a, b: torch.stack([a, b], -1)),
     "matmul": (((3, 12, 7), (7, 5)), ops.matmul, torch.matmul),
     "linear": (((12, 7), (5, 7), (5,)), ops.linear, F.linear),
     "baddbmm": (((3, 12, 5), (3, 12, 7), (3, 7, 5)), ops.baddbmm, torch.baddbmm),

@@ -30,6 +30,11 @@ def overwritten(x: Any) -> Any:
     return ops.sum(product)
 
 
+def written_over_an_operand(x: Any) -> Any:
+    buffer = from_host(np.ones(3), "sim:0")
+    return ops.sum(ops.mul(x, buffer, out=buffer))
+
+
 def grouped(matrix: Any) -> Any:
     product = ops.grouped_mm(from_host(np.ones((2, 1)), "sim:0"), matrix.reshape(1, 1, 3), offs=[2])
     return product * product
@@ -51,6 +56,7 @@ def grouped(matrix: Any) -> Any:
         (lambda x: x[[0, 1]], "takes whole numbers, slices, None and ...; got"),
         (lambda x: ops.foreach_norm([x]), r"foreach_norm, called at .*: it takes a list; of each array write"),
         (lambda x: ops.foreach_zero_([x]), "foreach_zero_, called at .*, would write a.0., a traced array, in place"),
+        (written_over_an_operand, r"mul, called at .*, would write out over its b, which its derivative"),
         (lambda x: ops.relu.inplace(x), "relu, called at .*, would write out, a traced array, in place"),
         (overwritten, r"copy, called at .*:\d+, would write out over an array that the derivative of mul, called at"),
         (lambda x: ops.sum(grad(lambda y: ops.sum(grouped(y)))(x)), "grouped_mm has no second derivative by its"),

@@ -10,6 +10,7 @@ from cuassay.devices.cpu import (
     conv,
     elementwise,
     indexing,
+    joining,
     linalg,
     loss_scale,
     multi_tensor,
@@ -26,6 +27,7 @@ __all__ = ["BACKEND"]
 BACKEND = CpuBackend()
 elementwise.register()
 indexing.register()
+joining.register()
 reduction.register()
 normalization.register()
 linalg.register()

@@ -135,11 +135,6 @@ def _rounded(value: Any, dtype: np.dtype[Any]) -> Array:
     return np.asarray(value).astype(dtype, copy=False) if isinstance(value, np.ndarray) else np.asarray(value, dtype)
 
 
-def expand(a: Array, *, shape: object, out: Array) -> None:
-    """Element by element, broadcast."""
-    out[...] = a
-
-
 def copy(a: Array, *, device: object, out: Array) -> None:
     """Element by element; strides may differ."""
     out[...] = a
@@ -189,7 +184,6 @@ def register() -> None:
         "gelu": gelu,
         "gelu_backward": gelu_backward,
         "where": where,
-        "expand": expand,
         "pad": pad,
     }
     for name, implementation in table.items():

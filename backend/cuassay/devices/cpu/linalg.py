@@ -107,10 +107,14 @@ def _activated(x: Array, activation: str | None) -> Array:
     return x
 
 
-def linear(a: Array, weight: Array, bias: Array, *, out: Array, activation: str | None, precision: Mode | None) -> None:
-    """`addmm` of the rows of `a`."""
-    with within(f"addmm(bias {bias.shape}, a {a.shape}, weight.T {weight.T.shape})"):
-        addmm(bias, a, weight.T, out=out, alpha=1.0, beta=1.0, precision=precision, activation=activation)
+def linear(
+    a: Array, weight: Array, bias: Array | None, *, out: Array, activation: str | None, precision: Mode | None
+) -> None:
+    """`addmm` of the rows of `a`; without a bias, of nothing."""
+    added = "no bias" if bias is None else f"bias {bias.shape}"
+    c, beta = (out, 0.0) if bias is None else (bias, 1.0)
+    with within(f"addmm({added}, a {a.shape}, weight.T {weight.T.shape})"):
+        addmm(c, a, weight.T, out=out, alpha=1.0, beta=beta, precision=precision, activation=activation)
 
 
 def grouped_mm(a: Array, b: Array, *, out: Array, offs: tuple[int, ...], precision: Mode | None) -> None:

@@ -72,6 +72,12 @@ def foreach_norm(a: Arrays, *, ord: float, out: Array) -> None:  # noqa: A002  N
         out[place] = _norm(array, ord)
 
 
+def foreach_max(a: Arrays, *, out: Array) -> None:
+    """NaN wins."""
+    for place, array in enumerate(a):
+        out[place] = np.max(as_computed(array))
+
+
 def _norm(array: Array, order: float) -> float:
     wide = array.astype(np.float64)
     if order == math.inf:
@@ -110,6 +116,7 @@ def register() -> None:
             foreach_copy_,
             foreach_zero_,
             foreach_norm,
+            foreach_max,
             global_norm_,
             foreach_unscale_,
         )

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import compute_dtype
+from cuassay.arrays.dtypes import compute_dtype, promote
+from cuassay.arrays.rounding import narrowed
 from cuassay.devices.cpu.elementwise import widened
 from cuassay.ops import registry
 
@@ -19,14 +20,14 @@ __all__ = ["register"]
 Array = NDArray[Any]
 
 
-def softmax(a: Array, *, axis: int, out: Array) -> None:
+def softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
     """Shifted by the row's maximum, so that nothing overflows."""
     if not a.size:
         return
-    x = widened(a, compute_dtype(a.dtype))
+    x = widened(a, compute_dtype(promote(a.dtype, out.dtype)))
     with np.errstate(invalid="ignore"):  # a row of -inf is NaN by definition
         weights = np.exp(x - np.max(x, axis=axis, keepdims=True))
-        out[...] = (weights / np.sum(weights, axis=axis, keepdims=True)).astype(out.dtype, copy=False)
+        out[...] = narrowed(weights / np.sum(weights, axis=axis, keepdims=True), out.dtype)
 
 
 def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:

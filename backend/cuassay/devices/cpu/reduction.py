@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import compute_dtype
+from cuassay.arrays.dtypes import compute_dtype, promote
+from cuassay.arrays.rounding import narrowed
 from cuassay.devices.cpu.elementwise import widened
 from cuassay.ops import registry
 from cuassay.ops.shapes import reduced_axes
@@ -89,12 +90,13 @@ def logsumexp(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     out[...] = (top + logarithm).reshape(out.shape).astype(out.dtype, copy=False)
 
 
-def log_softmax(a: Array, *, axis: int, out: Array) -> None:
+def log_softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
     """``a - logsumexp(a)``, shifted by the maximum."""
     if not a.size:
         return
-    rest, _, logarithm = _below(widened(a, compute_dtype(out.dtype)), reduced_axes(axis, a.ndim) if a.ndim else ())
-    out[...] = (rest - logarithm).astype(out.dtype, copy=False)
+    wide = compute_dtype(promote(a.dtype, out.dtype))
+    rest, _, logarithm = _below(widened(a, wide), reduced_axes(axis, a.ndim) if a.ndim else ())
+    out[...] = narrowed(rest - logarithm, out.dtype)
 
 
 def _count(a: Array, axes: tuple[int, ...]) -> int:

@@ -37,6 +37,7 @@ if find_spec("cupy") is not None:
         comparison,
         elementwise,
         indexing,
+        joining,
         loss_scale,
         multi_tensor,
         normalization,
@@ -47,6 +48,7 @@ if find_spec("cupy") is not None:
 
     elementwise.register()
     indexing.register()
+    joining.register()
     comparison.register()
     normalization.register()
     padding.register()

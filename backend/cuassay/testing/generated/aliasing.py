@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from cuassay.testing.generated.execution import (
     explained,
     is_safely_taken,
     on_sample,
+    overwrite,
     run_sample,
     turned,
     verify,
@@ -36,7 +37,13 @@ _CALLS = 3
 
 @check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one array."""
+    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one array.
+
+    Of an op that is declared as a view, it shows the memory of its array wherever NumPy's does.
+    """
+    if spec.op is not None and spec.op.schema.view_of:
+        _check_views(spec, device)
+        return
     places: dict[int, _Place] = {}
     several = False
     for sample in few(spec, device, plainest(spec, device)):
@@ -126,6 +133,32 @@ def _only_if(otherwise: Callable[[], None]) -> Iterator[None]:
         except AssertionError:
             return  # `values` reports what is wrong for equal inputs, or the reference is
         raise
+
+
+def _check_views(spec: OpSpec, device: Device) -> None:
+    """New numbers in the array are seen in the view; the array's layout decides, as in NumPy, where there is one."""
+    if not devices.capabilities(device).answer("views"):
+        return
+    dtype = plainest(spec, device)
+    for sample, layout in product(few(spec, device, dtype), ("contiguous", "transposed", "strided")):
+        laid_out = sample.laid_out(layout)
+        with on_sample(laid_out):
+            args, kwargs = laid_out.on(device)
+            result = spec.run(device, args, kwargs)
+            if not result.size:
+                continue
+            if _shares(device, result, each(args, kwargs)) != _is_view_in_numpy(spec, laid_out):
+                raise AssertionError("the result shows the array's memory, or is a copy, where NumPy does the other")
+            if _is_view_in_numpy(spec, laid_out):
+                other = turned(laid_out)
+                overwrite(device, args, other)
+                compare(spec, device, dtype, other, result)
+
+
+def _is_view_in_numpy(spec: OpSpec, sample: Sample) -> bool:
+    args, kwargs = sample.on("cpu")
+    found = spec.reference(*args, **kwargs) if spec.reference is not None else None
+    return isinstance(found, np.ndarray) and np.may_share_memory(found, args[0])
 
 
 def _always_copies(spec: OpSpec, sample: Sample) -> bool:

@@ -25,7 +25,7 @@ from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.selection import seed
 from cuassay.testing.guards import LeakError, guarded
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Kind, Sample, is_sorted
+from cuassay.testing.samples import HostArray, Kind, Sample, each, is_sorted, over_lists
 
 __all__ = [
     "REGISTERED",
@@ -245,7 +245,7 @@ def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
     """Put the numbers of `sample` into `arrays` of `device`."""
     from cuassay import ops
 
-    for array, fresh in zip(arrays, sample.args, strict=True):
+    for array, fresh in zip(each(arrays), each(sample.args), strict=True):
         if isinstance(fresh, HostArray):
             ops.copy(fresh.on(device), out=array)
 
@@ -254,10 +254,12 @@ def turned(sample: Sample) -> Sample:
     """The same call on the same numbers in another order; sorted arrays stay sorted where there are others."""
     given = sample.host()[0]
     several = sum(isinstance(a, np.ndarray) for a in given) > 1
-    args = (
-        HostArray(a if several and is_sorted(a) else np.roll(a, 1)) if isinstance(a, np.ndarray) else a for a in given
-    )
-    return replace(sample, args=tuple(args), label=f"{sample.label}, new numbers")
+
+    def rolled(a: Any) -> Any:
+        return HostArray(a if several and is_sorted(a) else np.roll(a, 1)) if isinstance(a, np.ndarray) else a
+
+    args = tuple(over_lists(a, rolled) for a in given)
+    return replace(sample, args=args, label=f"{sample.label}, new numbers")
 
 
 def run_sample(spec: OpSpec, device: Device, sample: Sample) -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import FLOATS, as_dtype, epsilon, largest
 from cuassay.autograd import gradcheck, vjp
+from cuassay.autograd.trees import leaves
 from cuassay.core.device import Device
 from cuassay.errors import GradientError
 from cuassay.ops.rules import Formula, derivative_of
@@ -20,7 +21,8 @@ from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.execution import check, on_sample, overwrite, turned
 from cuassay.testing.generated.selection import by_options, one, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
 
 __all__: list[str] = []
 
@@ -119,7 +121,7 @@ def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
 
 
 def _arrays(sample: Sample) -> list[NDArray[Any]]:
-    return [one for one in sample.host()[0] if isinstance(one, np.ndarray)]
+    return arrays_of(sample.host()[0], {})
 
 
 def _size(sample: Sample) -> int:
@@ -130,8 +132,8 @@ def _inside(spec: OpSpec, sample: Sample) -> Sample:
     """The sample, or of a function without a value at some numbers, such as the logarithm, one of positive numbers."""
     if np.isfinite(spec.expected(sample)).all():
         return sample
-    args = (HostArray(np.abs(one.values) + one.dtype.type(0.25)) for one in sample.args)
-    return replace(sample, args=tuple(args))
+    args, _ = sample.changed(lambda one: np.abs(one) + one.dtype.type(0.25) if isinstance(one, np.ndarray) else one)
+    return replace(sample, args=args)
 
 
 class _Call:
@@ -147,8 +149,7 @@ class _Call:
         assert_has_derivative(spec)
         self._spec, self._device = spec, device
         self.args, self._kwargs = sample.on(device)
-        self.places = [place for place in _differentiable(spec) if hasattr(self.args[place], "dtype")]
-        self.places = [place for place in self.places if str(self.args[place].dtype) in FLOATS]
+        self.places = [place for place in _differentiable(spec) if _are_floats(self.args[place])]
         self._cotangent: Any = None
 
     def __call__(self, *given: Any) -> Any:
@@ -169,8 +170,12 @@ class _Call:
             drawn = np.random.default_rng(0).uniform(0.5, 1.5, tuple(value.shape)).astype(value.dtype)
             self._cotangent = devices.from_host(drawn, self._device)
         with np.errstate(all="ignore"):
-            found: Sequence[Any] = pull(self._cotangent)
-        return found
+            return list(leaves(pull(self._cotangent)))
+
+
+def _are_floats(given: Any) -> bool:
+    """Whether it is an array of floats, or a list of such arrays."""
+    return all(hasattr(one, "dtype") and str(one.dtype) in FLOATS for one in leaves(given))
 
 
 def assert_has_derivative(spec: OpSpec) -> None:

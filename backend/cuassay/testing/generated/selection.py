@@ -132,7 +132,7 @@ def _why_not_promoted(spec: OpSpec, device: Device, sample: Sample) -> str | Non
     if spec.op is None:
         return None
     try:
-        name = dtype_name(spec.op.schema.registry_dtype([array.dtype for array in sample.host()[0]]))
+        name = dtype_name(spec.op.schema.registry_dtype([array.dtype for array in arrays_of(sample.host()[0], {})]))
     except DTypeError as error:
         return str(error)
     return devices.why_unsupported(spec.op, device, name)

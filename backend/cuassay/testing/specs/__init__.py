@@ -8,6 +8,7 @@ from cuassay.testing.specs import (
     elementwise,
     functions,
     indexing,
+    joining,
     linalg,
     loss_scale,
     multi_tensor,
@@ -18,6 +19,7 @@ from cuassay.testing.specs import (
     solver,
     statistics,
     storage,
+    views,
 )
 
 __all__ = ["SPECS"]
@@ -35,7 +37,9 @@ SPECS = (
     *conv.SPECS,
     *solver.SPECS,
     *storage.SPECS,
+    *views.SPECS,
     *indexing.SPECS,
+    *joining.SPECS,
     *random.SPECS,
     *loss_scale.SPECS,
 )

@@ -144,6 +144,7 @@ def _addmms(make: Samples) -> Iterator[Sample]:
         for activation in ("relu", "gelu_tanh"):
             yield Sample(arrays, {"activation": activation}, f"{activation} after a row")
             yield Sample(arrays, {"activation": activation, "beta": 0.5}, f"{activation} after half a row")
+    yield Sample((make((127, 129)), unit(make, (127, 65)), unit(make, (65, 129))), {"beta": 0.5}, "half a matrix")
     nothing = make.full((2, 4), float("nan"))
     yield Sample((nothing, make((2, 3)), make((3, 4))), {"beta": 0.0}, "NaN that is not read")
     yield from _promoted(make, (7,), (5, 33), (33, 7))
@@ -165,6 +166,7 @@ def _baddbmms(make: Samples) -> Iterator[Sample]:
         third = _THIRDS[position % len(_THIRDS)](m, n)
         factors = {"alpha": 0.5, "beta": -2.0} if position % 2 else {}
         yield Sample((make(third), unit(make, (2, m, k)), unit(make, (2, k, n))), factors)
+    yield Sample((make((2, 65, 67)), unit(make, (2, 65, 64)), unit(make, (2, 64, 67))), {"alpha": -0.5}, "matrices")
     yield Sample((make((2, 3, 4)), make((2, 3, 5)), make((2, 5, 4))), {"beta": 0.0}, "c is not read")
     yield Sample((make(4), make((2, 3, 0)), make((2, 0, 4))), kind="empty")
 
@@ -212,6 +214,8 @@ def _linears(make: Samples) -> Iterator[Sample]:
     for rows, inner, columns in ((1, 1, 1), (3, 33, 5), (31, 129, 65), (2, 1025, 3)):
         yield Sample((unit(make, (rows, inner)), unit(make, (columns, inner)), make(columns)))
     yield Sample((make((2, 3, 33)), make((5, 33)), make(5)), label="a stack")
+    yield Sample((make((2, 3, 33)), make((5, 33))), label="a stack without a bias")
+    yield Sample((unit(make, (16, 64)), unit(make, (32, 64))), {"activation": "gelu_tanh"}, "gelu without a bias")
     for activation in ("relu", "gelu_tanh"):
         arrays = unit(make, (16, 64)), unit(make, (32, 64)), make(32)
         yield Sample(arrays, {"activation": activation}, activation)
@@ -228,8 +232,12 @@ def _linear_errors(make: Samples) -> Iterator[ErrorInput]:
     )
 
 
-def _linear(a: Array, weight: Array, bias: Array, *, activation: str | None = None) -> Array:
+def _linear(a: Array, weight: Array, bias: Any = 0.0, *, activation: str | None = None) -> Array:
     return _activated(np.asarray(a @ weight.T + bias), activation)
+
+
+def _linear_magnitude(a: Array, weight: Array, bias: Any = 0.0, **named: Any) -> Array:
+    return np.asarray(np.abs(a) @ np.abs(weight).T + np.abs(bias))
 
 
 def _linear_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
@@ -237,12 +245,11 @@ def _linear_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make((rows, sizes.width)), make((4 * sizes.width, sizes.width)), make(4 * sizes.width)))
 
 
-def _linear_work(a: Array, weight: Array, bias: Array, *, activation: str | None = None) -> Work:
-    rows = a.size // a.shape[-1]
-    written = rows * bias.size
-    return Work(
-        bytes=a.nbytes + weight.nbytes + bias.nbytes + written * a.itemsize, flops=(2 * a.shape[-1] + 1) * written
-    )
+def _linear_work(a: Array, weight: Array, bias: Array | None = None, *, activation: str | None = None) -> Work:
+    written = a.size // a.shape[-1] * weight.shape[0]
+    added = 0 if bias is None else bias.nbytes
+    flops = (2 * a.shape[-1] + (bias is not None)) * written
+    return Work(bytes=a.nbytes + weight.nbytes + added + written * a.itemsize, flops=flops)
 
 
 def _mm(a: Array, b: Array, *, out_dtype: str | None = None) -> Array:
@@ -305,7 +312,7 @@ SPECS = (
     OpSpec(
         op=ops.linear, supports_grad=True, samples=_linears, reference=_linear, error_inputs=_linear_errors,
         like={"sim": "cpu"},
-        terms=lambda a, weight, bias, **named: a.shape[-1], bench=_linear_bench, work=_linear_work,
-        magnitude=lambda a, weight, bias, **named: np.abs(a) @ np.abs(weight).T + np.abs(bias), tolerance=_ACTIVATED,
+        terms=lambda a, weight, bias=None, **named: a.shape[-1], bench=_linear_bench, work=_linear_work,
+        magnitude=_linear_magnitude, tolerance=_ACTIVATED,
     ),
 )  # fmt: skip

@@ -188,6 +188,27 @@ def _norm_errors(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample(([make(3)],), {"ord": 1}, "another norm"), ArgumentError, "ord must be 2 or infinity")
 
 
+def _maxima(make: Samples) -> Iterator[Sample]:
+    shapes = [shape for shape in SHAPES if 0 not in shape]
+    yield Sample((list_of(make, shapes),), label="of many")
+    yield Sample((list_of(make, LONG),), label="of long ones")
+    yield Sample((list_of(make, shapes, low=-3, high=-1),), label="below zero")
+    yield Sample(([make((33, 7), layout="transposed"), make((9,), layout="strided")],), label="strides")
+    grads = list_of(make, LONG)
+    grads[1].values[63] = math.nan
+    yield Sample((grads,), label="NaN", kind="extremal")
+
+
+def _max(a: Arrays) -> Array:
+    return np.array([np.max(one) for one in a])
+
+
+def _max_errors(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample(([make(3), make((0, 2))],), label="no elements"), ShapeError, r"no elements .* a\[1\]")
+    other = "float32" if make.dtype != "float32" else "float64"
+    yield ErrorInput(Sample(([make(3), make(4, dtype=other)],), label="two dtypes"), DTypeError, "must have one dtype")
+
+
 def _global_norms(make: Samples) -> Iterator[Sample]:
     def cells(norm: float = 0.0, found: float = 1.0, scale: float = 8.0) -> tuple[HostArray, ...]:
         return tuple(make.full((), value, dtype="float32") for value in (norm, found, scale))
@@ -268,6 +289,10 @@ SPECS = (
     OpSpec(
         op=ops.foreach_norm, samples=_normed, reference=_norm, error_inputs=_norm_errors, bench=_one_layer,
         work=_moved(1),
+    ),
+    OpSpec(
+        op=ops.foreach_max, samples=_maxima, reference=_max, error_inputs=_max_errors, bench=_one_layer,
+        work=_moved(1), supports_grad=True, like={"cpu": "foreach_norm", "sim": "cpu"},
     ),
     OpSpec(
         op=ops.global_norm_, samples=_global_norms, reference=_global_norm, bench=_norm_layers, work=_moved(1),

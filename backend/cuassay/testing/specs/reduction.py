@@ -29,6 +29,7 @@ __all__ = [
     "softmax_errors",
     "softmax_magnitude",
     "terms",
+    "weights",
 ]
 
 Array = NDArray[Any]
@@ -107,14 +108,21 @@ def rows(make: Samples) -> Iterator[Sample]:
     yield Sample((row,), label="all but one masked", kind="extremal")
 
 
-def _softmax(a: Array, *, axis: int = -1) -> Array:
+def weights(make: Samples) -> Iterator[Sample]:
+    """`rows`, and results of other dtypes."""
+    yield from rows(make)
+    for dtype in ("bfloat16", "float64"):
+        yield Sample((make((5, 33)),), {"dtype": dtype}, f"to {dtype}")
+
+
+def _softmax(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
     if not a.size:
         return a
     weights = np.exp(a - np.max(a, axis=axis, keepdims=True))
     return np.asarray(weights / np.sum(weights, axis=axis, keepdims=True))
 
 
-def softmax_magnitude(a: Array, *, axis: int = -1) -> Array:
+def softmax_magnitude(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
     """The argument of exp is rounded: its error is relative to how far below the maximum it is."""
     if not a.size:
         return a
@@ -261,6 +269,7 @@ def softmax_errors(make: Samples) -> Iterator[ErrorInput]:
     """Axes and dtypes that there are not."""
     yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
     yield ErrorInput(Sample((make(3, dtype="int32"),), label="integers"), DTypeError, "not defined for int32")
+    yield ErrorInput(Sample((make(3),), {"dtype": "int32"}, "to integers"), DTypeError, "softmax gives one of")
 
 
 def _layer_norm_errors(make: Samples) -> Iterator[ErrorInput]:
@@ -302,9 +311,9 @@ def _sum_reference(a: Array, *, axis: Any = None, keepdims: bool = False) -> Arr
 
 SPECS = (
     OpSpec(
-        op=ops.softmax, samples=rows, reference=_softmax, error_inputs=softmax_errors, bench=attention,
+        op=ops.softmax, samples=weights, reference=_softmax, error_inputs=softmax_errors, bench=attention,
         supports_grad=True,
-        terms=lambda a, *, axis=-1: a.shape[axis], work=row_work(5),
+        terms=lambda a, *, axis=-1, dtype=None: a.shape[axis], work=row_work(5),
         magnitude=softmax_magnitude,
     ),
     OpSpec(

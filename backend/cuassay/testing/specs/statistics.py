@@ -26,6 +26,7 @@ from cuassay.testing.specs.reduction import (
     rows,
     softmax_errors,
     terms,
+    weights,
 )
 from cuassay.testing.tolerance import Tolerance
 
@@ -170,11 +171,11 @@ def _logsumexp_magnitude(a: Array, *, axis: Any = None, keepdims: bool = False) 
     return np.asarray(np.maximum(found, 1) + np.nan_to_num(np.ptp(a, axis=axis, keepdims=keepdims), posinf=0))
 
 
-def _log_softmax(a: Array, *, axis: int = -1) -> Array:
+def _log_softmax(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
     return np.asarray(a - _logsumexp(a, axis=axis, keepdims=True)) if a.size else a
 
 
-def _log_softmax_magnitude(a: Array, *, axis: int = -1) -> Array:
+def _log_softmax_magnitude(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
     if not a.size:
         return a
     return np.asarray(_logsumexp_magnitude(a, axis=axis, keepdims=True) + np.abs(_log_softmax(a, axis=axis)))
@@ -217,9 +218,9 @@ SPECS = (
         like={"sim": "cpu"}, supports_grad=True, terms=terms, work=reduction_work, magnitude=_logsumexp_magnitude,
     ),
     OpSpec(
-        op=ops.log_softmax, samples=rows, reference=_log_softmax, error_inputs=softmax_errors, bench=attention,
+        op=ops.log_softmax, samples=weights, reference=_log_softmax, error_inputs=softmax_errors, bench=attention,
         like={"cpu": "softmax", "sim": "cpu"}, supports_grad=True, work=row_work(5),
-        terms=lambda a, *, axis=-1: a.shape[axis],
+        terms=lambda a, *, axis=-1, dtype=None: a.shape[axis],
         magnitude=_log_softmax_magnitude,
     ),
 )  # fmt: skip

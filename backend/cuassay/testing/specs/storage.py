@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cuassay import ops
 from cuassay.arrays.dtypes import FLOATS, as_dtype
-from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from cuassay.errors import ArgumentError, DeviceError, DTypeError
 from cuassay.testing.default_samples import unary
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import Sample, Samples
@@ -49,29 +49,6 @@ def _casts(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield from (Sample((make(shape),), {"dtype": dtype}) for dtype in ("float32", "bfloat16"))
 
 
-def _expansions(make: Samples) -> Iterator[Sample]:
-    pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
-        ((33,), (33,)), ((33, 1), (33, 129)), ((1, 129), (33, 129)), ((5, 1, 7), (2, 5, 3, 7)), ((7,), (3, 5, 7)),
-        ((1,), (1025,)),
-    )  # fmt: skip
-    yield from (Sample((make(given),), {"shape": wanted}) for given, wanted in pairs)
-    yield Sample((make((3, 1)),), {"shape": (3, 0)}, kind="empty")
-    yield Sample((make(()),), {"shape": (5,)}, kind="scalar")
-    edge = make.extremal()
-    yield Sample((edge,), {"shape": (2, *edge.shape)}, kind="extremal")
-
-
-def _biases(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The gradient of a sum over the rows."""
-    yield Sample((make((1, 1, sizes.width)),), {"shape": (sizes.batch, sizes.length, sizes.width)})
-
-
-def _expand_errors(make: Samples) -> Iterator[ErrorInput]:
-    yield ErrorInput(Sample((make((2, 3)),), {"shape": (3,)}, "a missing axis"), ShapeError, "cannot broadcast")
-    yield ErrorInput(Sample((make((3,)),), {"shape": (4,)}, "another extent"), ShapeError, "broadcast")
-    yield ErrorInput(Sample((make((3,)),), {"shape": (-1,)}, "a negative extent"), ShapeError, "negative")
-
-
 def _paddings(make: Samples) -> Iterator[Sample]:
     pairs: tuple[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], ...] = (
         ((33,), ((0, 0),)), ((33,), ((3, 0),)), ((33, 7), ((0, 1), (2, 3))), ((5, 33, 7), ((1, 0), (0, 0), (0, 65))),
@@ -100,14 +77,9 @@ def _borders(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 SPECS = (
     OpSpec(
         op=ops.pad, reference=_pad, samples=_paddings, error_inputs=_pad_errors, bench=_borders, supports_grad=True,
-        like={"cpu": "expand", "sim": "cpu"},
+        like={"cpu": "cat", "sim": "cpu"},
     ),
     OpSpec(op=ops.copy, supports_grad=True, reference=lambda a, **scalars: a, error_inputs=_copy_errors, bench=_copies),
-    OpSpec(
-        op=ops.expand, reference=np.broadcast_to, samples=_expansions, error_inputs=_expand_errors, bench=_biases,
-        like={"sim": "cpu"},
-        supports_grad=True,
-    ),
     OpSpec(
         op=ops.cast, reference=lambda a, **scalars: a, samples=_cast_samples, error_inputs=_cast_errors, bench=_casts,
         supports_grad=True,

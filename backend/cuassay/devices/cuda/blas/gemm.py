@@ -181,8 +181,8 @@ def _before(product: Product, alignment: int) -> _Route | None:
 
 def _by_library(product: Product, alignment: int) -> _Route:
     stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
-    for name, stack in stacks.items():
-        if stack is None and (name != "c" or product.c is not None):
+    for name in "abdc":  # `c` may be the output
+        if stacks[name] is None and (name != "c" or product.c is not None):
             return _Route("one product a first index", run=_one_by_one) if _may_loop(product) else _copying(name)
     if product.mode in _emulations and product.out.dtype == np.float32 == product.a.dtype:
         multiply = _emulations[product.mode](product, *stacks.values())

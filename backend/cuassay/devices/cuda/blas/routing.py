@@ -64,6 +64,8 @@ def addmm(
     """A row of `c` added as it is rides along with the product; anything else is the library's third operand."""
     if beta == 0:
         return a, b, out, None, None, alpha, 0.0, activation, resolved(precision)  # NaN of `c` stays out, as in BLAS
+    if c.data.ptr == out.data.ptr:  # then it is `out`: a bias would be read while it is written
+        return a, b, out, out, None, alpha, beta, activation, resolved(precision)
     if beta == 1 and c.ndim and c.shape[-1] == out.shape[-1] == c.size:
         row = c if c.ndim == 1 else c.reshape(-1)
         return a, b, out, None, row, alpha, 0.0, activation, resolved(precision)
@@ -71,7 +73,7 @@ def addmm(
 
 
 def linear(
-    a: Array, weight: Array, bias: Array, *, out: Array, activation: str | None, precision: Mode | None
+    a: Array, weight: Array, bias: Array | None, *, out: Array, activation: str | None, precision: Mode | None
 ) -> Arguments:
     """`addmm` of the rows of `a`: ``addmm(bias, a, weight.T)``; leading axes are folded by `blas.layouts`."""
     if a.ndim == 1:
@@ -88,7 +90,8 @@ class _Linear(_Products):
             gemm(*self._spread(*arrays, out=out, **scalars))
             return
         a, weight, bias = arrays
-        with within(f"addmm(bias {bias.shape}, a {a.shape}, weight.T {weight.T.shape})"):
+        added = "no bias" if bias is None else f"bias {bias.shape}"
+        with within(f"addmm({added}, a {a.shape}, weight.T {weight.T.shape})"):
             gemm(*self._spread(*arrays, out=out, **scalars))
 
 

@@ -277,11 +277,6 @@ def _gelu_backward(approximate: str) -> str:
     return _GELU_BACKWARD[approximate]
 
 
-def expand(a: Array, *, shape: object, out: Array) -> None:
-    """By CuPy."""
-    alignment.copyto(out, cupy.broadcast_to(a, out.shape))
-
-
 def copy(a: Array, *, device: object, out: Array) -> None:
     """By CuPy: strides may differ; to another device as `peers` has it."""
     if a.data.device_id == out.data.device_id:
@@ -365,7 +360,6 @@ def register() -> None:
     backward = registry.op("gelu_backward").schema.dtypes
     registry.implement("gelu_backward", kind="cuda", dtypes=backward)(ElementwiseKernel(_gelu_backward))
     registry.implement("clamp", kind="cuda", dtypes=registry.op("clamp").schema.dtypes)(clamp)
-    registry.implement("expand", kind="cuda", dtypes=registry.op("expand").schema.dtypes)(expand)
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
     for name in (*plain, "gelu", "gelu_backward", "clamp", "cast"):

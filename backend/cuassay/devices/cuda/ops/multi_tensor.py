@@ -1,4 +1,4 @@
-"""Operations over lists of CuPy arrays, each one launch whatever the list.
+"""Operations over lists of CuPy arrays, each one launch whatever the list, but for `foreach_max`: one for each array.
 
 A call builds `Tables`, uploads them and launches; a plan keeps them.
 Kernels: kernels/multi_tensor.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.multi_tensor`.
@@ -124,6 +124,13 @@ def _through(name: str, tables: Tables, out: Array, kept: Any) -> Run:
     return run
 
 
+def foreach_max(a: Arrays, *, out: Array) -> None:
+    """By `amax` of each array, into its element of `out`."""
+    amax = registry.op("amax")
+    for place, array in enumerate(a):
+        amax(array, out=out[place])
+
+
 class _GlobalNorm:
     """The norm pass of one list, made ready; new gradients of the same shapes change only its table."""
 
@@ -168,3 +175,4 @@ def register() -> None:
     }
     for name, ready in table.items():
         registry.implement(name, kind="cuda", dtypes=FLOATS)(_ListLaunch(ready))
+    registry.implement("foreach_max", kind="cuda", dtypes=FLOATS)(foreach_max)

@@ -13,13 +13,13 @@ from typing import Any
 
 import cupy
 
-from cuassay.arrays.dtypes import FP8
+from cuassay.arrays.dtypes import FP8, promote
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import reduction
-from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
+from cuassay.devices.cuda.ops.elementwise import c_name, cast, pack_length
 from cuassay.ops import registry
 
 __all__ = ["register"]
@@ -49,9 +49,15 @@ _RESERVED = 2048
 
 @only_launches
 @alignment.on_aligned
-def softmax(a: Array, *, axis: int, out: Array) -> None:
-    """Into `out`, on the current stream; a row of -inf only is NaN."""
+def softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
+    """Into `out`, on the current stream; a row of -inf only is NaN. Of a narrower `out` the result is cast to it."""
     if not out.size:
+        return
+    wide = promote(a.dtype, out.dtype)
+    if wide != out.dtype:
+        result = cupy.empty(out.shape, wide)
+        softmax(a, axis=axis, dtype=None, out=result)
+        cast(result, dtype=out.dtype, out=out)
         return
     rows = _as_rows(a, axis, out.dtype)
     target = out if axis in (-1, a.ndim - 1) and out.flags.c_contiguous else cupy.empty_like(rows)
