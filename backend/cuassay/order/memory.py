@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cuassay.order.block_log import BlockLog
 from cuassay.order.clock import Queue
 
 __all__ = ["Block", "Blocks"]
@@ -22,6 +24,8 @@ class Block:
         Given out by the pool of a graph, which keeps it for replays.
     is_live : bool
         Not given back yet.
+    log : BlockLog, optional
+        What accessed it; none of a private block, whose memory other graphs may use.
     """
 
     low: int
@@ -30,6 +34,7 @@ class Block:
     users: list[Queue] = field(default_factory=list)
     is_private: bool = False
     is_live: bool = True
+    log: BlockLog | None = None
 
 
 class Blocks:
@@ -61,6 +66,13 @@ class Blocks:
 
     def at(self, address: int) -> Block | None:
         """The block that `address` is in."""
+        found = self._by_start.get(address)
+        if found is not None:
+            return found
         place = bisect_right(self._starts, address) - 1
         found = self._by_start[self._starts[place]] if place >= 0 else None
         return found if found is not None and address < found.high else None
+
+    def logs(self) -> Iterator[BlockLog]:
+        """Those of all blocks."""
+        return (block.log for block in self._by_start.values() if block.log is not None)

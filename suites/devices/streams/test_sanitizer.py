@@ -68,7 +68,7 @@ class Place:
 
 @pytest.fixture(params=[True, False], ids=["clean", "racing"])
 def place(device: Device, backend: Any, request: pytest.FixtureRequest) -> Iterator[Place]:
-    machine = backend.simulated(devices=1, finds_races=False) if device.kind == "sim" else nullcontext()
+    machine = backend.simulated(devices=device.index + 1, finds_races=False) if device.kind == "sim" else nullcontext()
     with machine:
         x, y, z = (from_host(np.full(SIZE, value, np.float32), device) for value in (1.0, 2.0, 3.0))
         for warm in (ops.add(x, 1.0), ops.mul(x, y), ops.copy(x)):  # kernels are compiled outside of captures
