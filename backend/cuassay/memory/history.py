@@ -241,12 +241,12 @@ class _HiddenLists(dict[int, QuickList]):
 
     def take(self, requested: int) -> Block | None:
         """A block that was freed to the list for `requested` bytes, live from here; None where none is left."""
-        found = super().get(requested)
-        if found is None or not self._history.hears(found):
+        found = dict.get(self, requested)
+        if not found or not self._history.hears(found):
             return None  # the former free of such a block was not recorded
         try:
             block = found.pop()
-        except IndexError:  # empty, or another thread took the last one
+        except IndexError:  # another thread took the last one
             return None
         block.home = found
         block.uses += 1

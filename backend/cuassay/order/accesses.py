@@ -123,8 +123,9 @@ class AccessLog:
 
     def forget(self, span: Span) -> None:
         """Drop every access that lies inside `span`: its memory is given back."""
-        for entries, position in self._meeting(span):
-            del entries[position]
+        if self._classes:
+            for entries, position in self._meeting(span):
+                del entries[position]
 
     def clear(self) -> None:
         """Drop everything: the host has waited for the whole device."""

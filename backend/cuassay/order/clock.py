@@ -81,11 +81,6 @@ class Queue:
         """How advice names it in code: ``stream3``."""
         return self.label.replace(" ", "")
 
-    def next_epoch(self) -> int:
-        """Number the next launch where there is no virtual time."""
-        epoch = self.clock[self.number] = self.clock.get(self.number, 0) + 1
-        return epoch
-
     def launch(self, now: float, seconds: float) -> int:
         """Number the next launch, which the host makes at `now` and which takes `seconds`; gives its epoch."""
         epoch = self.clock[self.number] = self.epoch + 1

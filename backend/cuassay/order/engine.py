@@ -15,10 +15,9 @@ from cuassay.core.callers import is_shipped
 from cuassay.core.device import Device
 from cuassay.errors import RaceError
 from cuassay.order.accesses import Access, AccessLog, Span
-from cuassay.order.block_log import BlockLog, Seen
 from cuassay.order.clock import Clock, Host, Queue
 from cuassay.order.extents import Extent
-from cuassay.order.memory import Block, Blocks
+from cuassay.order.memory import Block, Blocks, Seen
 from cuassay.order.recording import Launch, Marker, Recording
 from cuassay.order.sites import Site, call_site
 
@@ -57,8 +56,7 @@ class Engine:
 
     def __len__(self) -> int:
         """How many accesses a later launch could still race with."""
-        of_blocks = (len(log) for blocks in self._blocks.values() for log in blocks.logs())
-        return sum(map(len, self._logs.values())) + sum(of_blocks)
+        return sum(map(len, self._logs.values())) + sum(sum(map(len, blocks)) for blocks in self._blocks.values())
 
     # -------------------------------------------------------------------------------------------- queues
 
@@ -137,8 +135,8 @@ class Engine:
         for log in self._logs.values():
             log.clear()
         for blocks in self._blocks.values():
-            for of_block in blocks.logs():
-                of_block.clear()
+            for block in blocks:
+                block.clear()
 
     # -------------------------------------------------------------------------------------------- launches
 
@@ -162,34 +160,31 @@ class Engine:
             self.raise_late()
         if self._blocking:
             self._legacy_order(queue)
-        epoch = queue.next_epoch()
-        for extent, write in accesses:
-            self._enter(queue, epoch, name, site, extent, write=write)
+        self._enter(queue, name, site, accesses)
 
     def joins(self, queue: Queue, others: Iterable[Queue]) -> None:
         """Later work of `queue` comes after what each of `others` was given."""
         for other in others:
             queue.waits(other.clock, 0.0)
 
-    def _enter(self, queue: Queue, epoch: int, name: str, site: Site, extent: Extent, *, write: bool) -> None:
-        blocks = self._blocks.get(extent.memory)
-        block = None if blocks is None else blocks.at(extent.address)
-        if block is None and not extent.is_told:
-            self.unseen[_UNTOLD] += 1
-            return
-        span = extent.span
-        if span[0] == span[1]:
-            return
-        try:
-            if block is None or block.is_private:
-                self._log(extent.memory).add(Seen(queue, epoch, write, span, extent, name, site))
-                return
-            log = block.log
-            if log is None:
-                log = block.log = BlockLog(extent.memory, self._host)
-            log.enter(queue, epoch, write, extent, name, site)
-        except RaceError as error:
-            self._report(error)
+    def _enter(self, queue: Queue, name: str, site: Site, accesses: Iterable[tuple[Extent, bool]]) -> None:
+        """Number a launch of `queue`, and judge what it accesses."""
+        number, memories = queue.number, self._blocks
+        epoch = queue.clock[number] = queue.clock.get(number, 0) + 1  # there is no virtual time
+        for extent, write in accesses:
+            blocks = memories.get(extent.memory)
+            block = None if blocks is None else blocks.at(extent.address)
+            span = extent.span
+            if block is None and not extent.is_told:
+                self.unseen[_UNTOLD] += 1
+            elif span[0] != span[1]:
+                try:
+                    if block is None or block.is_private:
+                        self._log(extent.memory).add(Seen(queue, epoch, write, span, extent, name, site))
+                    else:
+                        block.enter(queue, epoch, write, extent, name, site, self._host)
+                except RaceError as error:
+                    self._report(error)
 
     def _report(self, error: RaceError) -> None:
         """Raise what was found, unless it is quiet."""
@@ -214,7 +209,7 @@ class Engine:
 
     def take(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
         """A block was given out, in the order of `queue`."""
-        block = Block(address, address + nbytes, queue, [], queue.capture is not None)
+        block = Block(address, address + nbytes, queue, is_private=queue.capture is not None)
         blocks = self._blocks.get(memory)
         if blocks is None:
             blocks = self._blocks[memory] = Blocks()
@@ -226,7 +221,7 @@ class Engine:
         """The free of the block at `address` waits for what `queue` is given until then."""
         block = self._blocks[memory].at(address) if memory in self._blocks else None
         if block is not None and queue not in block.users:
-            block.users.append(queue)
+            block.users = (*block.users, queue)
 
     def give_back(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
         """A block was freed, in the order of `queue`.
@@ -238,8 +233,8 @@ class Engine:
             span = Span(address, address + nbytes, dense=True)
             self._look_for_users(memory, self._log(memory).users(span), queue, ())
             self._log(memory).forget(span)
-        elif block.log is not None:
-            self._look_for_users(memory, block.log.users(), queue, block.users)
+        elif not block.is_private:
+            self._look_for_users(memory, block.unfinished(self._host), queue, block.users)
 
     def _look_for_users(
         self, memory: str, accesses: Iterable[Access], owner: Queue, waited_for: Collection[Queue]
@@ -322,11 +317,10 @@ class Engine:
         return made
 
     def _replayed(self, queue: Queue, node: Launch) -> None:
-        epoch = queue.launch(0.0, 0.0)
         for extent, write, block in node.accesses:
             if block is not None and not block.is_live and not block.is_private:
                 self._report(_replayed_free(node, extent, write=write))
-            self._enter(queue, epoch, node.name, node.site, extent, write=write)
+        self._enter(queue, node.name, node.site, [(extent, write) for extent, write, _ in node.accesses])
 
 
 def _early_free(memory: str, owner: Queue, old: Access) -> RaceError:
