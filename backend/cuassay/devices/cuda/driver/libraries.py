@@ -14,7 +14,7 @@ from typing import Any
 from cuassay.devices.cuda.driver.check import guarded
 from cuassay.errors import LibraryNotFoundError
 
-__all__ = ["cublaslt", "libraries", "why_no_cublaslt"]
+__all__ = ["cublaslt", "libraries", "other_libraries", "why_no_cublaslt"]
 
 Row = tuple[str, str, str, str]
 
@@ -28,6 +28,10 @@ _LIBRARIES: dict[str, tuple[str, str, str]] = {
     "nvml": ("nvml", "", "file"),
     "nccl": ("nccl", "ncclGetVersion", "nccl"),
     "cufile": ("cufile", "", "file"),
+}
+
+#: Those that a process loads only where it is asked for all: they are in no fingerprint.
+_OTHERS: dict[str, tuple[str, str, str]] = {
     "cusolver": ("cusolver", "cusolverGetVersion", "hundreds"),
     "curand": ("curand", "curandGetVersion", "hundreds"),
     "nvJitLink": ("nvJitLink", "nvJitLinkVersion", "pair"),
@@ -38,7 +42,12 @@ _LIBRARIES: dict[str, tuple[str, str, str]] = {
 
 def libraries() -> list[Row]:
     """One row a library: (name, path, version, why it is absent); what does not apply is empty. Makes no context."""
-    return [*(_row(name, *entry) for name, entry in _LIBRARIES.items()), _nvtx()]
+    return [_row(name, *entry) for name, entry in _LIBRARIES.items()]
+
+
+def other_libraries() -> list[Row]:
+    """As `libraries`, of those that few programs use; they are loaded here."""
+    return [*(_row(name, *entry) for name, entry in _OTHERS.items()), _nvtx()]
 
 
 @cache
