@@ -247,9 +247,8 @@ def _kind(kind: str, *, verbose: bool) -> dict[str, Any]:
         described["devices"].append(_device(Device(kind, index), verbose=verbose))
     libraries = getattr(backend, "libraries", None)
     if verbose and libraries is not None:
-        described["libraries"] = [
-            dict(zip(("name", "path", "version", "absent"), row, strict=True)) for row in libraries()
-        ]
+        rows = [*libraries(), *getattr(backend, "other_libraries", list)()]
+        described["libraries"] = [dict(zip(("name", "path", "version", "absent"), row, strict=True)) for row in rows]
     return described
 
 

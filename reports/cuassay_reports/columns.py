@@ -102,6 +102,7 @@ _TEST = (
     Column("reason", "str", "why it was skipped or is expected to fail; a failure's first line"),
     Column("message", "str", "the failure's whole text"),
     Column("reproduce", "str", "one shell line that runs this failure again"),
+    Column("timeline", "str", "the page of its timeline, as seen from the folder of the result file"),
     Column("duration", "float", "wall time of set-up, call and tear-down", unit="s"),
     Column("headroom", "float", "worst observed error over its tolerance: 1 is the limit"),
     Column("error_map", "object", "where a failure's wrong elements are: rows and columns of the result, and the "

@@ -5,6 +5,7 @@ Decides content and order; how it looks is the templates' business. Everything h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +41,13 @@ class Figure:
     tone: str = "plain"
 
 
+#: What a timeline's page may be called: a place next to the result file, and no address.
+_PAGE = re.compile(r"(\.\./)?([\w=-][\w.=-]*/)*[\w=-][\w.=-]*\.html")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One failed test and how to see it fail again."""
+    """One failed test and how to see it fail again; `timeline` is the page of what it did, from the result file."""
 
     nodeid: str
     subject: str
@@ -50,6 +55,7 @@ class Failure:
     reason: str
     message: str
     reproduce: str
+    timeline: str
     is_new: bool
     since: str
     picture: Markup
@@ -262,6 +268,7 @@ def _failure(row: dict[str, Any], is_new: bool, since: str) -> Failure:
         reason=row["reason"] or row["message"].partition("\n")[0] or "no reason recorded",
         message=row["message"],
         reproduce=row["reproduce"],
+        timeline=row["timeline"] if _PAGE.fullmatch(row["timeline"]) else "",
         is_new=is_new,
         since=since,
         picture=error_map_picture(row["error_map"]),

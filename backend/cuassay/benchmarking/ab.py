@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,13 @@ from cuassay.benchmarking.comparison import Comparison
 from cuassay.benchmarking.noise import Profile
 from cuassay.benchmarking.stages import Stage
 from cuassay.errors import MeasurementError
+from cuassay.observe import comparison as timelines
 
 __all__ = ["Outcome", "Verdict", "compare", "modes_of", "profile"]
+
+
+#: Of so many slower benchmarks it is told what their calls do differently.
+_EXPLAINED = 20
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ class Outcome:
         Benchmarks that only one side measured.
     starts : int
         Processes.
+    changes : mapping
+        Of slower benchmarks: what one call does differently under a profile, a line each, where both sides can tell.
     """
 
     base: str
@@ -85,6 +92,7 @@ class Outcome:
     starts: int
     seconds: float
     facts: Mapping[str, Any]
+    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def of(self, word: gate.Word) -> list[Verdict]:
         """The verdicts that are `word`."""
@@ -133,11 +141,22 @@ def compare(
     kept = confirming.confirm(suspects, gate.confirmation_level(len(stage.pairs), budget)) if suspects else {}
     verdicts = [_verdict(name, stage, confirming, found.get(name), kept.get(name)) for name in sorted(stage.pairs)]
     shift, shift_s = math.expm1(float(np.mean(stage.shift.share))), float(np.mean(stage.shift.seconds))
+    changes = _changes(comparison, [one.name for one in verdicts if one.word == "slower"][:_EXPLAINED])
     seconds = time.monotonic() - begun
     base, head = (comparison.sides[side].arm.name for side in ("base", "head"))
     return Outcome(
-        base, head, verdicts, shift, shift_s, comparison.missing, comparison.starts, seconds, comparison.facts
-    )
+        base, head, verdicts, shift, shift_s, comparison.missing, comparison.starts, seconds, comparison.facts,
+        changes,
+    )  # fmt: skip
+
+
+def _changes(comparison: Comparison, slower: Sequence[str]) -> dict[str, list[str]]:
+    """What one call of each of these benchmarks does differently in head, by both sides' timelines."""
+    if not slower or not comparison.selects:
+        return {}
+    base, head = (comparison.figures(side, slower) for side in ("base", "head"))
+    found = {name: list(timelines.compare(base[name], head[name]).lines()) for name in slower if name in base and name in head}
+    return {name: lines for name, lines in found.items() if lines}
 
 
 def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept: bool | None) -> Verdict:

@@ -24,6 +24,7 @@ from cuassay.benchmarking.arms import Arm
 from cuassay.benchmarking.ledger import read
 from cuassay.benchmarking.sample import benchmark_name, is_wanted
 from cuassay.errors import MeasurementError, ResultError
+from cuassay.observe.comparison import Figures
 from cuassay.results.compiled import keeping_compiled
 from cuassay_reports.facts import difference
 from cuassay_reports.intervals import net
@@ -96,18 +97,26 @@ class Comparison:
         found = {benchmark_name(row): row["median"] for row in times if row["median"] > 0}
         return {name: median for name, median in found.items() if is_wanted(name, only)}
 
-    def _start(self, path: Path, side: str, only: Sequence[str]) -> None:
-        arm, unfinished = self.sides[side].arm, path.with_suffix(".unfinished").absolute()
-        unfinished.unlink(missing_ok=True)
-        words = [*arm.words(unfinished), *self.sides[side].extra]
-        words += [word for name in only for word in ("--only", name)] if self.selects else []
-        words += ["--seed", str(_seed(path.stem))] if self.seeded else []
-        if not self.starts:
-            self.told(f"{_words(path.stem)}: started; each process that finishes is one line")
-        begun = time.monotonic()
+    def figures(self, side: str, only: Sequence[str]) -> dict[str, Figures]:
+        """What one call of each of these benchmarks does on that side; nothing where its code cannot tell."""
+        path = self.folder / f"t00-{side}.json"
+        if not path.exists():
+            told = path.with_suffix(".told").absolute()
+            words = [*self._command(path.with_suffix(".unfinished").absolute(), side, only), "--timeline", str(told)]
+            if self._run(words, side).returncode or not told.exists():
+                return {}
+            told.rename(path)
+        return {name: Figures.of(one) for name, one in json.loads(path.read_text(encoding="utf-8")).items()}
+
+    def _command(self, record: Path, side: str, only: Sequence[str]) -> list[str]:
+        words = [*self.sides[side].arm.words(record), *self.sides[side].extra]
+        return words + ([word for name in only for word in ("--only", name)] if self.selects else [])
+
+    def _run(self, words: Sequence[str], side: str) -> subprocess.CompletedProcess[str]:
+        arm = self.sides[side].arm
         try:
             environment = keeping_compiled({**os.environ, **arm.environment}, self.folder)
-            done = subprocess.run(
+            return subprocess.run(
                 words, capture_output=True, text=True, env=environment, timeout=self.timeout_s,
                 check=False, cwd=arm.folder,
             )  # fmt: skip
@@ -115,6 +124,15 @@ class Comparison:
             raise MeasurementError(
                 f"a process of {side} ({arm.name}) did not run: {error}; look at {words[:4]}"
             ) from error
+
+    def _start(self, path: Path, side: str, only: Sequence[str]) -> None:
+        arm, unfinished = self.sides[side].arm, path.with_suffix(".unfinished").absolute()
+        unfinished.unlink(missing_ok=True)
+        words = self._command(unfinished, side, only) + (["--seed", str(_seed(path.stem))] if self.seeded else [])
+        if not self.starts:
+            self.told(f"{_words(path.stem)}: started; each process that finishes is one line")
+        begun = time.monotonic()
+        done = self._run(words, side)
         if done.returncode or not unfinished.exists():
             path.with_suffix(".log").write_text(done.stdout + done.stderr, encoding="utf-8")
             raise MeasurementError(

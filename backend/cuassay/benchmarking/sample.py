@@ -1,7 +1,8 @@
 """The child process of ``cuassay ab``: declared benchmarks measured once, their medians as ``time`` rows.
 
 It runs with the code of one of the two sides and knows nothing of the comparison: its arguments say what it measures,
-where, and for how long. ``--spin NAME=SECONDS`` keeps the device busy before each call of a benchmark, and
+where, and for how long. With ``--timeline FILE`` each benchmark is called once under a profile instead, and the figures
+go there: a slow-down is then told with the launches that were added. ``--spin NAME=SECONDS`` keeps the device busy before each call of a benchmark, and
 ``--scatter`` multiplies a benchmark's samples by a random factor: both serve tests of the gate itself.
 """
 
@@ -25,6 +26,8 @@ from cuassay.benchmarking.cases import DTYPES, Case, case_labels, cases, row
 from cuassay.benchmarking.timing import Timing, measure
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError
+from cuassay.observe.comparison import figures
+from cuassay.observe.profile import profile
 from cuassay.results.record import Recorder
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
@@ -65,7 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         spins = {name: float(seconds) for name, _, seconds in (one.rpartition("=") for one in asked.spin)}
         with Recorder(asked.record) as recorder:
             recorder.write_device(**device_columns(device))
-            _measure(recorder, device, asked, spins)
+            if asked.timeline is None:
+                _measure(recorder, device, asked, spins)
+            else:
+                asked.timeline.write_text(json.dumps(_timelines(device, asked, spins)), encoding="utf-8")
     except CuassayError as error:
         sys.stderr.write(f"cuassay ab: {error}\n")
         return 2
@@ -84,6 +90,23 @@ def _measure(recorder: Recorder, device: Device, asked: argparse.Namespace, spin
         del run, case
     gc.collect()
     devices.backend(device.kind).synchronize(device.index)
+
+
+def _timelines(device: Device, asked: argparse.Namespace, spins: dict[str, float]) -> dict[str, Any]:
+    """The figures of one call of each benchmark, by name, once a first call has made it ready."""
+    found = {}
+    spun = _spinning(device) if spins else None
+    backend = devices.backend(device.kind)
+    for case in _cases(device, asked.only, asked.limit):
+        name = f"{case.spec.name} {case.dtype} {case.label}"
+        run = case.run if spun is None or name not in spins else spun(case, SPIN_BASE_S + spins[name])
+        run()
+        backend.synchronize(device.index)
+        with profile(device, memory=False) as recorded:
+            run()
+            backend.synchronize(device.index)
+        found[name] = figures(recorded.timeline).columns()
+    return found
 
 
 def _list(path: Path, device: Device) -> None:
@@ -145,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--record", metavar="FILE")
     what.add_argument("--list", type=Path, metavar="FILE", help="write the benchmarks to FILE, and measure nothing")
+    parser.add_argument("--timeline", type=Path, metavar="FILE", help="write what one call of each does to FILE instead")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
     parser.add_argument("--limit", type=int, default=-1, metavar="N", help="only the first N benchmarks")
     parser.add_argument("--seconds", type=float, default=0.1, help="longest time for each benchmark")

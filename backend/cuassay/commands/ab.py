@@ -181,6 +181,7 @@ def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
     for one in ordered:
         if one.word != "same" or same.index(one) < _SHOWN_SAME:
             yield _line(one)
+            yield from (f"{'':18}{line}" for line in outcome.changes.get(one.name, ()))
     if len(same) > _SHOWN_SAME:
         yield f"and {len(same) - _SHOWN_SAME} more that are the same"
     yield ", ".join(f"{len(outcome.of(word))} {word}" for word in ("slower", "faster", "ambiguous", "same"))

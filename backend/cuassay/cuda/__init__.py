@@ -341,7 +341,7 @@ def libraries() -> list[tuple[str, str, str, str]]:
     """Each CUDA library: (name, path, version, why it is absent)."""
     from cuassay.devices.cuda.driver import libraries as module
 
-    return module.libraries()
+    return [*module.libraries(), *module.other_libraries()]
 
 
 def compile_kernel(

@@ -115,9 +115,11 @@ class BlockCutter:
         Returns whether it did. It is cheaper than merging the block and cutting it again.
         """
         last, is_small, heap = stream_pool.last, size <= SMALL_REQUEST, self._heap
-        if last is None or last.home is not FREED or last.segment.is_small != is_small or heap.history is not None:
+        if last is None or last.home is not FREED or last.segment.is_small != is_small:
             return False
         quick_list, former, page_space = last.quick_list, last.nbytes, stream_pool.page_space
+        if heap.history is not None and not heap.history.hears(quick_list):
+            return False
         if not quick_list or stream_pool.pool.no_split or last.is_oversize or heap.config.max_split_size is not None:
             return False
         if not is_small and (page_space is None or not page_space.may_begin(last.address, size)):
@@ -127,7 +129,7 @@ class BlockCutter:
         except IndexError:  # another thread took it
             return False
         if block is not last or not (stream_pool.small if is_small else stream_pool.large).refit(last, size):
-            quick_list.append(block)
+            list.append(quick_list, block)  # a list that records has recorded this free already
             return False
         is_above = self._counters.refit(last, former, nbytes)
         stream_pool.reassign(last, nbytes)

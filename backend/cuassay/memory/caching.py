@@ -191,9 +191,11 @@ class CachingAllocator:
         with heap.lock:
             if pages is not None and stream_pool.detector is not None:
                 pages.end_iteration(stream_pool)
-            heap.clock += 1
             size = heap.config.round_size(nbytes)
-            block = self.cutter.take_free(stream_pool, size, nbytes)
+            block = None if heap.history is None else heap.history.hit(stream_pool, nbytes)
+            if block is None:
+                heap.clock += 1
+                block = self.cutter.take_free(stream_pool, size, nbytes)
             if block is not None and stream_pool.detector is not None and size > SMALL_REQUEST:
                 stream_pool.detector.add(block)
         if block is None:

@@ -1,8 +1,9 @@
 """What an allocator did: a ring of events with the callers' stacks, and the stack of every live block.
 
 It costs nothing while it is off. While it is on, `StreamPool.malloc` does not see the quick lists, so each request is a
-miss, and a miss is recorded. The lists that freed blocks go to record each block. A stack is kept as code objects and
-line numbers; equal stacks are kept once. `cuassay.memory.snapshot` turns them into text.
+miss, and a miss is recorded. The miss then looks into them first, so that memory is placed and reused as it is without
+a history. The lists that freed blocks go to record each block. A stack is kept as code objects and line numbers; equal
+stacks are kept once. `cuassay.memory.snapshot` turns them into text.
 
 Names and meanings follow ``torch.cuda.memory._record_memory_history``.
 """
@@ -168,7 +169,7 @@ class History:
         """`block` is about to be merged: other streams are done with it, or its free was not recorded."""
         if block.users:
             self._add("free_completed", block.address, block.nbytes, block.stream_pool, ())
-        elif not isinstance(block.quick_list, _RecordedList) or block.quick_list.history is not self:
+        elif not self.hears(block.quick_list):
             self.note_free(block, is_done=True)
 
     def note_segment(self, segment: Segment, sign: int) -> None:
@@ -204,6 +205,15 @@ class History:
         """`lists` for a stream pool that records: requests find nothing there, and frees to them are recorded."""
         return _HiddenLists(self, lists)
 
+    def hit(self, stream_pool: StreamPool, requested: int) -> Block | None:
+        """The block that a quick list serves the request with, as it does where nothing is recorded; None for none."""
+        lists = stream_pool.lists
+        return lists.take(requested) if isinstance(lists, _HiddenLists) else None
+
+    def hears(self, quick_list: QuickList | None) -> bool:
+        """Whether the free of each block in `quick_list` was recorded here."""
+        return isinstance(quick_list, _RecordedList) and quick_list.history is self
+
     def stop(self) -> None:
         """Stop recording; what was recorded stays."""
         self.is_on = False
@@ -221,13 +231,26 @@ class _HiddenLists(dict[int, QuickList]):
 
     def setdefault(self, requested: int, default: Any = None) -> QuickList:
         found = super().get(requested)
-        if isinstance(found, _RecordedList) and found.history is self._history:
+        if found is not None and self._history.hears(found):
             return found
         made = _RecordedList(self._history)
         if found is not None:  # live blocks may still be freed to it, and all lists are searched
             super().__setitem__(-1 - next(_numbers), found)
         super().__setitem__(requested, made)
         return made
+
+    def take(self, requested: int) -> Block | None:
+        """A block that was freed to the list for `requested` bytes, live from here; None where none is left."""
+        found = dict.get(self, requested)
+        if not found or not self._history.hears(found):
+            return None  # the former free of such a block was not recorded
+        try:
+            block = found.pop()
+        except IndexError:  # another thread took the last one
+            return None
+        block.home = found
+        block.uses += 1
+        return block
 
 
 #: Keys of lists that serve no size any more; they are negative, and no request is.

@@ -28,6 +28,20 @@ class MuteHistory(History):
     def __init__(self) -> None:
         super().__init__("state", context=None)
 
+    def note_malloc(self, block: Block) -> None:
+        """Tell it."""
+        if self.is_on:
+            watchers.tell(
+                Occurrence("memory_taken", self.device, block.address, block.stream_pool.stream, block.nbytes)
+            )
+
+    def note_free(self, block: Block, *, is_done: bool) -> None:
+        """Tell it."""
+        if self.is_on:
+            watchers.tell(
+                Occurrence("memory_returned", self.device, block.address, block.stream_pool.stream, block.nbytes)
+            )
+
 
 def join(allocator: CachingAllocator) -> None:
     """Watchers are told, from now on, what `allocator` gives out and gets back."""

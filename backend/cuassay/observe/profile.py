@@ -9,6 +9,7 @@ from typing import Self
 from cuassay.core.device import Device
 from cuassay.errors import StateError
 from cuassay.observe import page, perfetto
+from cuassay.observe.comparison import Comparison, compare, figures
 from cuassay.observe.gaps import Gap, idle_gaps
 from cuassay.observe.recorder import Recorder
 from cuassay.observe.spans import Timeline
@@ -90,6 +91,13 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
     def table(self, by: str = "op", *, limit: int = 40) -> str:
         """`totals` as text: host and device, self and total, launches, bytes."""
         return table(self.timeline, by, limit=limit)
+
+    def compare(self, before: profile) -> Comparison:
+        """What changed since `before`, which recorded the same work: ops that got slower, launches that were added.
+
+        Printed, it is a line for each; nothing is compared call by call, so that the order of calls may differ.
+        """
+        return compare(figures(before.timeline), figures(self.timeline))
 
     def gaps(self) -> list[Gap]:
         """When devices had nothing to do between two pieces of work, the longest first, and what the host did then."""

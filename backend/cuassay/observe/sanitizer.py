@@ -24,31 +24,12 @@ from cuassay.ops.plan import Plan
 from cuassay.ops.wrapping import Wrapping, unwrap, wrap
 from cuassay.order.clock import Queue
 from cuassay.order.engine import Engine
+from cuassay.order.sites import Site, call_site
 
 __all__ = ["Sanitizer", "sanitized", "summary"]
 
 #: Memory whose allocator waits for every user of a block before it is given out again.
 _PINNED = "pinned host memory"
-
-
-class _Working:
-    """Nothing else changes the engine inside; what is given back meanwhile, by finalisers, is entered after."""
-
-    def __init__(self, lock: Any, deferred: deque[Occurrence], take: Callable[[Occurrence], object]) -> None:
-        self._lock, self._deferred, self._take = lock, deferred, take
-        self.is_busy = False
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self.is_busy = True
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            while self._deferred:
-                self._take(self._deferred.popleft())
-        finally:
-            self.is_busy = False
-            self._lock.release()
 
 
 class Sanitizer:
@@ -63,13 +44,16 @@ class Sanitizer:
     def __init__(self) -> None:
         self.engine = Engine()
         self._lock = threading.RLock()
+        self._is_busy = False
         self._deferred: deque[Occurrence] = deque()
-        self._working = _Working(self._lock, self._deferred, self._take)
-        self._queues: dict[tuple[Device, int], Queue] = {}
-        self._devices: dict[str, Device | None] = {}
+        self._queues: dict[tuple[str, int, int], Queue] = {}
+        self._lasting: dict[tuple[str, int], Queue] = {}
+        self._numbers: dict[str, Callable[[int], int]] = {}
+        self._devices: dict[str, tuple[Device, Any]] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._judging, self._judging_plan)
         self._told: dict[str, Callable[[Occurrence, Queue], object]] = self._table()
+        self._of_memory = {"memory_taken": self.engine.take, "memory_returned": self.engine.give_back}
 
     def __repr__(self) -> str:
         return f"Sanitizer({'off' if self._handle is None else 'on'}, {len(self.engine.found)} found)"
@@ -99,48 +83,71 @@ class Sanitizer:
 
     def finish(self) -> None:
         """Raise an early free that was found since the last launch or wait."""
-        with self._working:
+        with self._working():
             self.engine.raise_late()
 
     def unseen(self) -> Mapping[str, int]:
         """How often something could not be looked at, by the reason."""
         return dict(self.engine.unseen)
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Nothing else changes the engine inside. What every call does spells it out, which saves a microsecond."""
+        with self._lock:
+            self._is_busy = True
+            try:
+                yield
+            finally:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Enter what finalisers gave back while the engine was changed, which they must not do themselves."""
+        try:
+            while self._deferred:
+                self._take(self._deferred.popleft())
+        finally:
+            self._is_busy = False
+
     # -------------------------------------------------------------------------------------------- streams
 
     def _queue(self, device: Device, number: int, lane: str = "") -> Queue:
         """The engine's queue for a stream that watchers know by `number`."""
-        found = self._queues.get((device, number))
+        stream = device.kind, device.index, number  # to hash a Device takes as long as the rest
+        found = self._queues.get(stream)
         if found is None:
             backend: Any = registry.backend(device.kind)
             facts = backend.stream_facts(device.index, number)
-            home, label = Device(device.kind, facts.device_index), lane or facts.label
-            found = self.engine.queue(home, facts.number, label, blocking=facts.is_blocking)
+            home = device if facts.device_index == device.index else Device(device.kind, facts.device_index)
+            found = self.engine.queue(home, facts.number, lane or facts.label, blocking=facts.is_blocking)
             if not facts.is_of_thread:
-                self._queues[device, number] = found
+                self._queues[stream] = found
         return found
 
     def _current(self, device: Device) -> Queue:
-        backend: Any = registry.backend(device.kind)
-        return self._queue(device, backend.current_number(device.index))
+        ask = self._numbers.get(device.kind)
+        if ask is None:
+            backend: Any = registry.backend(device.kind)
+            ask = self._numbers[device.kind] = backend.current_number
+        return self._queue(device, ask(device.index))
 
     # -------------------------------------------------------------------------------------------- ops
 
     def _judging(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        begin, end = self._begin, self._end
+        begin, end, of_call, locate, of_thread = self._begin, self._end, touched.by_call, touched.located, hidden
 
         def judged(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
-            work = None if hidden.depth else touched.located(touched.by_call(op, args, out, scalars))
+            work = None if of_thread.depth else locate(of_call(op, args, out, scalars))
             if work is None:
                 return call(op, *args, out=out, **scalars)
-            order = begin(op.name, work)
-            hidden.depth += 1
+            site = call_site()
+            order = begin(op.name, work, site)
+            of_thread.depth += 1
             try:
                 result = call(op, *args, out=out, **scalars)
             finally:
-                hidden.depth -= 1
+                of_thread.depth -= 1
             if out is None or len(order) > 1:
-                end(op.name, order, result if out is None else None)
+                end(op.name, order, result if out is None else None, site)
             return result
 
         return judged
@@ -150,49 +157,77 @@ class Sanitizer:
             work = None if hidden.depth else touched.located(touched.by_schema(plan.op, plan.bound, plan.out))
             if work is None:
                 return plain(plan)
-            order = self._begin(plan.op.name, work)
+            site = call_site()
+            order = self._begin(plan.op.name, work, site)
             hidden.depth += 1
             try:
                 result = plain(plan)
             finally:
                 hidden.depth -= 1
-            self._end(plan.op.name, order, None)
+            if len(order) > 1:
+                self._end(plan.op.name, order, None, site)
             return result
 
         return run
 
-    def _begin(self, name: str, work: touched.Work) -> list[Queue]:
+    def _begin(self, name: str, work: touched.Work, site: Site) -> list[Queue]:
         """Judge what a call touches, but for what it makes; gives the queue that it is given to, then the others."""
         device, others, accesses = work
-        with self._working:
-            order = [self._current(device), *map(self._current, others)]
-            if others:
-                self.engine.joins(order[0], order[1:])
-            self.engine.launch(order[0], name, accesses)
+        with self._lock:
+            self._is_busy = True
+            try:
+                order = [self._current(device)]
+                if others:
+                    order += map(self._current, others)
+                    self.engine.joins(order[0], order[1:])
+                self.engine.launch(order[0], name, accesses, site)
+            finally:
+                if self._deferred:
+                    self._catch_up()
+                self._is_busy = False
         return order
 
-    def _end(self, name: str, order: list[Queue], made: Any) -> None:
+    def _end(self, name: str, order: list[Queue], made: Any, site: Site) -> None:
         """The array that a call made is written by it; the other devices' queues go on after it."""
-        results = made if isinstance(made, (tuple, list)) else [made]
+        results = made if isinstance(made, (tuple, list)) else (made,)
         work = touched.located([(one, True) for one in results])
-        with self._working:
-            queue = order[0]
-            if work is not None:
-                if work[0] != queue.device:
-                    order.append(self._current(work[0]))
-                self.engine.launch(queue, name, work[2])
-            for other in order[1:]:
-                self.engine.joins(other, [queue])
+        if work is None and len(order) == 1:
+            return
+        with self._lock:
+            self._is_busy = True
+            try:
+                queue = order[0]
+                if work is not None:
+                    if work[0] is not queue.device and work[0] != queue.device:
+                        order.append(self._current(work[0]))
+                    self.engine.launch(queue, name, work[2], site)
+                if len(order) > 1:
+                    for other in order[1:]:
+                        self.engine.joins(other, [queue])
+            finally:
+                if self._deferred:
+                    self._catch_up()
+                self._is_busy = False
 
     # -------------------------------------------------------------------------------------------- watchers
 
     def _watch(self, occurrence: Occurrence) -> None:
         with self._lock:
-            if self._working.is_busy:  # a finaliser that ran meanwhile, in this thread
+            if self._is_busy:  # a finaliser that ran meanwhile, in this thread
                 self._deferred.append(occurrence)
                 return
-            with self._working:
-                self._take(occurrence)
+            self._is_busy = True
+            try:  # blocks come and go more often than all else happens
+                act = self._of_memory.get(occurrence.event)
+                queue = None if act is None else self._lasting.get((occurrence.device, occurrence.stream))
+                if act is None or queue is None:
+                    self._take(occurrence)
+                else:
+                    act(occurrence.device, occurrence.subject, occurrence.nbytes, queue)
+            finally:
+                if self._deferred:
+                    self._catch_up()
+                self._is_busy = False
 
     def _take(self, occurrence: Occurrence) -> None:
         event, device = occurrence.event, self._device_of(occurrence.device)
@@ -200,24 +235,32 @@ class Sanitizer:
             if event == "memory_returned" and occurrence.device.startswith(_PINNED):
                 self.engine.forget(_PINNED, occurrence.subject, occurrence.nbytes)
             return
-        without = _WITHOUT_STREAM.get(event)
-        if without is not None:
-            without(self.engine, occurrence)
-            return
-        if event == "graph_replay_begun":
-            queue = self._current(device)
+        act = self._told.get(event)
+        if act is None:
+            _WITHOUT_STREAM[event](self.engine, occurrence)
+        elif event == "graph_replay_begun":
+            act(occurrence, self._current(device))
         else:
             number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
-            queue = self._queue(device, number, occurrence.lane)
-        self._told[event](occurrence, queue)
+            act(occurrence, self._queue(device, number, occurrence.lane))
+            if event in self._of_memory and touched.is_always_observable(device.kind):
+                self._remember(device, occurrence)
+
+    def _remember(self, device: Device, occurrence: Occurrence) -> None:
+        """The queue of this stream need not be looked for again."""
+        lasting = self._queues.get((device.kind, device.index, occurrence.stream))
+        if lasting is not None and not occurrence.lane:
+            self._lasting[occurrence.device, occurrence.stream] = lasting
 
     def _device_of(self, name: str) -> Device | None:
         """The device that an occurrence names, if it is one whose kind is judged."""
-        if name not in self._devices:
+        found = self._devices.get(name)
+        if found is None:
             kind, colon, index = name.partition(":")
-            self._devices[name] = Device(kind, int(index)) if colon and index.isdigit() else None
-        device = self._devices[name]
-        return device if device is not None and touched.is_observable(registry.backend(device.kind)) else None
+            if not (colon and index.isdigit()):
+                return None
+            found = self._devices[name] = Device(kind, int(index)), registry.backend(kind)
+        return found[0] if touched.is_observable(found[1]) else None
 
     def _table(self) -> dict[str, Callable[[Occurrence, Queue], object]]:
         """What is done at each event that names a stream."""

@@ -19,8 +19,8 @@ Work = tuple[Device, list[Device], list[tuple[Extent, bool]]]
 #: What may stand for an array; to ask which kind owns one of these is slow.
 _NUMBERS = frozenset({bool, int, float, complex, type(None)})
 
-#: By kind, whether it is `Observable`: to look is slow.
-_offers: dict[str, bool] = {}
+#: By kind, whether it is `Observable`, which is slow to find out, and whether it may find races itself.
+_offers: dict[str, tuple[bool, bool]] = {}
 
 #: Arrays, and whether each is written.
 Touched = list[tuple[Any, bool]]
@@ -28,6 +28,12 @@ Touched = list[tuple[Any, bool]]
 
 def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Touched:
     """The arrays of a call; none where its arguments do not fit, which the call itself refuses."""
+    writes = op.schema.writes
+    if writes is not None and len(writes) == len(args) and (not scalars or scalars.keys() <= set(op.schema.scalar_names)):
+        found = list(zip(args, writes))  # noqa: B905  the lengths are compared already
+        if out is not None:
+            found.append((out, True))
+        return found
     try:
         bound = op.schema.bind(args, scalars)
         return by_schema(op, bound, out)
@@ -61,9 +67,16 @@ def is_observable(backend: Any) -> bool:
     if backend is None:
         return False
     offers = _offers.get(backend.kind)
-    if offers is None:
-        offers = _offers[backend.kind] = isinstance(backend, Observable)
-    return offers and not getattr(backend, "finds_races", False)
+    if offers is None:  # whether it says anything of races is asked once too: to miss an attribute is slow
+        is_one = isinstance(backend, Observable)
+        offers = _offers[backend.kind] = is_one, is_one and hasattr(backend, "finds_races")
+    is_one, may_judge = offers
+    return is_one and not (may_judge and backend.finds_races)
+
+
+def is_always_observable(kind: str) -> bool:
+    """Whether `is_observable` said so of the kind, and will again."""
+    return _offers.get(kind) == (True, False)
 
 
 def located(arrays: Touched) -> Work | None:
@@ -71,19 +84,21 @@ def located(arrays: Touched) -> Work | None:
     home: Device | None = None
     others: list[Device] = []
     found: list[tuple[Extent, bool]] = []
-    backend: Any = None
-    last, is_seen = type(None), False
+    last, device_of, extent = type(None), None, None
     for array, write in arrays:
         if array.__class__ is not last:  # mostly all are of one type
             last = array.__class__
-            backend = None if last in _NUMBERS else registry.backend_of(last)
-            is_seen = backend is not None and is_observable(backend)
-        if not is_seen:
+            backend: Any = None if last in _NUMBERS else registry.backend_of(last)
+            if is_observable(backend):
+                device_of, extent = backend.device_of, backend.extent
+            else:
+                device_of = None
+        if device_of is None:
             continue
-        device = backend.device_of(array)
+        device = device_of(array)
         if home is None:
             home = device
         elif device is not home and device != home and device not in others:
             others.append(device)
-        found.append((backend.extent(array), write))
+        found.append((extent(array), write))
     return None if home is None else (home, others, found)

@@ -132,9 +132,10 @@ class Schema:
     accumulates : str
         The array that `out` may be, as the first of an elementwise op may: an element of it is read for the element of
         the result that takes its place alone.
-    arrays, written, lists, array_names, scalar_names, pick_arrays, is_irregular
-        From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; from
-        arguments by name to the arrays;
+    arrays, written, lists, array_names, scalar_names, writes, pick_arrays, is_irregular
+        From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; of a
+        call that may give nothing but arrays by position, whether each is written, else None; from arguments by name
+        to the arrays;
         whether arrays cannot be told by place alone: there is a list, one that may be missing, or one that is written
         and whose dtype does not count.
     """
@@ -158,6 +159,7 @@ class Schema:
     lists: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     scalar_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    writes: tuple[bool, ...] | None = field(init=False, compare=False, repr=False)
     pick_arrays: Callable[[Mapping[str, Any]], Sequence[Any]] = field(init=False, compare=False, repr=False)
     is_irregular: bool = field(init=False, compare=False, repr=False)
     _defaults: Mapping[str, Any] = field(init=False, compare=False, repr=False)
@@ -166,12 +168,14 @@ class Schema:
         """Read off the parameters, once, what every call asks."""
         scalars = [param for param in self.params if param.form == "scalar"]
         names = tuple(param.name for param in self.params if param.form != "scalar")
+        is_plain = all(p.form == "array" if p.required else p.form == "scalar" for p in self.params)
         derived = {
             "arrays": tuple(param for param in self.params if param.form != "scalar"),
             "written": tuple(param for param in self.params if param.access == "both"),
             "lists": tuple(param for param in self.params if param.form == "arrays" and param.required),
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
+            "writes": tuple(p.access != "read" for p in self.params if p.form == "array") if is_plain else None,
             "scalar_names": tuple(param.name for param in scalars),
             "is_irregular": bool(self.dtype_from and (not self.outputs or any(p.access == "both" for p in self.params)))
             or any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),

@@ -20,7 +20,7 @@ from cuassay.core.units import format_bytes
 from cuassay.errors import RaceError
 from cuassay.order.clock import Host, Queue
 
-__all__ = ["Access", "AccessLog", "Span"]
+__all__ = ["Access", "AccessLog", "Span", "race"]
 
 #: Addresses of the host's memory lie above, offsets in a device's below.
 _HOST_BEGINS = 2**40
@@ -97,6 +97,10 @@ class AccessLog:
     def add(self, new: Access) -> None:
         """Enter `new`. Raises `RaceError` when an access it must not meet is not ordered before it."""
         self.check(new)
+        self.insert(new)
+
+    def insert(self, new: Access) -> None:
+        """Enter `new`, which is known to meet nothing."""
         length = (new.span.high - new.span.low).bit_length()
         insort(self._classes.setdefault(length, []), (new.span.low, next(_serial), new))
 
@@ -110,7 +114,7 @@ class AccessLog:
                 if (new.write or not old.write) and new.covers(old):
                     del entries[position]
             elif (new.write or old.write) and new.overlaps(old):
-                raise self._race(old, new)
+                raise race(self.memory, old, new)
 
     def users(self, span: Span) -> list[Access]:
         """The accesses in `span` that the host has not seen finished."""
@@ -119,8 +123,9 @@ class AccessLog:
 
     def forget(self, span: Span) -> None:
         """Drop every access that lies inside `span`: its memory is given back."""
-        for entries, position in self._meeting(span):
-            del entries[position]
+        if self._classes:
+            for entries, position in self._meeting(span):
+                del entries[position]
 
     def clear(self) -> None:
         """Drop everything: the host has waited for the whole device."""
@@ -134,12 +139,14 @@ class AccessLog:
                 if entries[position][2].span.high > span.low:
                     yield entries, position
 
-    def _race(self, old: Access, new: Access) -> RaceError:
-        waiter, other = (_variable(queue, new.queue.device != old.queue.device) for queue in (new.queue, old.queue))
-        return RaceError(
-            f"{self.memory}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
-            f"before the {new.verb}, or wait for an event recorded after the {old.verb}"
-        )
+
+def race(memory: str, old: Access, new: Access) -> RaceError:
+    """What is raised where `new` meets `old` and is not ordered after it."""
+    waiter, other = (_variable(queue, new.queue.device != old.queue.device) for queue in (new.queue, old.queue))
+    return RaceError(
+        f"{memory}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
+        f"before the {new.verb}, or wait for an event recorded after the {old.verb}"
+    )
 
 
 def _variable(queue: Queue, tell_device: bool) -> str:

@@ -8,7 +8,7 @@ wait had been there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import count
 
 from cuassay.core.callers import is_shipped
@@ -17,21 +17,13 @@ from cuassay.errors import RaceError
 from cuassay.order.accesses import Access, AccessLog, Span
 from cuassay.order.clock import Clock, Host, Queue
 from cuassay.order.extents import Extent
-from cuassay.order.memory import Block, Blocks
+from cuassay.order.memory import Block, Blocks, Seen
 from cuassay.order.recording import Launch, Marker, Recording
 from cuassay.order.sites import Site, call_site
 
 __all__ = ["Engine"]
 
-
-class _Seen(Access):
-    """An access of an array that is known by its extent."""
-
-    __slots__ = ()
-
-    @property
-    def place(self) -> str:
-        return str(self.array.place)
+_UNTOLD = "accesses of memory whose allocator does not tell when it is given back"
 
 
 class Engine:
@@ -64,7 +56,7 @@ class Engine:
 
     def __len__(self) -> int:
         """How many accesses a later launch could still race with."""
-        return sum(map(len, self._logs.values()))
+        return sum(map(len, self._logs.values())) + sum(sum(map(len, blocks)) for blocks in self._blocks.values())
 
     # -------------------------------------------------------------------------------------------- queues
 
@@ -142,6 +134,9 @@ class Engine:
             self._host_joins(device)
         for log in self._logs.values():
             log.clear()
+        for blocks in self._blocks.values():
+            for block in blocks:
+                block.clear()
 
     # -------------------------------------------------------------------------------------------- launches
 
@@ -156,30 +151,40 @@ class Engine:
             If an access is not ordered after one that it conflicts with, or for an early free found since.
         """
         site = site or call_site()
-        seen = [one for one in accesses if self._is_seen(one[0])]
         recording = queue.capture
         if recording is not None:
+            seen = [one for one in accesses if self._is_seen(one[0])]
             recording.add(queue, name, site, [(extent, write, self._block_of(extent)) for extent, write in seen])
             return
-        self.raise_late()
-        self._legacy_order(queue)
-        epoch = queue.launch(0.0, 0.0)
-        for extent, write in seen:
-            self._enter(queue, epoch, name, site, extent, write=write)
+        if self._late is not None:
+            self.raise_late()
+        if self._blocking:
+            self._legacy_order(queue)
+        self._enter(queue, name, site, accesses)
 
     def joins(self, queue: Queue, others: Iterable[Queue]) -> None:
         """Later work of `queue` comes after what each of `others` was given."""
         for other in others:
             queue.waits(other.clock, 0.0)
 
-    def _enter(self, queue: Queue, epoch: int, name: str, site: Site, extent: Extent, *, write: bool) -> None:
-        span = extent.span
-        if span.low == span.high:
-            return
-        try:
-            self._log(extent.memory).add(_Seen(queue, epoch, write, span, extent, name, site))
-        except RaceError as error:
-            self._report(error)
+    def _enter(self, queue: Queue, name: str, site: Site, accesses: Iterable[tuple[Extent, bool]]) -> None:
+        """Number a launch of `queue`, and judge what it accesses."""
+        number, memories = queue.number, self._blocks
+        epoch = queue.clock[number] = queue.clock.get(number, 0) + 1  # there is no virtual time
+        for extent, write in accesses:
+            blocks = memories.get(extent.memory)
+            block = None if blocks is None else blocks.at(extent.address)
+            span = extent.span
+            if block is None and not extent.is_told:
+                self.unseen[_UNTOLD] += 1
+            elif span[0] != span[1]:
+                try:
+                    if block is None or block.is_private:
+                        self._log(extent.memory).add(Seen(queue, epoch, write, span, extent, name, site))
+                    else:
+                        block.enter(queue, epoch, write, extent, name, site, self._host)
+                except RaceError as error:
+                    self._report(error)
 
     def _report(self, error: RaceError) -> None:
         """Raise what was found, unless it is quiet."""
@@ -197,7 +202,7 @@ class Engine:
     def _is_seen(self, extent: Extent) -> bool:
         if extent.is_told or self._block_of(extent) is not None:
             return True
-        self.unseen["accesses of memory whose allocator does not tell when it is given back"] += 1
+        self.unseen[_UNTOLD] += 1
         return False
 
     # -------------------------------------------------------------------------------------------- memory
@@ -205,15 +210,18 @@ class Engine:
     def take(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
         """A block was given out, in the order of `queue`."""
         block = Block(address, address + nbytes, queue, is_private=queue.capture is not None)
-        self._blocks.setdefault(memory, Blocks()).add(block)
+        blocks = self._blocks.get(memory)
+        if blocks is None:
+            blocks = self._blocks[memory] = Blocks()
+        blocks.add(block)
         if not block.is_private:  # else other graphs of its pool may use it still
-            self._log(memory).forget(Span(block.low, block.high, dense=True))
+            self._log(memory).forget(Span(block.low, block.high, True))
 
     def use(self, memory: str, address: int, queue: Queue) -> None:
         """The free of the block at `address` waits for what `queue` is given until then."""
         block = self._blocks[memory].at(address) if memory in self._blocks else None
         if block is not None and queue not in block.users:
-            block.users.append(queue)
+            block.users = (*block.users, queue)
 
     def give_back(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
         """A block was freed, in the order of `queue`.
@@ -221,16 +229,21 @@ class Engine:
         An early free is raised by the next launch or wait: this is called inside finalisers.
         """
         block = self._blocks[memory].pop(address) if memory in self._blocks else None
-        if block is not None and block.is_private:
-            return
-        span = Span(address, address + nbytes, dense=True)
-        users = [] if block is None else block.users
-        log = self._log(memory)
-        for old in log.users(span):
-            is_ordered = queue.clock.get(old.queue.number, 0) >= old.epoch or old.queue in users
-            if not is_ordered and old.queue is not queue:
-                self._late = self._late or _early_free(memory, queue, old)
-        log.forget(span)
+        if block is None:
+            span = Span(address, address + nbytes, dense=True)
+            self._look_for_users(memory, self._log(memory).users(span), queue, ())
+            self._log(memory).forget(span)
+        elif not block.is_private:
+            self._look_for_users(memory, block.unfinished(self._host), queue, block.users)
+
+    def _look_for_users(
+        self, memory: str, accesses: Iterable[Access], owner: Queue, waited_for: Collection[Queue]
+    ) -> None:
+        """Keep an early free of `owner`'s memory if one of `accesses` is not ordered before it."""
+        for old in accesses:
+            user = old.queue
+            if user is not owner and user not in waited_for and owner.clock.get(user.number, 0) < old.epoch:
+                self._late = self._late or _early_free(memory, owner, old)
 
     def forget(self, memory: str, address: int, nbytes: int) -> None:
         """Memory was given back by an allocator that waits for every user before it gives it out again."""
@@ -304,11 +317,10 @@ class Engine:
         return made
 
     def _replayed(self, queue: Queue, node: Launch) -> None:
-        epoch = queue.launch(0.0, 0.0)
         for extent, write, block in node.accesses:
             if block is not None and not block.is_live and not block.is_private:
                 self._report(_replayed_free(node, extent, write=write))
-            self._enter(queue, epoch, node.name, node.site, extent, write=write)
+        self._enter(queue, node.name, node.site, [(extent, write) for extent, write, _ in node.accesses])
 
 
 def _early_free(memory: str, owner: Queue, old: Access) -> RaceError:

@@ -1,35 +1,121 @@
-"""The blocks of memory that allocators have given out, found by any address inside."""
+"""The blocks of memory that allocators have given out, found by any address inside, each with what accessed it.
+
+What lies in a block meets only accesses of that block. They are mostly a few, so that they are kept in a list and
+looked at one by one; where they are many, in an `AccessLog`.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from cuassay.order.clock import Queue
+from cuassay.order.accesses import Access, AccessLog, Span, race
+from cuassay.order.clock import Host, Queue
+from cuassay.order.extents import Extent
+from cuassay.order.sites import Site
 
-__all__ = ["Block", "Blocks"]
+__all__ = ["Block", "Blocks", "Seen"]
+
+#: More accesses of one block are kept sorted.
+_FEW = 16
+
+_EVERYTHING = Span(0, 2**64, dense=True)
 
 
-@dataclass(slots=True, eq=False)
+class Seen(Access):
+    """An access of an array that is known by its extent."""
+
+    __slots__ = ()
+
+    @property
+    def place(self) -> str:
+        return str(self.array.place)
+
+
 class Block:
     """Memory that was given out: ``[low, high)``, in the order of `queue`.
 
     Attributes
     ----------
-    users : list of Queue
+    users : tuple of Queue
         Queues whose work its free waits for.
     is_private : bool
-        Given out by the pool of a graph, which keeps it for replays.
+        Given out by the pool of a graph, which keeps it for replays; what accesses it is not kept here, because other
+        graphs may use its memory.
     is_live : bool
         Not given back yet.
     """
 
-    low: int
-    high: int
-    queue: Queue
-    users: list[Queue] = field(default_factory=list)
-    is_private: bool = False
-    is_live: bool = True
+    __slots__ = ("_few", "_many", "high", "is_live", "is_private", "low", "queue", "users")
+
+    def __init__(self, low: int, high: int, queue: Queue, *, is_private: bool = False) -> None:
+        self.low, self.high, self.queue = low, high, queue
+        self.users: tuple[Queue, ...] = ()
+        self.is_private, self.is_live = is_private, True
+        self._few: list[Access] = []
+        self._many: AccessLog | None = None
+
+    def __len__(self) -> int:
+        """How many accesses a later launch could still race with."""
+        return len(self._few) if self._many is None else len(self._many)
+
+    def enter(
+        self, queue: Queue, epoch: int, write: bool, extent: Extent, name: str, site: Site, host: Host
+    ) -> None:
+        """Enter an access of `extent`, which is not empty. Raises `RaceError` as `AccessLog.add` does."""
+        if self._many is not None:
+            self._many.add(Seen(queue, epoch, write, extent.span, extent, name, site))
+            return
+        few, ordered, finished, spare = self._few, queue.clock, host.clock, None
+        low, high, is_dense = span = extent.span
+        for place in range(len(few) - 1, -1, -1):
+            old = few[place]
+            first, last, _ = old.span
+            if first >= high or last <= low:
+                continue
+            number = old.queue.number
+            is_finished = finished.get(number, 0) >= old.epoch
+            if not is_finished and old.queue is not queue and ordered.get(number, 0) < old.epoch:
+                if write or old.write:
+                    _meet(old, Seen(queue, epoch, write, span, extent, name, site))
+            elif is_finished or (
+                (write or not old.write)
+                and (low <= first and last <= high if is_dense else old.span == span and _are_alike(old.array, extent))
+            ):
+                spare = few.pop(place)
+        if spare is None:
+            few.append(Seen(queue, epoch, write, span, extent, name, site))
+            if len(few) > _FEW:
+                self._sort(extent.memory, host)
+        else:  # to make another object takes as long as all the rest
+            spare.queue, spare.epoch, spare.write, spare.span = queue, epoch, write, span
+            spare.array, spare.name, spare.site = extent, name, site
+            few.append(spare)
+
+    def _sort(self, memory: str, host: Host) -> None:
+        self._many = AccessLog(memory, host)
+        for old in self._few:
+            self._many.insert(old)
+        self._few = []
+
+    def unfinished(self, host: Host) -> list[Access]:
+        """The accesses that the host has not seen finished."""
+        if self._many is not None:
+            return self._many.users(_EVERYTHING)
+        return [old for old in self._few if host.clock.get(old.queue.number, 0) < old.epoch]
+
+    def clear(self) -> None:
+        """Drop all accesses."""
+        self._few, self._many = [], None
+
+
+def _meet(old: Access, new: Access) -> None:
+    if new.overlaps(old):
+        raise race(new.array.memory, old, new)
+
+
+def _are_alike(one: Extent, other: Extent) -> bool:
+    return one.shape == other.shape and one.strides == other.strides and one.itemsize == other.itemsize
 
 
 class Blocks:
@@ -41,6 +127,9 @@ class Blocks:
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._by_start.values())
 
     def add(self, block: Block) -> None:
         """`block` was given out; what was known to begin there is gone."""
@@ -61,6 +150,9 @@ class Blocks:
 
     def at(self, address: int) -> Block | None:
         """The block that `address` is in."""
+        found = self._by_start.get(address)
+        if found is not None:
+            return found
         place = bisect_right(self._starts, address) - 1
         found = self._by_start[self._starts[place]] if place >= 0 else None
         return found if found is not None and address < found.high else None

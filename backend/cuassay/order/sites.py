@@ -21,20 +21,40 @@ _LIBRARIES = (
     weakref.__file__,
     "<__array_function__",
 )
-_is_library: dict[CodeType, bool] = {}
+#: By file name, whose hash a string keeps: to hash a code object reads all of its instructions.
+_is_library: dict[str, bool] = {}
 
 #: File and line.
 Site = tuple[str, int]
+
+#: The sites met so far, by code and instruction: to count the lines of a long function takes microseconds. The code is
+#: kept with them, so that no other has its number.
+_sites: dict[tuple[int, int], tuple[Site, CodeType]] = {}
+
+#: A program that makes code as it runs must not fill the memory.
+_MOST_SITES = 2**14
 
 
 def call_site() -> Site:
     """File and line of the nearest caller that is neither this package nor NumPy or CuPy."""
     frame = sys._getframe(1)  # inspect.currentframe is the same, and its stack() reads files
-    while (library := _is_library.get(frame.f_code)) is not False and frame.f_back is not None:
+    known = _is_library
+    while True:
+        code = frame.f_code
+        library = known.get(code.co_filename)
         if library is None:
-            filename = frame.f_code.co_filename
-            library = _is_library[frame.f_code] = is_ours(filename) or filename.startswith(_LIBRARIES)
-        if not library:
+            library = known[code.co_filename] = _find_library(code.co_filename)
+        if not library or (outer := frame.f_back) is None:
             break
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+        frame = outer
+    place = id(code), frame.f_lasti
+    found = _sites.get(place)
+    if found is None:
+        if len(_sites) >= _MOST_SITES:
+            _sites.clear()
+        found = _sites[place] = (code.co_filename, frame.f_lineno), code
+    return found[0]
+
+
+def _find_library(filename: str) -> bool:
+    return is_ours(filename) or filename.startswith(_LIBRARIES)

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     from cuassay.benchmarking.conditions import Watch
     from cuassay.testing.presence import Presence
 
-__all__ = ["Recording", "device_columns", "fingerprint_of"]
+__all__ = ["TIMELINE", "Recording", "device_columns", "fingerprint_of"]
 
 #: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
 _FACTS = {"blas_threads": "threads"}
+
+#: The property of a report that says which page holds its test's timeline.
+TIMELINE = "cuassay_timeline"
 
 #: Modules that are named where they could not be collected.
 _NAMED = 3
@@ -267,6 +270,9 @@ def _row(phases: list[pytest.TestReport]) -> dict[str, object]:
         "reason": _reason(decisive, outcome),
         **told,
     }
+    pages = [page for report in phases for name, page in report.user_properties if name == TIMELINE]
+    if pages:
+        row["timeline"] = str(pages[0])
     if outcome not in ("failed", "error"):
         row.pop("error_map", None)  # a failed comparison that the test expected
     else:

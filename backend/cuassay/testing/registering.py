@@ -48,7 +48,8 @@ def register(config: pytest.Config, presence: Presence) -> None:
         from cuassay.testing.timelines import Timelines
 
         folder = Path(config.getoption("cuassay_timeline")).resolve()
-        plugin = Timelines(folder, config.getoption("cuassay_timeline_slow"))
+        record = config.getoption("cuassay_record")
+        plugin = Timelines(folder, config.getoption("cuassay_timeline_slow"), Path(record) if record else None)
         config.pluginmanager.register(plugin, "cuassay_timelines")
     if config.getoption("cuassay_sanitize"):
         from cuassay.testing.sanitizing import Sanitizing

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from hashlib import sha256
+from os.path import relpath
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from cuassay.core.device import Device
 from cuassay.observe.profile import profile
+from cuassay.testing.recording import TIMELINE
 
 __all__ = ["Timelines", "page_name"]
 
@@ -35,11 +37,14 @@ class Timelines:
         Where.
     slow_s : float
         Seconds from which the call of a test is slow.
+    record : Path, optional
+        The result file, whose rows name the pages, so that a report links them.
     """
 
-    def __init__(self, folder: Path, slow_s: float) -> None:
+    def __init__(self, folder: Path, slow_s: float, record: Path | None = None) -> None:
         self._folder = folder
         self._slow_s = slow_s
+        self._record = record
 
     def __repr__(self) -> str:
         return f"Timelines({self._folder}, from {self._slow_s} s)"
@@ -68,8 +73,14 @@ class Timelines:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / page_name(item.nodeid)
         recorded.html(path, title=item.nodeid)
-        item.user_properties.append(("timeline", path.name))
+        item.user_properties.append((TIMELINE, self._link(path)))
         item.add_report_section("call", "cuassay timeline", f"{path}")
+
+
+    def _link(self, page: Path) -> str:
+        """`page` as seen from the result file; by its name alone where that is elsewhere, since rows name no folders."""
+        place = "" if self._record is None else Path(relpath(page, self._record.resolve().parent)).as_posix()
+        return page.name if place in ("", page.as_posix()) or place.startswith("../..") else place
 
 
 def page_name(nodeid: str) -> str:

@@ -68,7 +68,7 @@ class Place:
 
 @pytest.fixture(params=[True, False], ids=["clean", "racing"])
 def place(device: Device, backend: Any, request: pytest.FixtureRequest) -> Iterator[Place]:
-    machine = backend.simulated(devices=1, finds_races=False) if device.kind == "sim" else nullcontext()
+    machine = backend.simulated(devices=device.index + 1, finds_races=False) if device.kind == "sim" else nullcontext()
     with machine:
         x, y, z = (from_host(np.full(SIZE, value, np.float32), device) for value in (1.0, 2.0, 3.0))
         for warm in (ops.add(x, 1.0), ops.mul(x, y), ops.copy(x)):  # kernels are compiled outside of captures
@@ -349,6 +349,28 @@ def a_graph_that_was_updated(p: Place) -> None:
         graph.replay()
 
 
+def an_upload_into_the_input_of_a_replay(p: Place) -> None:
+    host = p.pinned()
+    graph = p.captured(lambda: ops.mul(p.x, 2.0, out=p.y))
+    with p.on(p.one):
+        graph.replay()
+    p.wait()
+    with p.on(p.two):
+        devices.copy(host, p.x, non_blocking=True)
+    p.backend.synchronize(p.device.index)
+
+
+def a_download_of_the_output_of_a_replay(p: Place) -> None:
+    host = p.pinned()
+    graph = p.captured(lambda: ops.mul(p.x, 2.0, out=p.y))
+    with p.on(p.one):
+        graph.replay()
+    p.wait()
+    with p.on(p.two):
+        devices.copy(p.y, host, non_blocking=True)
+    p.backend.synchronize(p.device.index)
+
+
 GRAPHS = [
     the_output_of_a_replay,
     the_input_of_a_replay,
@@ -359,12 +381,22 @@ GRAPHS = [
     a_graph_that_was_updated,
 ]
 
+COPIES_BESIDE_REPLAYS = [an_upload_into_the_input_of_a_replay, a_download_of_the_output_of_a_replay]
+
 
 @on("sim:*", "cuda:*")
 @requires("graphs")
 @pytest.mark.parametrize("work", GRAPHS, ids=lambda work: work.__name__)
 @racing
 def test_graphs(place: Place, work: Callable[[Place], object]) -> None:
+    judge(place, work, r"is not ordered after the .*test_sanitizer\.py:\d+; insert ")
+
+
+@on("sim:*", "cuda:*")
+@requires("graphs", "pinned_memory")
+@pytest.mark.parametrize("work", COPIES_BESIDE_REPLAYS, ids=lambda work: work.__name__)
+@racing
+def test_copies_beside_replays(place: Place, work: Callable[[Place], object]) -> None:
     judge(place, work, r"is not ordered after the .*test_sanitizer\.py:\d+; insert ")
 
 

@@ -8,16 +8,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuassay.benchmarking.ab import modes_of
-from cuassay.benchmarking.arms import arm
+from cuassay.benchmarking.ab import Outcome, Verdict, modes_of
+from cuassay.benchmarking.arms import RECORD, arm
+from cuassay.benchmarking.comparison import Comparison, Side
 from cuassay.benchmarking.noise import Profile
 from cuassay.cli import main
+from cuassay.commands.ab import lines
 from cuassay.errors import ArgumentError, ResultError
+from cuassay.observe.comparison import compare
 
 #: A benchmark's process as anybody may write one: rows of a scattered time, of a device that the arguments name.
 WORKLOAD = """
@@ -286,3 +290,39 @@ def test_a_planted_slow_down_of_a_declared_operation_is_found_on_sim(tmp_path: P
 
     assert (status, words(outcome)["add float32 1x128x768"]) == (1, "slower")
     assert outcome["verdicts"][0]["effect"] == pytest.approx(5e-7 / 8.3e-6, rel=0.3)
+
+
+# ------------------------------------------------------------------------------------------------ what changed
+
+ADD = "add float32 1x128x768"
+SAMPLE = ["-m", "cuassay.benchmarking.sample", "--device", "sim", "--record", RECORD]
+
+
+def sides(tmp_path: Path, **extra: list[str]) -> Comparison:
+    made = {side: Side(arm(sys.executable, tmp_path, SAMPLE, side), words) for side, words in extra.items()}
+    return Comparison(made, tmp_path)
+
+
+def test_a_launch_that_only_head_has_is_found_by_the_timelines_of_one_call(tmp_path: Path) -> None:
+    comparison = sides(tmp_path, base=[], head=["--spin", f"{ADD}=1e-6"])
+
+    (before,), (after,) = (comparison.figures(side, [ADD]).values() for side in ("base", "head"))
+    told = list(compare(before, after).lines())
+
+    assert len(told) == 1
+    assert re.match(r"added: spin in no op: 0 -> 1 launches, [\d.]+ us at ", told[0])
+
+
+def test_a_side_that_records_no_timelines_tells_nothing(tmp_path: Path) -> None:
+    assert sides(tmp_path, base=["--unknown"]).figures("base", [ADD]) == {}
+
+
+def test_what_changed_is_printed_below_the_slower_benchmark() -> None:
+    verdict = Verdict(ADD, "slower", 0.1, 0.01, 8, None, 0.02, "confirmed")
+    same = replace(verdict, name="mul", word="same")
+    outcome = Outcome("A", "B", [same, verdict], 0.0, 0.0, [], 8, 1.0, {}, {ADD: ["added: copy in add"]})
+
+    shown = list(lines(outcome, profiled=True))
+
+    assert [line.split()[0] for line in shown[1:4]] == ["slower", "added:", "same"]
+    assert outcome.columns()["changes"] == {ADD: ["added: copy in add"]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cuassay.testing.timelines import page_name
@@ -41,6 +43,21 @@ def test_a_failed_test_leaves_a_page_and_others_none(pytester: pytest.Pytester) 
     assert page.name == page_name("test_it.py::test_wrong[sim:0]")
     assert "exp" in page.read_text(encoding="utf-8")
     found.stdout.fnmatch_lines([f"*{page.name}"])
+
+
+@pytest.mark.parametrize(("record", "link"), [("r.jsonl", "pages/"), ("out/r.jsonl", "../pages/"), ("a/b/r.jsonl", "")])
+def test_the_row_of_a_failed_test_names_its_page_as_seen_from_the_record(
+    pytester: pytest.Pytester, record: str, link: str
+) -> None:
+    pytester.makepyfile(test_it=TESTS)
+    (pytester.path / record).parent.mkdir(parents=True, exist_ok=True)
+
+    pytester.runpytest("--device", "sim", "--cuassay-timeline", "pages", "--cuassay-record", record, "-k", "wrong or right")
+
+    rows = map(json.loads, (pytester.path / record).read_text().splitlines())
+    named = {row["nodeid"]: row.get("timeline") for row in rows if row["record"] == "test"}
+    wrong = "test_it.py::test_wrong[sim:0]"
+    assert named == {wrong: link + page_name(wrong), "test_it.py::test_right[sim:0]": None}
 
 
 def test_slow_tests_leave_pages_too(pytester: pytest.Pytester) -> None:

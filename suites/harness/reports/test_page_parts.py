@@ -106,6 +106,28 @@ def test_a_failure_says_whether_it_is_new_and_how_to_run_it(page: str) -> None:
     assert '<p class="id mono">t.py::old</p>' in old
 
 
+@pytest.mark.parametrize(
+    ("timeline", "is_linked"),
+    [
+        ("pages/test_x-1a2b.html", True),
+        ("../pages/t.html", True),
+        ("", False),
+        ("javascript:alert(1).html", False),
+        ("../../etc/t.html", False),
+        ("//host/t.html", False),
+    ],
+)
+def test_a_failure_links_the_page_of_its_timeline(
+    write_rows: Make, test_row: Make, timeline: str, is_linked: bool
+) -> None:
+    failed = test_row("failed", timeline=timeline) if timeline else test_row("failed")
+
+    shown = part(render_html(build(load(write_rows("r1", failed)))), "failures")
+
+    assert (f'<a href="{timeline}">Timeline</a>' in shown) is is_linked
+    assert (">Timeline<" in shown) is is_linked
+
+
 def test_failures_are_folded_behind_the_twelfth(write_rows: Make, test_row: Make) -> None:
     failed = [test_row("failed", nodeid=f"t.py::test[{number}]") for number in range(14)]
 

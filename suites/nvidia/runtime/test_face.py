@@ -104,7 +104,10 @@ def test_without_cupy_the_error_says_what_is_missing(call: str) -> None:
         getattr(cuassay.cuda, call)()
 
 
-@pytest.mark.parametrize("row", ["libcuda", "cudart", "nvrtc", "cublas", "cublasLt", "nvml", "nccl", "cufile"])
+@pytest.mark.parametrize(
+    "row",
+    "libcuda cudart nvrtc cublas cublasLt nvml nccl cufile cusolver curand nvJitLink cudnn cupti nvtx".split(),
+)
 def test_each_library_is_found_or_its_absence_explained(row: str) -> None:
     (found,) = (entry for entry in cuassay.cuda.libraries() if entry[0] == row)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cuassay.core.watchers import watch
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import CachingAllocator, HostAllocator, IntegerSource
 from cuassay.memory.history import ACTIONS
@@ -55,6 +56,44 @@ def test_requests_and_frees_are_told_in_order(allocator: CachingAllocator) -> No
         *pair,
         ("segment_free", 20 * MIB),
     ]
+
+
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+@pytest.mark.parametrize("seed", range(3))
+def test_memory_is_placed_as_without_a_history(granularity: int, seed: int) -> None:
+    plain, watched = (
+        CachingAllocator(IntegerSource(2048 * MIB, is_lazy=True, granularity=granularity), config="") for _ in range(2)
+    )
+    watched.record_history()
+
+    assert placed(watched, random.Random(seed)) == placed(plain, random.Random(seed))
+
+
+def placed(allocator: CachingAllocator, draw: random.Random) -> list[int]:
+    """The address of each block that a random run of requests and frees on two streams is given."""
+    live: list[Any] = []
+    addresses = []
+    for _ in range(200):
+        if live and draw.random() < 0.5:
+            allocator.free(live.pop(draw.randrange(len(live))))
+        else:
+            live.append(allocator.malloc(draw.choice([512, 5000, MIB, 3 * MIB, 12 * MIB]), draw.choice([0, 7])))
+            addresses.append(live[-1].address)
+    return addresses
+
+
+def test_a_capture_reuses_what_a_former_one_of_its_pool_freed_while_somebody_watches() -> None:
+    with watch(lambda occurrence: None):
+        allocator = CachingAllocator(IntegerSource(), config="", name="cuda:0")
+        pool = allocator.create_pool()
+        addresses = []
+        for _ in range(3):
+            with allocator.capturing(), allocator.use_pool(pool):
+                block = allocator.malloc(4096, 7)
+                allocator.free(block)
+            addresses.append(block.address)
+
+    assert len(set(addresses)) == 1
 
 
 def test_pages_that_come_and_go_are_told() -> None:

@@ -6,6 +6,7 @@ is four bytes at an address.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from cuassay.order.extents import Extent
 
 DEVICE = Device("cuda", 0)
 A, B = (1000, 2000)
+SIZE = 1000
 
 
 def extent(address: int, size: int = 1, *, is_told: bool = True, memory: str = "cuda:0") -> Extent:
@@ -370,6 +372,63 @@ def test_a_block_is_found_by_an_address_inside_it_alone(p: Program) -> None:
     p.engine.launch(p.queue(1), "kernel", [(extent(146, is_told=False), True)])
 
     assert sum(p.engine.unseen.values()) == 2
+
+
+@pytest.mark.parametrize("parts", [1, 4, 40])
+@pytest.mark.parametrize("seed", range(5))
+def test_accesses_of_a_block_are_judged_as_those_of_memory_without_blocks(parts: int, seed: int) -> None:
+    of_a_block, without = Program(), Program()
+    of_a_block.engine.take("cuda:0", 0, 4 * SIZE, of_a_block.queue(1))
+
+    assert verdicts(of_a_block, random.Random(seed), parts) == verdicts(without, random.Random(seed), parts)
+
+
+@pytest.mark.parametrize("place", [0, 20, 39])
+def test_each_of_many_accesses_of_one_block_is_held(p: Program, place: int) -> None:
+    p.engine.take("cuda:0", 0, 4 * SIZE, p.queue(1))
+    for one in range(40):
+        p.launch(1, writes=[4 * one])
+
+    assert len(p.engine) == 40
+    assert p.races(2, reads=[4 * place])
+
+
+def test_early_frees_of_a_block_with_many_accesses_are_found(p: Program) -> None:
+    p.engine.take("cuda:0", 0, 4 * SIZE, p.queue(1))
+    for one in range(40):
+        p.launch(2, writes=[4 * one])
+    p.engine.give_back("cuda:0", 0, 4 * SIZE, p.queue(1))
+
+    with pytest.raises(RaceError, match="early free"):
+        p.launch(1)
+
+
+def verdicts(p: Program, draw: random.Random, parts: int) -> list[bool]:
+    """Of each launch of a random program on four streams, whether it races; arrays begin at one of `parts` places."""
+    found = []
+    for _ in range(300):
+        stream, other, write = draw.randrange(4), draw.randrange(4), draw.random() < 0.4
+        act, begin = draw.random(), 4 * (SIZE // parts) * draw.randrange(parts)
+        array = every_other(begin) if draw.random() < 0.3 else extent(begin, draw.choice([1, SIZE - begin // 4]))
+        if act < 0.35:
+            p.record(0, other)
+            p.wait(0, stream)
+        elif act < 0.37:
+            p.engine.host_waits_for(p.queue(stream))
+        else:
+            try:
+                p.engine.launch(p.queue(stream), "kernel", [(array, write)], ("program.py", 1))
+            except RaceError:
+                found.append(True)
+            else:
+                found.append(False)
+    return found
+
+
+def every_other(begin: int) -> Extent:
+    """Two elements with one left out between them."""
+    place = Span(begin, begin + 12, dense=False)
+    return Extent("cuda:0", begin, (2,), (8,), np.dtype("float32"), place)
 
 
 def test_quiet_engines_raise_and_keep_nothing(p: Program) -> None:

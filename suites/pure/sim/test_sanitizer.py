@@ -233,7 +233,7 @@ def test_arrays_in_reference_cycles_that_are_collected_during_a_call_are_entered
 
 def test_what_a_finaliser_gives_back_while_the_engine_works_is_entered_after(sanitizer: Sanitizer) -> None:
     array = done()
-    with sanitizer._working:
+    with sanitizer._working():
         watchers.tell(Occurrence("memory_returned", "sim:0", array.span.low, 0, 256))
         during = len(sanitizer.engine)
 

@@ -118,6 +118,10 @@ class CudaBackend(ObservableBackend):
         """Each CUDA library: name, path, version, and why it is absent."""
         return libraries.libraries()
 
+    def other_libraries(self) -> list[tuple[str, str, str, str]]:
+        """The same of libraries that few programs use, which are not in the fingerprint."""
+        return libraries.other_libraries()
+
     def health(self, index: int) -> str | None:
         """Why the context is dead; None if it is not, or if none was ever made."""
         return runtime.poisoned(index)

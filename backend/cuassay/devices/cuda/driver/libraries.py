@@ -6,13 +6,15 @@ import ctypes
 import re
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from cuassay.devices.cuda.driver.check import guarded
 from cuassay.errors import LibraryNotFoundError
 
-__all__ = ["cublaslt", "libraries", "why_no_cublaslt"]
+__all__ = ["cublaslt", "libraries", "other_libraries", "why_no_cublaslt"]
 
 Row = tuple[str, str, str, str]
 
@@ -28,10 +30,24 @@ _LIBRARIES: dict[str, tuple[str, str, str]] = {
     "cufile": ("cufile", "", "file"),
 }
 
+#: Those that a process loads only where it is asked for all: they are in no fingerprint.
+_OTHERS: dict[str, tuple[str, str, str]] = {
+    "cusolver": ("cusolver", "cusolverGetVersion", "hundreds"),
+    "curand": ("curand", "curandGetVersion", "hundreds"),
+    "nvJitLink": ("nvJitLink", "nvJitLinkVersion", "pair"),
+    "cudnn": ("cudnn", "cudnnGetVersion", "cublas"),
+    "cupti": ("cupti", "", "file"),
+}
+
 
 def libraries() -> list[Row]:
     """One row a library: (name, path, version, why it is absent); what does not apply is empty. Makes no context."""
     return [_row(name, *entry) for name, entry in _LIBRARIES.items()]
+
+
+def other_libraries() -> list[Row]:
+    """As `libraries`, of those that few programs use; they are loaded here."""
+    return [*(_row(name, *entry) for name, entry in _OTHERS.items()), _nvtx()]
 
 
 @cache
@@ -67,6 +83,14 @@ def _row(name: str, finder_name: str, function: str, form: str) -> Row:
     return name, path, _version(path, function, form), ""
 
 
+def _nvtx() -> Row:
+    """NVTX is headers that the package is compiled with: there is no library to load."""
+    spec = find_spec("nvtx")
+    if spec is None:
+        return "nvtx", "", "", "the package nvtx is not installed; install cuassay[nvtx]"
+    return "nvtx", str(Path(spec.origin).parent) if spec.origin else "", version("nvtx"), ""
+
+
 def _version(path: str, function: str, form: str) -> str:
     try:
         return _FORMS[form](path, function)
@@ -83,6 +107,11 @@ def _pair(path: str, function: str) -> str:
 def _thousands(path: str, function: str) -> str:
     number = _number(path, function)
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _hundreds(path: str, function: str) -> str:
+    number = _number(path, function)
+    return f"{number // 1000}.{number % 1000 // 100}.{number % 100}"
 
 
 def _nccl(path: str, function: str) -> str:
@@ -116,6 +145,7 @@ def _call(path: str, function: str, *arguments: Any) -> None:
 _FORMS: dict[str, Callable[[str, str], str]] = {
     "pair": _pair,
     "thousands": _thousands,
+    "hundreds": _hundreds,
     "nccl": _nccl,
     "cublas": _cublas,
     "file": _file,
