@@ -1,4 +1,4 @@
-"""What derivatives cost the host: a call that is recorded, and a node of the backward pass, beside the plain call.
+"""What derivatives cost the host: a call that is recorded, and a node of the backward pass, in units of the plain call.
 
 The calls are chains of `neg` of few elements, whose derivative is one `neg` again.
 """

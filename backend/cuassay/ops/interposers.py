@@ -72,6 +72,8 @@ def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any
     former, rest = interposers.stack, stack[1:]
     interposers.put(rest)
     try:
-        return stack[0](call, (lambda inner: through(rest, inner, run)) if rest else run)
+        if not stack:
+            return run(call)
+        return stack[0](call, lambda inner: through(rest, inner, run) if rest or interposers.stack else run(inner))
     finally:
         interposers.put(former)

@@ -205,6 +205,18 @@ def test_operands_are_read_out_and_updated_arrays_are_written_and_numbers_are_no
     assert touched.located([(2.0, False)]) is None
 
 
+def test_a_view_touches_nothing_and_is_a_copy_with_out() -> None:
+    a, c = (
+        cuassay.from_host(np.ones((2, 3), np.float32), "sim:0"),
+        cuassay.from_host(np.ones((3, 2), np.float32), "sim:0"),
+    )
+    plan = ops.permute.prepare(a, axes=(1, 0))
+
+    assert touched_by(ops.permute, a, axes=(1, 0)) == []
+    assert touched.by_schema(plan.op, plan.bound, plan.out) == []
+    assert touched_by(ops.permute, a, axes=(1, 0), out=c) == [(a, False), (c, True)]
+
+
 def test_a_call_that_does_not_fit_touches_nothing() -> None:
     assert touched_by(ops.add, done()) == []
 
