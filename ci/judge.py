@@ -19,7 +19,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "suites" / "shared"))
 
-from referees import NOT_STOPPED, WORK_S, Referees, candidates, declared_name
+from referees import (  # type: ignore[import-not-found]  # of the suites, which are not a package
+    NOT_STOPPED,
+    WORK_S,
+    Referees,
+    candidates,
+    declared_name,
+)
 
 from cuassay.judging.verdict import Verdict
 

@@ -2,7 +2,7 @@
 
 The supervisor looks at processes from time to time. That is late for one that takes gigabytes at once, and does not
 see pages of shared memory that no process maps any more. A group counts both. Version 2 is tried first, in the group
-of this process and beside it, then version 1. See cgroups(7).
+of this process and in the one above, then version 1. See cgroups(7).
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def scan(text: str, *, is_python: bool, policy: Policy) -> list[Evidence]:
     """What the source shows, each thing once; a library call is ``proven`` where the policy refuses it."""
     is_refused = policy.get("library") == "refuse"
     if len(text) > _MOST_CHARACTERS:
-        told = f"the source has {len(text):,} characters, and is not read beyond {_MOST_CHARACTERS:,}"
-        return [Evidence(id="X11", certainty="indicated" if is_refused else "hint", evidence=told)]
+        why = f"the source has {len(text):,} characters, and is not read beyond {_MOST_CHARACTERS:,}"
+        return [Evidence(id="X11", certainty="indicated" if is_refused else "hint", evidence=why)]
     certainty: Literal["proven", "hint"] = "proven" if is_refused else "hint"
     found: dict[tuple[str, str], Evidence] = {}
     for number, what in _python(text) if is_python else _cuda(text):

@@ -29,7 +29,7 @@ def test_the_reason_is_told_where_there_is_no_group(tmp_path: Path, folders: lis
 @pytest.mark.parametrize(
     ("folder", "limit"),
     [("user/b", "memory.max"), ("user", "memory.max"), ("memory/jobs/a", "memory.limit_in_bytes")],
-    ids=["own", "beside", "version 1"],
+    ids=["own", "above", "version 1"],
 )
 def test_the_first_group_that_limits_memory_is_taken(
     tmp_path: Path, folder: str, limit: str, monkeypatch: pytest.MonkeyPatch
