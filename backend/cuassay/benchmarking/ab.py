@@ -25,7 +25,7 @@ from cuassay.observe import comparison as timelines
 __all__ = ["Outcome", "Verdict", "compare", "modes_of", "profile"]
 
 
-#: Of so many slower benchmarks it is told what their calls do differently.
+#: The most slower benchmarks of which it is told what their calls do differently.
 _EXPLAINED = 20
 
 
@@ -155,7 +155,8 @@ def _changes(comparison: Comparison, slower: Sequence[str]) -> dict[str, list[st
     if not slower or not comparison.selects:
         return {}
     base, head = (comparison.figures(side, slower) for side in ("base", "head"))
-    found = {name: list(timelines.compare(base[name], head[name]).lines()) for name in slower if name in base and name in head}
+    told = [name for name in slower if name in base and name in head]
+    found = {name: list(timelines.compare(base[name], head[name]).lines()) for name in told}
     return {name: lines for name, lines in found.items() if lines}
 
 
