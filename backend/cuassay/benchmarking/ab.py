@@ -22,10 +22,10 @@ from cuassay.benchmarking.stages import Stage
 from cuassay.errors import MeasurementError
 from cuassay.observe import comparison as timelines
 
-__all__ = ["Outcome", "Verdict", "compare", "modes_of", "profile"]
+__all__ = ["Outcome", "Verdict", "changes", "compare", "modes_of", "profile"]
 
 
-#: Of so many slower benchmarks it is told what their calls do differently.
+#: The most slower benchmarks of which it is told what their calls do differently.
 _EXPLAINED = 20
 
 
@@ -141,21 +141,22 @@ def compare(
     kept = confirming.confirm(suspects, gate.confirmation_level(len(stage.pairs), budget)) if suspects else {}
     verdicts = [_verdict(name, stage, confirming, found.get(name), kept.get(name)) for name in sorted(stage.pairs)]
     shift, shift_s = math.expm1(float(np.mean(stage.shift.share))), float(np.mean(stage.shift.seconds))
-    changes = _changes(comparison, [one.name for one in verdicts if one.word == "slower"][:_EXPLAINED])
+    told = changes(comparison, [one.name for one in verdicts if one.word == "slower"][:_EXPLAINED])
     seconds = time.monotonic() - begun
     base, head = (comparison.sides[side].arm.name for side in ("base", "head"))
     return Outcome(
         base, head, verdicts, shift, shift_s, comparison.missing, comparison.starts, seconds, comparison.facts,
-        changes,
+        told,
     )  # fmt: skip
 
 
-def _changes(comparison: Comparison, slower: Sequence[str]) -> dict[str, list[str]]:
+def changes(comparison: Comparison, slower: Sequence[str]) -> dict[str, list[str]]:
     """What one call of each of these benchmarks does differently in head, by both sides' timelines."""
     if not slower or not comparison.selects:
         return {}
     base, head = (comparison.figures(side, slower) for side in ("base", "head"))
-    found = {name: list(timelines.compare(base[name], head[name]).lines()) for name in slower if name in base and name in head}
+    told = [name for name in slower if name in base and name in head]
+    found = {name: list(timelines.compare(base[name], head[name]).lines()) for name in told}
     return {name: lines for name, lines in found.items() if lines}
 
 

@@ -1,9 +1,10 @@
 """The child process of ``cuassay ab``: declared benchmarks measured once, their medians as ``time`` rows.
 
 It runs with the code of one of the two sides and knows nothing of the comparison: its arguments say what it measures,
-where, and for how long. With ``--timeline FILE`` each benchmark is called once under a profile instead, and the figures
-go there: a slow-down is then told with the launches that were added. ``--spin NAME=SECONDS`` keeps the device busy before each call of a benchmark, and
-``--scatter`` multiplies a benchmark's samples by a random factor: both serve tests of the gate itself.
+where, and for how long. ``--spin NAME=SECONDS`` keeps the device busy before each call of a benchmark, and
+``--scatter`` multiplies a benchmark's samples by a random factor: both serve tests of the gate itself. With
+``--timeline FILE`` each benchmark is called once under a profile instead, and the figures go there: a slow-down is then
+told with the launches that were added.
 """
 
 from __future__ import annotations
@@ -168,7 +169,9 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--record", metavar="FILE")
     what.add_argument("--list", type=Path, metavar="FILE", help="write the benchmarks to FILE, and measure nothing")
-    parser.add_argument("--timeline", type=Path, metavar="FILE", help="write what one call of each does to FILE instead")
+    parser.add_argument(
+        "--timeline", type=Path, metavar="FILE", help="write what one call of each does to FILE instead"
+    )
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
     parser.add_argument("--limit", type=int, default=-1, metavar="N", help="only the first N benchmarks")
     parser.add_argument("--seconds", type=float, default=0.1, help="longest time for each benchmark")

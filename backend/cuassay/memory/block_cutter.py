@@ -118,9 +118,9 @@ class BlockCutter:
         if last is None or last.home is not FREED or last.segment.is_small != is_small:
             return False
         quick_list, former, page_space = last.quick_list, last.nbytes, stream_pool.page_space
-        if heap.history is not None and not heap.history.hears(quick_list):
-            return False
-        if not quick_list or stream_pool.pool.no_split or last.is_oversize or heap.config.max_split_size is not None:
+        is_heard = heap.history is None or heap.history.hears(quick_list)
+        is_plain = not (stream_pool.pool.no_split or last.is_oversize or heap.config.max_split_size is not None)
+        if not quick_list or not is_heard or not is_plain:
             return False
         if not is_small and (page_space is None or not page_space.may_begin(last.address, size)):
             return False

@@ -191,11 +191,10 @@ class CachingAllocator:
         with heap.lock:
             if pages is not None and stream_pool.detector is not None:
                 pages.end_iteration(stream_pool)
+            heap.clock += 1
             size = heap.config.round_size(nbytes)
             block = None if heap.history is None else heap.history.hit(stream_pool, nbytes)
-            if block is None:
-                heap.clock += 1
-                block = self.cutter.take_free(stream_pool, size, nbytes)
+            block = block or self.cutter.take_free(stream_pool, size, nbytes)
             if block is not None and stream_pool.detector is not None and size > SMALL_REQUEST:
                 stream_pool.detector.add(block)
         if block is None:
@@ -226,10 +225,9 @@ class CachingAllocator:
     def grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """A block of new memory, or None when there is no room."""
         config, pages = self.heap.config, self.page_store
-        if config.garbage_collection_threshold:
-            is_short = self.segment_store.release_old(config.segment_size(size))
-            if is_short and pages is not None:
-                pages.release_old()
+        collects = config.garbage_collection_threshold
+        if collects and self.segment_store.release_old(config.segment_size(size)) and pages is not None:
+            pages.release_old()
         return (pages or self.segment_store).grow(stream_pool, size, nbytes)  # pages fall back to segments
 
     # ------------------------------------------------------------------------------------------------- giving back

@@ -28,7 +28,7 @@ class _Op(NamedTuple):
 
 
 class _Launches(NamedTuple):
-    count: int
+    number: int
     seconds: float
     site: str
 
@@ -65,7 +65,7 @@ class Figures:
 
 
 class OpChange(NamedTuple):
-    """An op in both, or in one: calls, seconds on the host, seconds of its kernels and copies, each before and after."""
+    """An op before and after: calls, seconds on the host, seconds of its kernels and copies."""
 
     name: str
     calls: tuple[int, int]
@@ -148,8 +148,8 @@ def figures(timeline: Timeline) -> Figures:
     launches: dict[tuple[str, str], _Launches] = {}
     for _, span in timeline.of_kinds(DEVICE_KINDS):
         names = timeline.spans[span.parent].name if span.parent >= 0 else _OUTSIDE, span.name
-        count, seconds, site = launches.get(names, _Launches(0, 0.0, span.site))
-        launches[names] = _Launches(count + 1, seconds + span.seconds, site)
+        number, seconds, site = launches.get(names, _Launches(0, 0.0, span.site))
+        launches[names] = _Launches(number + 1, seconds + span.seconds, site)
     return Figures(ops, launches)
 
 
@@ -160,7 +160,7 @@ def compare(before: Figures, after: Figures) -> Comparison:
         for name, one, two in _pairs(before.ops, after.ops, _Op(0, 0.0, 0.0))
     ]
     launches = [
-        LaunchChange(*names, (one.count, two.count), (one.seconds, two.seconds), two.site or one.site)
+        LaunchChange(*names, (one.number, two.number), (one.seconds, two.seconds), two.site or one.site)
         for names, one, two in _pairs(before.launches, after.launches, _Launches(0, 0.0, ""))
     ]
     return Comparison(
@@ -170,9 +170,7 @@ def compare(before: Figures, after: Figures) -> Comparison:
     )
 
 
-def _most_first(
-    launches: list[LaunchChange], is_wanted: Callable[[LaunchChange], bool]
-) -> tuple[LaunchChange, ...]:
+def _most_first(launches: list[LaunchChange], is_wanted: Callable[[LaunchChange], bool]) -> tuple[LaunchChange, ...]:
     wanted = filter(is_wanted, launches)
     return tuple(sorted(wanted, key=lambda launch: -abs(launch.seconds[1] - launch.seconds[0])))
 

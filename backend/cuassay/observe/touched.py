@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cuassay.core.device import Device
@@ -29,7 +29,11 @@ Touched = list[tuple[Any, bool]]
 def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Touched:
     """The arrays of a call; none where its arguments do not fit, which the call itself refuses."""
     writes = op.schema.writes
-    if writes is not None and len(writes) == len(args) and (not scalars or scalars.keys() <= set(op.schema.scalar_names)):
+    if (
+        writes is not None
+        and len(writes) == len(args)
+        and (not scalars or scalars.keys() <= set(op.schema.scalar_names))
+    ):
         found = list(zip(args, writes))  # noqa: B905  the lengths are compared already
         if out is not None:
             found.append((out, True))
@@ -84,7 +88,9 @@ def located(arrays: Touched) -> Work | None:
     home: Device | None = None
     others: list[Device] = []
     found: list[tuple[Extent, bool]] = []
-    last, device_of, extent = type(None), None, None
+    last: type = type(None)
+    device_of: Callable[[Any], Device] | None = None
+    extent: Callable[[Any], Extent] | None = None
     for array, write in arrays:
         if array.__class__ is not last:  # mostly all are of one type
             last = array.__class__
@@ -93,7 +99,7 @@ def located(arrays: Touched) -> Work | None:
                 device_of, extent = backend.device_of, backend.extent
             else:
                 device_of = None
-        if device_of is None:
+        if device_of is None or extent is None:
             continue
         device = device_of(array)
         if home is None:

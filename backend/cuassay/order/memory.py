@@ -29,6 +29,7 @@ class Seen(Access):
 
     @property
     def place(self) -> str:
+        """See `Access`."""
         return str(self.array.place)
 
 
@@ -59,9 +60,7 @@ class Block:
         """How many accesses a later launch could still race with."""
         return len(self._few) if self._many is None else len(self._many)
 
-    def enter(
-        self, queue: Queue, epoch: int, write: bool, extent: Extent, name: str, site: Site, host: Host
-    ) -> None:
+    def enter(self, queue: Queue, epoch: int, write: bool, extent: Extent, name: str, site: Site, host: Host) -> None:
         """Enter an access of `extent`, which is not empty. Raises `RaceError` as `AccessLog.add` does."""
         if self._many is not None:
             self._many.add(Seen(queue, epoch, write, extent.span, extent, name, site))

@@ -76,11 +76,10 @@ class Timelines:
         item.user_properties.append((TIMELINE, self._link(path)))
         item.add_report_section("call", "cuassay timeline", f"{path}")
 
-
     def _link(self, page: Path) -> str:
-        """`page` as seen from the result file; by its name alone where that is elsewhere, since rows name no folders."""
+        """`page` as seen from the result file; its name alone where that is elsewhere, because rows name no folders."""
         place = "" if self._record is None else Path(relpath(page, self._record.resolve().parent)).as_posix()
-        return page.name if place in ("", page.as_posix()) or place.startswith("../..") else place
+        return page.name if not place or place.startswith("../..") else place
 
 
 def page_name(nodeid: str) -> str:

@@ -8,20 +8,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuassay.benchmarking.ab import Outcome, Verdict, modes_of
+from cuassay.benchmarking.ab import changes, modes_of
 from cuassay.benchmarking.arms import RECORD, arm
 from cuassay.benchmarking.comparison import Comparison, Side
 from cuassay.benchmarking.noise import Profile
 from cuassay.cli import main
-from cuassay.commands.ab import lines
 from cuassay.errors import ArgumentError, ResultError
-from cuassay.observe.comparison import compare
 
 #: A benchmark's process as anybody may write one: rows of a scattered time, of a device that the arguments name.
 WORKLOAD = """
@@ -306,23 +303,23 @@ def sides(tmp_path: Path, **extra: list[str]) -> Comparison:
 def test_a_launch_that_only_head_has_is_found_by_the_timelines_of_one_call(tmp_path: Path) -> None:
     comparison = sides(tmp_path, base=[], head=["--spin", f"{ADD}=1e-6"])
 
-    (before,), (after,) = (comparison.figures(side, [ADD]).values() for side in ("base", "head"))
-    told = list(compare(before, after).lines())
+    (told,) = changes(comparison, [ADD])[ADD]
 
-    assert len(told) == 1
-    assert re.match(r"added: spin in no op: 0 -> 1 launches, [\d.]+ us at ", told[0])
+    assert re.match(r"added: spin in no op: 0 -> 1 launches, [\d.]+ us at ", told)
 
 
 def test_a_side_that_records_no_timelines_tells_nothing(tmp_path: Path) -> None:
     assert sides(tmp_path, base=["--unknown"]).figures("base", [ADD]) == {}
 
 
-def test_what_changed_is_printed_below_the_slower_benchmark() -> None:
-    verdict = Verdict(ADD, "slower", 0.1, 0.01, 8, None, 0.02, "confirmed")
-    same = replace(verdict, name="mul", word="same")
-    outcome = Outcome("A", "B", [same, verdict], 0.0, 0.0, [], 8, 1.0, {}, {ADD: ["added: copy in add"]})
+def test_what_changed_is_printed_below_the_slower_benchmark(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuassay.benchmarking.ab.changes", lambda comparison, slower: {slower[0]: ["added: a copy"]})
 
-    shown = list(lines(outcome, profiled=True))
+    _, outcome = ab(tmp_path, command("A"), command("B", c=1.05))
 
-    assert [line.split()[0] for line in shown[1:4]] == ["slower", "added:", "same"]
-    assert outcome.columns()["changes"] == {ADD: ["added: copy in add"]}
+    shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    place = shown.index(["added:", "a"])
+    assert shown[place - 1][0] == "slower"
+    assert outcome["changes"] == {"work c": ["added: a copy"]}

@@ -52,7 +52,9 @@ def test_the_row_of_a_failed_test_names_its_page_as_seen_from_the_record(
     pytester.makepyfile(test_it=TESTS)
     (pytester.path / record).parent.mkdir(parents=True, exist_ok=True)
 
-    pytester.runpytest("--device", "sim", "--cuassay-timeline", "pages", "--cuassay-record", record, "-k", "wrong or right")
+    pytester.runpytest(
+        "--device", "sim", "--cuassay-timeline", "pages", "--cuassay-record", record, "-k", "wrong or right"
+    )
 
     rows = map(json.loads, (pytester.path / record).read_text().splitlines())
     named = {row["nodeid"]: row.get("timeline") for row in rows if row["record"] == "test"}

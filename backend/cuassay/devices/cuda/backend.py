@@ -105,6 +105,7 @@ class CudaBackend(ObservableBackend):
     sharing = staticmethod(visible.sharing)
     visibility = staticmethod(visible.visibility)
     release_cached = staticmethod(allocators.release_cached)
+    other_libraries = staticmethod(libraries.other_libraries)
 
     def conditions(self, index: int) -> dict[str, object]:
         """Clocks, power, temperature, throttling and neighbours of the GPU now; if NVML is absent, the reason."""
@@ -117,10 +118,6 @@ class CudaBackend(ObservableBackend):
     def libraries(self) -> list[tuple[str, str, str, str]]:
         """Each CUDA library: name, path, version, and why it is absent."""
         return libraries.libraries()
-
-    def other_libraries(self) -> list[tuple[str, str, str, str]]:
-        """The same of libraries that few programs use, which are not in the fingerprint."""
-        return libraries.other_libraries()
 
     def health(self, index: int) -> str | None:
         """Why the context is dead; None if it is not, or if none was ever made."""
