@@ -112,4 +112,4 @@ def test_a_file_that_is_not_loaded_needs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_text_that_says_the_same_changes_no_code() -> None:
-    assert changed_code(Path("a.py"), TEXT, TEXT.replace("LIMIT = 3\n", "LIMIT = 3  # so many\n\n\n")) == []
+    assert changed_code(Path("a.py"), TEXT, TEXT.replace("LIMIT = 3\n", "LIMIT = 3  # a number\n\n\n")) == []
