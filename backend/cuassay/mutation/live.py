@@ -51,7 +51,7 @@ def put_in(path: Path, right: str, wrong: str, functions: Sequence[FunctionType]
         if key in codes:
             function.__code__ = codes[key]
             found.add(key)
-    # A function within another one is made anew at each call of it.
+    # A function within another one is made again at each call of it.
     return all(key in found for key in codes if "<locals>" not in key[0])
 
 
@@ -103,7 +103,7 @@ def _all_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _own(code: CodeType) -> tuple[object, ...]:
-    """What a code object does, without where it stands and without the code in it."""
+    """What a code object does, without its place in the file and without the code in it."""
     constants = [(type(const), repr(const)) for const in code.co_consts if not isinstance(const, CodeType)]
     signature = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars

@@ -191,3 +191,8 @@ def test_the_worst_headroom_and_the_last_map_of_errors_are_collected() -> None:
     with collecting(told):
         pass
     assert told == {}
+
+
+def test_the_error_of_large_integers_is_exact() -> None:
+    with pytest.raises(AssertionError, match=r"error 2\.0 "):
+        assert_close(np.array([2**30 + 3]), np.array([2**30 + 1]))

@@ -27,6 +27,7 @@ THERE: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...], list[s
         "input 1 at [:, 2]: 2.0, 5.0, 8.0, 11.0, 14.0 (5 numbers)",
     ]),
     "sum": ((), (), (A,), ["input 0: 0.0, 1.0, 2.0, 3.0, 4.0, 5.0 ... (20 numbers)"]),
+    "six": ((), (), (A.ravel()[:6],), ["input 0: 0.0, 1.0, 2.0, 3.0, 4.0, 5.0 (6 numbers)"]),
     "number": ((2, 3), (4, 5), (A, 0.5), ["input 0 there: 13.0", "input 1: 0.5"]),
     "list": ((1,), (4,), ([np.ones(4), A[:, 0]],), ["input 0[0] there: 1.0", "input 0[1] there: 5.0"]),
     "empty": ((), (), (A[:0],), ["input 0 is empty, of shape (0, 5)"]),

@@ -13,6 +13,8 @@ from cuassay.devices.sim import BACKEND
 from cuassay.ops import registry
 from cuassay.testing.guards import (
     LeakError,
+    _grouped,
+    _of_two_parts,
     _Product,
     computed_precision,
     guarded,
@@ -121,3 +123,21 @@ def test_a_stream_that_is_left_current_is_named() -> None:
     with pytest.raises(AssertionError, match=r"the current stream is .* after the test"), stream_kept("sim:0"):
         BACKEND.set_stream(other)
     BACKEND.set_stream(before)
+
+
+def test_each_group_of_a_grouped_product_is_looked_at_with_its_own_matrix() -> None:
+    chance = np.random.default_rng(0)
+    a, b = (chance.integers(-3, 4, shape).astype(np.float32) for shape in ((6, 3), (2, 3, 4)))
+    result = np.concatenate([a[:2] @ b[0], a[2:] @ b[1]])
+
+    found = [one.on_host() for one in _grouped({"a": a, "b": b, "offs": np.array([2, 6])}, result)]
+
+    assert [rows.shape for rows, *_ in found] == [(2, 3), (4, 3)]
+    assert all(np.array_equal(rows @ columns, product) for rows, columns, product in found)
+
+
+def test_a_product_of_two_parts_is_as_exact_as_sixteen_bits() -> None:
+    a, b = (np.random.default_rng(seed).uniform(1, 2, (5, 5)).astype(np.float32) for seed in (1, 2))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+
+    assert 2.0**-20 < np.abs(_of_two_parts(a, b) / exact - 1).max() < 2.0**-14

@@ -398,3 +398,22 @@ def begin(array: np.ndarray[Any, Any]) -> int:
 def test_an_op_says_itself_whether_it_is_deterministic() -> None:
     assert OpSpec(op=ops.exp, reference=np.exp, deterministic=False).deterministic
     assert not OpSpec(fn=double, deterministic=False).deterministic
+
+
+def test_a_function_may_refuse_a_sample_and_an_op_may_not() -> None:
+    def picky(xp: Any, a: Any) -> Any:
+        if not a.size:
+            raise ValueError("nothing is given")
+        return a
+
+    empty, some = (Sample((np.ones(size, np.float32),)) for size in (0, 2))
+    spec = OpSpec(fn=picky)
+
+    assert (str(spec.refusal(empty)), spec.refusal(some)) == ("nothing is given", None)
+    assert OpSpec(op=ops.exp, reference=np.exp).refusal(some) is None
+
+
+def test_a_function_without_a_reference_is_its_own() -> None:
+    specs = OpSpec(fn=double), OpSpec(fn=double, reference=lambda a: 2 * a), OpSpec(op=ops.exp, reference=np.exp)
+
+    assert [spec.is_its_own_reference for spec in specs] == [True, False, False]

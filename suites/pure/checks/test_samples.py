@@ -143,3 +143,12 @@ def test_large_integers_are_drawn_from_all_of_their_range() -> None:
 )
 def test_numbers_in_order_along_the_last_axis_are_sorted(array: Any, expected: bool) -> None:
     assert is_sorted(np.asarray(array)) is expected
+
+
+@pytest.mark.parametrize("largest", [None, False], ids=["by default", "without"])
+def test_extremal_numbers_hold_the_largest_ones_unless_they_are_not_wanted(largest: bool | None) -> None:
+    samples = Samples(1, "float32")
+    values = (samples.extremal() if largest is None else samples.extremal(largest=largest)).values
+    most = np.abs(values[np.isfinite(values)]).max()
+
+    assert bool(most == np.finfo(np.float32).max) == (largest is None)

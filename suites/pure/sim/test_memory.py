@@ -33,7 +33,7 @@ def empty(nbytes: int) -> SimArray:
     return BACKEND.empty((nbytes,), "uint8", 0)
 
 
-#: Features that profiles leave out, beside what no simulated device has.
+#: Features that profiles leave out, in addition to those that no simulated device has.
 LEFT_OUT = {
     "h200": "",
     "copies": "views",

@@ -324,3 +324,24 @@ def test_pinned_memory_is_iterated_over_from_its_first_element() -> None:
     array[...] = np.arange(N)
 
     assert [float(one) for one in array] == list(range(N))
+
+
+def test_cached_pinned_memory_is_released(machine: Any) -> None:
+    home = host_memory(machine)
+    home.allocator.free(home.allocator.malloc(2**20))
+    cached = repr(home.source)
+
+    home.allocator.empty_cache()
+
+    assert (cached, repr(home.source)) == ("the simulated host (1 pieces)", "the simulated host (0 pieces)")
+
+
+def test_the_host_waits_for_an_event_of_pinned_memory(machine: Any, stream: SimStream) -> None:
+    source = host_memory(machine).source
+    machine.devices[0].launch(stream.queue, "work", (), flops=1e12)
+    event = source.record(source.know(stream.queue))
+    before = source.query(event)
+
+    source.wait(0, event)
+
+    assert (before, source.query(event)) == (False, True)
