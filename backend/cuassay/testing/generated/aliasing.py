@@ -36,7 +36,7 @@ _CALLS = 3
 
 @check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one array."""
+    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one."""
     places: dict[int, _Place] = {}
     several = False
     for sample in few(spec, device, plainest(spec, device)):
