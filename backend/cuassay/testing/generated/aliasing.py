@@ -44,11 +44,7 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
             args, kwargs = sample.on(device)
             answer = _given(spec, device, args, kwargs)
             several = several or isinstance(answer, list | tuple)
-            arrays = {
-                place: one
-                for place, one in enumerate(members(answer))
-                if hasattr(one, "shape") and getattr(one, "size", 0)
-            }
+            arrays = {place: one for place, one in enumerate(members(answer)) if hasattr(one, "shape") and one.size}
             first = {place: devices.to_host(one) for place, one in arrays.items()}
             _call_on_others(spec, device, sample)
             for place, one in arrays.items():
