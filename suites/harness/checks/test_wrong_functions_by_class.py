@@ -274,15 +274,6 @@ def ignores_negative_strides(xp: Any, a: Any) -> Any:
 # ------------------------------------------------------------------------------------------------ second calls
 
 
-def table_of_the_first_device() -> Callable[..., Any]:
-    ones: dict[Any, Any] = {}
-
-    def cos(xp: Any, a: Any) -> Any:
-        return xp.cos(a) * ones.setdefault((type(a), a.shape, str(a.dtype)), xp.ones_like(a))
-
-    return cos
-
-
 def strides_of_the_first_call() -> Callable[..., Any]:
     orders: dict[Any, bool] = {}
 
@@ -595,11 +586,6 @@ WRONG: dict[str, tuple[Make, tuple[str, ...], tuple[str, ...]]] = {
     "the precision set": (plain(sets_the_precision), ("state", "values"), ("cpu", "sim")),
     "one array for two": (plain(one_array_for_two, reference=lambda a, b: a - b), ("aliasing",), ("cpu", "sim")),
     "an input as scratch": (plain(first_input_as_scratch), ("aliasing",), ("cpu", "sim")),
-    "a table of another device": (
-        stateful(table_of_the_first_device, reference=np.cos, samples=lambda make: [make((7, 33))]),
-        ("second_call",),
-        ("sim",),
-    ),
     "not odd": (plain(odd_part_shifted, relations=("odd",)), ("relations",), ("cpu", "sim")),
     "not even": (plain(odd_part_shifted, relations=("even",)), ("relations",), ("cpu", "sim")),
     "not shift invariant": (

@@ -37,7 +37,7 @@ _CALLS = 3
 
 @check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one array.
+    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one.
 
     Of an op that is declared as a view, it shows the memory of its array wherever NumPy's does.
     """
@@ -51,11 +51,7 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
             args, kwargs = sample.on(device)
             answer = _given(spec, device, args, kwargs)
             several = several or isinstance(answer, list | tuple)
-            arrays = {
-                place: one
-                for place, one in enumerate(members(answer))
-                if hasattr(one, "shape") and getattr(one, "size", 0)
-            }
+            arrays = {place: one for place, one in enumerate(members(answer)) if hasattr(one, "shape") and one.size}
             first = {place: devices.to_host(one) for place, one in arrays.items()}
             _call_on_others(spec, device, sample)
             for place, one in arrays.items():

@@ -20,12 +20,10 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.generators import default_generator
-from cuassay.errors import DeviceError
 from cuassay.testing.generated.execution import (
     check,
     explained,
     is_safely_taken,
-    is_taken,
     run_sample,
     verify,
 )
@@ -213,26 +211,6 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
         with explained("with an option's value that no sample has: is it ignored, or rounded in the key of a cache?"):
             verify(spec, device, plain, [sample])
     check_axis_beyond(spec, device, plain)
-    _check_other_device(spec, device, plain)
-
-
-def _check_other_device(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """A call on another device, with shapes met on this one: the key of a cache may lack the device.
-
-    On simulated devices alone: another GPU may have other work.
-    """
-    others = [Device(f"sim:{index}") for index in range(devices.backend("sim").count()) if index != device.index]
-    if device.kind != "sim" or not others:
-        return
-    sample = one(spec, device, dtype, most=MOST_OF_OPTIONS, axes=2)
-    if not is_taken(spec, sample):
-        return
-    run_sample(spec, device, sample)
-    with explained("on another device, after a call with inputs of the same shape: does the key of a cache lack it?"):
-        try:
-            verify(spec, others[0], dtype, [sample])
-        except DeviceError as error:
-            raise AssertionError(str(error)) from error
 
 
 #: By how much an extent is longer than that of any other check.
