@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample, turned
 from cuassay.testing.generated.numbers import is_general, refilled
-from cuassay.testing.generated.selection import few, plainest
+from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
 from cuassay.testing.terms import arrays_of
@@ -42,11 +43,31 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
             f"the result is a view of an input, or the input itself, for sample {shared[0].label}, and computed for "
             "others: who writes into the result then writes into the input; return a copy"
         )
+    _check_dtypes(spec, device)
     if not computes:
         for sample in (*shared, *others):
             if _always_copies(spec, sample):
                 _check_transposed(spec, device, sample)
                 _check_beyond(spec, device, sample)
+
+
+def _check_dtypes(spec: OpSpec, device: Device) -> None:
+    """Whether the result is a view must not depend on the dtype of the input, as that of a cast without a copy does."""
+    names = [name for name in spec.dtypes if is_float(as_dtype(name)) and spec.why_unsupported(device, name) is None]
+    met: dict[bool, str] = {}
+    for name in names if spec.op is None and len(names) > 1 else ():
+        sample = one(spec, device, as_dtype(name), most=_FEW)
+        with on_sample(sample):
+            met.setdefault(_is_shared(spec, device, sample), name)
+    if len(met) > 1:
+        raise AssertionError(
+            f"the result is the input, or a view of it, for {met[True]}, and an array of its own for {met[False]}: who "
+            "writes into the result then writes into the input; copy in every case, as by astype without copy=False"
+        )
+
+
+#: Elements of a call at most.
+_FEW = 4096
 
 
 def _always_copies(spec: OpSpec, sample: Sample) -> bool:
