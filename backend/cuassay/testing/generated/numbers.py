@@ -302,7 +302,7 @@ _COUNT = 1025
 
 @check(lambda spec: spec.op is None and spec.has_default_samples)
 def check_full_range(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Magnitudes over the whole range of the dtype, both signs; integers at both ends, against 64 bits."""
+    """Numbers of every magnitude of the dtype, of both signs; integers at both ends, against the reference in int64."""
     if dtype_name(dtype) in INTEGERS:
         check_default_integers(spec, device, dtype)
     elif is_float(dtype) and not dtype_name(dtype).startswith("float8"):
