@@ -182,8 +182,7 @@ def on_sample(sample: Sample) -> Iterator[None]:
 
 @contextmanager
 def explained(sentence: str, otherwise: Callable[[], None] | None = None, always: str = "") -> Iterator[None]:
-    """A failed comparison inside begins with `sentence` unless `otherwise`, the plain call, fails; else with `always`.
-    """
+    """A failed comparison inside begins with `sentence`, or `always` if `otherwise`, the plain call, fails too."""
     __tracebackhide__ = True
     try:
         yield

@@ -29,13 +29,13 @@ def check_place_of_nan(sample: Sample, got: NDArray[Any], expected: NDArray[Any]
     for element, place in _places(arrays[0].shape, at[0]):
         if _is_shape_of(element, expected) and expected[element] == place != got[element]:
             raise AssertionError(
-                f"the place of a NaN is lost: got {got[element].item()!r}, the reference gives {place}, where the NaN is; "
+                f"the place of a NaN is lost: got {got[element].item()!r}, the reference gives {place}, where it is; "
                 f"NumPy's argmax and argmin give the first NaN\n  sample: {sample.label}"
             )
 
 
 def _places(shape: tuple[int, ...], at: NDArray[Any]) -> list[tuple[tuple[int, ...], int]]:
-    """Each element of a result that may be the place of the NaN, and that place: of all numbers, and along each axis."""
+    """Each element of a result that may be the place of the NaN, and that place: in all numbers, and on each axis."""
     index = tuple(int(one) for one in at)
     flat = int(np.ravel_multi_index(index, shape)) if index else 0
     return [((), flat), *(((*index[:axis], *index[axis + 1 :]), index[axis]) for axis in range(len(index)))]
