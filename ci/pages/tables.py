@@ -48,8 +48,10 @@ def _opspec() -> str:
         "has a default.\n\n## Fields\n\n" + table(("field", "type", "meaning"), _fields()) + "\n## Checks\n\n"
         "Each check is one test for each device and, unless stated otherwise, for each dtype. The third column says "
         "whether a spec that holds only `fn=lambda xp, a: ...` gets it; the last, how many of the "
-        f"{len(own_specs())} operations of `cuassay.ops` do.\n\nA check is skipped, with the reason, where the device "
-        "lacks the dtype or what the column *needs* names, and where the function refuses the check's inputs itself. "
+        f"{len(own_specs())} operations of `cuassay.ops` do. A check that this spec does not get "
+        "needs a `reference=`, samples of its `kind`, the field that it names, or an operation that is declared.\n\n"
+        "A check is skipped, with the reason, where the device lacks the dtype or what the column *needs* names, and "
+        "where the function refuses the check's inputs itself. "
         "To opt out of one, give its name and the reason: "
         '`without={"aliasing": "the result is a buffer on purpose"}`.\n\n'
         + table(("check", "what must hold", "needs", "plain function", "our operations"), _checks())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cuassay import devices, ops
 from cuassay.autograd import Function
@@ -296,11 +296,14 @@ def _eigh(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], optio
     return (_both(ops.matmul(v, ops.matmul(inner, _t(v)))),)
 
 
-solve = _differentiable(functions.solve, _solve)
-inv = _differentiable(functions.inv, _inv)
-det = _differentiable(functions.det, _det)
-cholesky = _differentiable(functions.cholesky, _cholesky)
-qr = _differentiable(functions.qr, _qr)
-svd = _differentiable(functions.svd, _svd)
-eigh = _differentiable(functions.eigh, _eigh)
-lstsq = _differentiable(functions.lstsq, _lstsq)
+if TYPE_CHECKING:  # readers of the source, the pages of the reference among them, find signatures and docstrings there
+    from cuassay.linalg.functions import cholesky, det, eigh, inv, lstsq, qr, solve, svd
+else:
+    solve = _differentiable(functions.solve, _solve)
+    inv = _differentiable(functions.inv, _inv)
+    det = _differentiable(functions.det, _det)
+    cholesky = _differentiable(functions.cholesky, _cholesky)
+    qr = _differentiable(functions.qr, _qr)
+    svd = _differentiable(functions.svd, _svd)
+    eigh = _differentiable(functions.eigh, _eigh)
+    lstsq = _differentiable(functions.lstsq, _lstsq)

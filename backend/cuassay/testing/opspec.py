@@ -56,9 +56,10 @@ class OpSpec(Declared):
         The name in test ids and messages. Default: the name of `fn` or `op`. A lambda gets the name of the variable
         that holds its tests, without ``test_``.
     samples : callable, optional
-        ``samples(make)`` yields the inputs: `Sample` objects, tuples of arguments, or single arrays. `make` is a
-        `Samples`, which makes arrays. Default: elementwise inputs, one or two arrays, by the number of parameters of
-        `fn`.
+        ``samples(make)`` yields the inputs: `Sample` objects, tuples of arguments, or single arrays.
+        ``make(shape, low=-3, high=3, dtype=None)`` makes an array of random numbers, in the dtype under test unless
+        `dtype` says another, such as ``"int64"`` for indices; ``make.of(numbers)`` and ``make.full(shape, number)``
+        make one of given numbers. Default: elementwise inputs, one or two arrays, by the number of parameters of `fn`.
     error_inputs : callable, optional
         ``error_inputs(make)`` yields `ErrorInput`: calls that must raise, with the error that is expected.
     reference : callable, optional
@@ -113,7 +114,8 @@ class OpSpec(Declared):
         ``"even"``, ``"odd"``, ``"shift_invariant"``, ``"permutation_of_axis"``, ``"linear"``, ``"batch_invariant"``,
         ``"idempotent"``. They find wrong formulas without a reference.
     without : mapping
-        Generated checks to leave out, such as ``"aliasing"``, each with the reason. Their tests are skipped.
+        Generated checks to leave out, such as ``"aliasing"``, each with the reason. Their tests are skipped. A function
+        that works in place leaves out ``"inputs_unchanged"``, ``"aliasing"`` and ``"deterministic"``.
     like : mapping
         For an op: device kind to what shares code with it there. The name of another op means that all but the formula
         is shared; the checks of `cuassay.testing.check_names.AROUND_FORMULA` (streams, graphs, layouts, outputs) are

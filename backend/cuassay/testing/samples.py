@@ -149,7 +149,10 @@ def _poison(dtype: np.dtype[Any]) -> Any:
 class Sample(Declared):
     """One call: positional and named arguments, and a label that failures print.
 
-    `HostArray` and `numpy.ndarray` arguments, alone or in a list, are moved to the device under test.
+    `HostArray` and `numpy.ndarray` arguments, alone or in a list, are moved to the device under test. `kind` says which
+    check takes the call: ``"values"`` most of them, the others one each: ``"empty"`` (no elements), ``"scalar"`` (0-d),
+    ``"broadcast"`` (shapes of different lengths), ``"promotion"`` (two dtypes), ``"python"`` (Python numbers next to
+    arrays) and ``"extremal"`` (infinities, NaN and other edges of the dtype).
 
     Raises
     ------

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
 from cuassay.testing.answers import members
 from cuassay.testing.generated.comparison import compare
@@ -68,6 +69,8 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
                 f"{what} is a view of an input, or the input itself, for sample {found.shared[0].label}, and computed "
                 "for others: who writes into the result then writes into the input; return a copy"
             )
+    _check_dtypes(spec, device)
+    for found in places.values():
         if not found.computes and not several:
             for sample in (*found.shared, *found.others):
                 if _always_copies(spec, sample):
@@ -155,6 +158,25 @@ def _is_view_in_numpy(spec: OpSpec, sample: Sample) -> bool:
     args, kwargs = sample.on("cpu")
     found = spec.reference(*args, **kwargs) if spec.reference is not None else None
     return isinstance(found, np.ndarray) and np.may_share_memory(found, args[0])
+
+
+def _check_dtypes(spec: OpSpec, device: Device) -> None:
+    """Whether the result is a view must not depend on the dtype of the input, as that of a cast without a copy does."""
+    names = [name for name in spec.dtypes if is_float(as_dtype(name)) and spec.why_unsupported(device, name) is None]
+    met: dict[bool, str] = {}
+    for name in names if spec.op is None and len(names) > 1 else ():
+        sample = one(spec, device, as_dtype(name), most=_FEW)
+        with on_sample(sample):
+            met.setdefault(_is_shared(spec, device, sample), name)
+    if len(met) > 1:
+        raise AssertionError(
+            f"the result is the input, or a view of it, for {met[True]}, and an array of its own for {met[False]}: who "
+            "writes into the result then writes into the input; copy in every case, as by astype without copy=False"
+        )
+
+
+#: Elements of a call at most.
+_FEW = 4096
 
 
 def _always_copies(spec: OpSpec, sample: Sample) -> bool:

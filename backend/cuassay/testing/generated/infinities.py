@@ -21,9 +21,9 @@ from cuassay.testing.samples import Sample
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
 
-    What is finite is not compared: few references are meant for infinities; nor is an infinity, of a function that
-    gives NaN where all numbers are infinite. Functions of several arrays are left out,
-    as a weight of zero times infinity is NaN in every library, unless they give truth values.
+    Finite results are not compared, as few references are meant for infinities. An infinite result may be NaN if the
+    function gives NaN where all numbers are minus infinity, as one that subtracts the maximum does. Functions of
+    several arrays are left out unless they give truth values: a weight of zero times infinity is NaN in every library.
     """
     if is_coarse(dtype):
         return

@@ -44,7 +44,7 @@ _NEAR = (0.9, 0.7)
 def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The ordinary samples with each number among their options changed, where function and reference take it.
 
-    Floats are a little smaller, integers larger by one.
+    Floats are a little smaller, then 0, which is easily taken for an option that is not given; integers larger by one.
     """
     if spec.is_its_own_reference:
         return
@@ -52,7 +52,7 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
         for name, value in sample.kwargs.items():
             for other in _near(name, value):
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
-                if is_safely_taken(spec, near) and _runs(spec, device, near):
+                if is_safely_taken(spec, near) and (other or _is_finite(spec, near)) and _runs(spec, device, near):
                     yield near
 
 
@@ -60,7 +60,14 @@ def _near(name: str, value: Any) -> list[float]:
     """Other values of an option that is a number; an axis is tried elsewhere."""
     if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
         return [value + 1]
-    return [value * factor for factor in _NEAR] if isinstance(value, float) and value else []
+    return [*(value * factor for factor in _NEAR), 0.0] if isinstance(value, float) and value else []
+
+
+def _is_finite(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the reference gives numbers alone: an option of 0 that it divides by means nothing."""
+    with np.errstate(all="ignore"):
+        expected = spec.expected(sample)
+    return expected.dtype.kind not in "fc" or bool(np.isfinite(expected).all())
 
 
 def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:

@@ -6,7 +6,7 @@ test is skipped with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -163,10 +163,17 @@ def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: in
     )
 
 
-def by_options(spec: OpSpec, device: Device, dtype: Any, *, most: int) -> list[Sample]:
-    """Of each set of options that the ordinary samples have the largest sample of at most that many elements."""
+def by_options(
+    spec: OpSpec, device: Device, dtype: Any, *, most: int, keep: Callable[[Sample], bool] | None = None
+) -> list[Sample]:
+    """Of each set of options that the ordinary samples have the largest sample of at most that many elements.
+
+    Only those for which `keep` is true count.
+    """
     found: dict[str, Sample] = {}
     for sample in samples_of(spec, device, dtype, "values"):
+        if keep is not None and not keep(sample):
+            continue
         key = repr(sorted(sample.kwargs.items(), key=lambda item: item[0]))
         held = found.get(key)
         if _elements(sample) <= most and (held is None or _elements(sample) > _elements(held)):

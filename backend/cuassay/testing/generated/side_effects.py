@@ -208,10 +208,15 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
         with explained("with options of two samples: is one taken for another, or counted from the wrong end?"):
             verify(spec, device, plain, [sample])
     for sample in with_near_options(spec, device, plain):
-        with explained("with an option's value that no sample has: is it ignored, or rounded in the key of a cache?"):
+        with explained(_NO_SAMPLE):
             verify(spec, device, plain, [sample])
     check_axis_beyond(spec, device, plain)
 
+
+_NO_SAMPLE = (
+    "with an option's value that no sample has: is it ignored, rounded in the key of a cache, or is 0 taken for an "
+    "option that is not given?"
+)
 
 #: By how much an extent is longer than that of any other check.
 _MORE = 11

@@ -6,6 +6,7 @@ number, as their samples show. Results are compared only where the reference giv
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -47,9 +48,8 @@ _MOST_ELEMENTS = 9000
 def samples_to_fill(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The samples to fill: of floats, in their default range, one for each set of options."""
     if is_float(dtype):
-        for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
-            if is_general(spec, sample):
-                yield sample
+        keep = functools.partial(is_general, spec)
+        yield from by_options(spec, device, dtype, most=_MOST_ELEMENTS, keep=keep)
 
 
 def _check(
