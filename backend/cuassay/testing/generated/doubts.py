@@ -35,7 +35,7 @@ def doubts(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) ->
 
 
 def places_in_list(spec: OpSpec, sample: Sample) -> str | None:
-    """Where each array of a list begins in the one that is compared; None for a result that is no list."""
+    """Where each array of a list begins in the one that is compared; None where the result is one array."""
     answer = spec.answers(sample) if spec.op is None and spec.has_lists else None
     if not isinstance(answer, list | tuple):
         return None
