@@ -63,19 +63,13 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
     if spec.deterministic:  # random numbers have no reference
         _check_one_for_two(spec, device)
     for place, found in places.items():
-        if found.shared and found.computes:
-            what = f"result {place} of the list" if several else "the result"
-            raise AssertionError(
-                f"{what} is a view of an input, or the input itself, for sample {found.shared[0].label}, and computed "
-                "for others: who writes into the result then writes into the input; return a copy"
-            )
+        found.check_computed(f"result {place} of the list" if several else "the result")
     _check_dtypes(spec, device)
-    for found in places.values():
-        if not found.computes and not several:
-            for sample in (*found.shared, *found.others):
-                if _always_copies(spec, sample):
-                    _check_transposed(spec, device, sample)
-                    _check_beyond(spec, device, sample)
+    moved = () if several else (found for found in places.values() if not found.computes)
+    for sample in (sample for found in moved for sample in (*found.shared, *found.others)):
+        if _always_copies(spec, sample):
+            _check_transposed(spec, device, sample)
+            _check_beyond(spec, device, sample)
 
 
 @dataclass
@@ -85,6 +79,14 @@ class _Place:
     shared: list[Sample] = field(default_factory=list)
     others: list[Sample] = field(default_factory=list)
     computes: bool = False
+
+    def check_computed(self, what: str) -> None:
+        """What is computed for some samples is no view for others."""
+        if self.shared and self.computes:
+            raise AssertionError(
+                f"{what} is a view of an input, or the input itself, for sample {self.shared[0].label}, and computed "
+                "for others: who writes into the result then writes into the input; return a copy"
+            )
 
 
 def _given(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
