@@ -81,7 +81,7 @@ class _Place:
     computes: bool = False
 
     def check_computed(self, what: str) -> None:
-        """What is computed for some samples is no view for others."""
+        """Refuse what is computed for some samples and a view of an input for others."""
         if self.shared and self.computes:
             raise AssertionError(
                 f"{what} is a view of an input, or the input itself, for sample {self.shared[0].label}, and computed "
