@@ -98,12 +98,19 @@ class Comparison:
         return {name: median for name, median in found.items() if is_wanted(name, only)}
 
     def figures(self, side: str, only: Sequence[str]) -> dict[str, Figures]:
-        """What one call of each of these benchmarks does on that side; nothing where its code cannot tell."""
+        """What one call of each of these benchmarks does on that side; nothing where that side cannot tell.
+
+        It is asked after the verdict, which must not be lost by it.
+        """
         path = self.folder / f"t00-{side}.json"
         if not path.exists():
             told = path.with_suffix(".told").absolute()
             words = [*self._command(path.with_suffix(".unfinished").absolute(), side, only), "--timeline", str(told)]
-            if self._run(words, side).returncode or not told.exists():
+            try:
+                status = self._run(words, side).returncode
+            except MeasurementError:
+                return {}
+            if status or not told.exists():
                 return {}
             told.rename(path)
         return {name: Figures.of(one) for name, one in json.loads(path.read_text(encoding="utf-8")).items()}

@@ -20,17 +20,32 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.judging.expressions import Expression
+from cuassay.judging.limits import MOST_SOURCE_NBYTES
 
-__all__ = ["C_TYPES", "KERNEL", "PLAN", "LaunchPlan", "LaunchStep", "OutputPlan", "parse_plan"]
+__all__ = ["C_TYPES", "KERNEL", "PLAN", "LaunchPlan", "LaunchStep", "OutputPlan", "files_of", "parse_plan"]
 
 #: The names of a candidate's files.
 KERNEL, PLAN = "kernel.cu", "launch.json"
+
+
+def files_of(path: Path, tier: Literal["program", "kernel"]) -> dict[str, bytes]:
+    """The files of a candidate by their names in its process; of each at most one byte more than it may have."""
+    if tier == "program":
+        return {path.name: _content(path)}
+    return {KERNEL: _content(path), PLAN: _content(path.with_name(PLAN))}
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MOST_SOURCE_NBYTES + 1)
+
 
 #: Name of a dtype to what C++ calls it.
 C_TYPES: dict[str, str] = {

@@ -6,9 +6,7 @@ whether the process answered at all. The candidate's exit status, its words and 
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import shutil
 import signal
 import sys
@@ -29,9 +27,9 @@ from cuassay.errors import CandidateLostError, CapabilityError, StateError
 from cuassay.judging import protocol, shared
 from cuassay.judging.arena import Arena, Asked, Layout, form_of
 from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
-from cuassay.judging.plan import KERNEL, PLAN
+from cuassay.judging.plan import files_of
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
-from cuassay.judging.reply import Reply, escaped, output_of, printed, raised_of
+from cuassay.judging.reply import Reply, escaped, heard, output_of, polled, printed, raised_of
 from cuassay.judging.supervisor import GO_ON, STOP, Order
 from cuassay.judging.zygote import Zygote
 
@@ -94,9 +92,7 @@ class CandidateProcess(Handle):
     ) -> None:
         self.path = Path(path)
         self.tier = tier
-        found = {"program": [self.path], "kernel": [self.path, self.path.with_name(PLAN)]}[tier]
-        names = [self.path.name] if tier == "program" else [KERNEL, PLAN]
-        self.files = {name: _read(one) for name, one in zip(names, found, strict=True)}
+        self.files = files_of(self.path, tier)
         self.source = b"".join(self.files.values())
         self.device = Device(device)
         self.limits = limits or Limits()
@@ -162,10 +158,8 @@ class CandidateProcess(Handle):
 
     def _start(self, zygote: Zygote) -> None:
         self._scratch = tempfile.mkdtemp(prefix="cuassay-judge-")
-        control, arena = (
-            shared.create("control", protocol.CONTROL_NBYTES),
-            shared.create("arena", self.limits.arena_nbytes),
-        )
+        control = shared.create("control", protocol.CONTROL_NBYTES)
+        arena = shared.create("arena", self.limits.arena_nbytes)
         sources = os.memfd_create("cuassay-sources")
         with open(sources, "wb", closefd=False) as file:
             file.write(self.source)
@@ -175,14 +169,12 @@ class CandidateProcess(Handle):
         lifeline, self._lifeline = os.pipe()
         os.set_blocking(self._report, False)
         self._ends = (listen, ring)
-        self._bell = Bell(listen, ring)
+        self._bell = Bell(*self._ends)
         self._control = shared.mapped(control)
         self._arena: Arena | None = Arena(shared.mapped(arena))
         self._reported = bytearray()
         self._ended = None
-        self._poll = select.poll()
-        for one in (listen, self._report):
-            self._poll.register(one, select.POLLIN)
+        self._poll = polled(listen, self._report)
         theirs = (control, arena, requests, replies, report, lifeline, sources)
         files = tuple((name, len(text)) for name, text in self.files.items())
         order = Order(str(self.device), self.tier, files, self._scratch, self.limits, self.options)
@@ -362,15 +354,9 @@ class CandidateProcess(Handle):
 
     def _hear(self) -> bool:
         """Take what the supervisor reports; False once it has ended."""
-        is_open = True
-        with suppress(BlockingIOError):
-            while text := os.read(self._report, 1 << 16):
-                self._reported += text
-            is_open = False
-        *lines, rest = bytes(self._reported).split(b"\n")
-        self._reported = bytearray(rest)
-        for line in lines:
-            self._note(json.loads(line))
+        found, is_open = heard(self._report, self._reported)
+        for words in found:
+            self._note(words)
         return is_open and self._ended is None
 
     def _note(self, words: dict[str, Any]) -> None:
@@ -384,8 +370,8 @@ class CandidateProcess(Handle):
             self._ended = {**words["ended"], **{k: v for k, v in (self._ended or {}).items() if k != "output"}}
 
     def _lose_as_reported(self) -> NoReturn:
-        ended = self._ended or {}
-        self._lose(ended.get("reason", "jail"), ended.get("detail", "its supervisor ended without a report"))
+        told = {"reason": "jail", "detail": "its supervisor ended without a report", **(self._ended or {})}
+        self._lose(told["reason"], told["detail"])
 
     def _lose(self, reason: str, detail: str) -> NoReturn:
         self._end()
@@ -398,12 +384,6 @@ class CandidateProcess(Handle):
             f"{self.path.name}: {_WORDS[reason]}; {detail}; judge it as failed", reason=reason, detail=detail
         )
         raise self._lost
-
-
-def _read(path: Path) -> bytes:
-    """What a file holds, at most one byte more than it may."""
-    with path.open("rb") as file:
-        return file.read(MOST_SOURCE_NBYTES + 1)
 
 
 #: What a lost candidate did, by reason.

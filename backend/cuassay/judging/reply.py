@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import select
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +16,7 @@ from cuassay.core.capability import DTYPE_NAMES
 from cuassay.judging.arena import interpreted, unwritten
 from cuassay.judging.protocol import RawReply
 
-__all__ = ["Output", "Raised", "Reply", "escaped", "output_of", "printed", "raised_of"]
+__all__ = ["Output", "Raised", "Reply", "escaped", "heard", "output_of", "polled", "printed", "raised_of"]
 
 #: Characters of a candidate's text that are kept.
 _TEXT = 500
@@ -111,3 +115,23 @@ def printed(ended: Mapping[str, Any]) -> str:
     text = bytes.fromhex(ended.get("output", "")).decode(errors="replace")
     dropped = ended.get("dropped", 0)
     return f"{text}\n[{dropped:,} more bytes were printed]" if dropped else text
+
+
+def heard(report: int, begun: bytearray) -> tuple[list[dict[str, Any]], bool]:
+    """What a supervisor has reported, and whether it may report more; `begun` keeps a line without an end."""
+    is_open = True
+    with suppress(BlockingIOError):
+        while text := os.read(report, 1 << 16):
+            begun += text
+        is_open = False
+    *lines, rest = bytes(begun).split(b"\n")
+    begun[:] = rest
+    return [json.loads(line) for line in lines], is_open
+
+
+def polled(*files: int) -> select.poll:
+    """What waits until one of some open files can be read."""
+    found = select.poll()
+    for file in files:
+        found.register(file, select.POLLIN)
+    return found

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import INTEGERS, as_dtype, promote
+from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, promote
 from cuassay.errors import DTypeError, SpecError
+from cuassay.ops.operation import Op
 from cuassay.testing.declared import FORMS
 from cuassay.testing.samples import HostArray, Kind, Sample, Samples, joined
 
-__all__ = ["AWKWARD", "array_count", "binary", "promoting", "unary"]
+__all__ = ["AWKWARD", "array_count", "binary", "default_samples", "promoting", "unary"]
 
 Shape = tuple[int, ...]
 
@@ -129,3 +130,25 @@ def array_count(name: str, fn: Callable[..., Any] | None) -> int:
 
 #: Kinds of parameters that an array is given to by position.
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def default_samples(
+    name: str, fn: Callable[..., Any] | None, op: Op | None, *, has_reference: bool
+) -> Callable[[Samples], Iterator[Sample]]:
+    """What draws the samples of a spec that gives none. Raises `SpecError` where it takes more than two arrays."""
+    count = len(op.schema.arrays) if op is not None else array_count(name, fn)
+    if count > 2:
+        raise SpecError(f"{name} takes {count} arrays; samples have a default for one or two; give samples=")
+    drawn = unary if count == 1 else binary
+
+    def samples(make: Samples) -> Iterator[Sample]:
+        yield from drawn(make, largest=op is not None)
+        if op is None and has_reference and make.dtype not in (*INTEGERS, *COMPLEX, "bool"):
+            far = make.far()
+            yield Sample(
+                (far, HostArray(far.values[::-1].copy()))[:count],
+                kind="extremal",
+                label="exp overflows",
+            )
+
+    return samples

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import devices
-from cuassay.arrays.dtypes import COMPLEX, INTEGERS
 from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
 from cuassay.core.precision import default_precision, set_default_precision
@@ -26,8 +25,8 @@ from cuassay.ops.operation import Op
 from cuassay.testing.answers import as_arrays, called, magnitude_of, one_on, single, widened, written
 from cuassay.testing.check_names import AROUND_FORMULA, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
-from cuassay.testing.default_samples import array_count, binary, unary
-from cuassay.testing.samples import BenchSamples, HostArray, Kind, Sample, Samples, normalized
+from cuassay.testing.default_samples import default_samples
+from cuassay.testing.samples import BenchSamples, Kind, Sample, Samples, normalized
 from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.terms import arrays_of, count_terms
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
@@ -171,7 +170,9 @@ class OpSpec(Declared):
         self._set("relations", _several(self.relations))
         self._set("has_default_samples", self.samples is None)
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
-        self._set("samples", self.samples or self._default_samples())
+        has_reference = self.reference is not None
+        default = None if self.samples else default_samples(self.name, self.fn, self.op, has_reference=has_reference)
+        self._set("samples", self.samples or default)
         before, mode = dict(os.environ), default_precision()
         with np.printoptions(), np.errstate():  # what the function leaves changed, its tests must still find
             check(self)
@@ -379,24 +380,6 @@ class OpSpec(Declared):
             args, kwargs = sample.host()
             return self.op.meta(*args, **kwargs).nbytes
         return np.asarray(self.run("cpu", *sample.copied())).nbytes
-
-    def _default_samples(self) -> SampleFunction:
-        count = len(self.op.schema.arrays) if self.op is not None else array_count(self.name, self.fn)
-        if count > 2:
-            raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
-        drawn = unary if count == 1 else binary
-
-        def samples(make: Samples) -> Iterator[Sample]:
-            yield from drawn(make, largest=self.op is not None)
-            if self.op is None and self.reference is not None and make.dtype not in (*INTEGERS, *COMPLEX, "bool"):
-                far = make.far()
-                yield Sample(
-                    (far, HostArray(far.values[::-1].copy()))[:count],
-                    kind="extremal",
-                    label="exp overflows",
-                )
-
-        return samples
 
 
 def _name(fn: Callable[..., Any] | None, op: Op | None) -> str:

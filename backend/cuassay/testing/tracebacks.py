@@ -19,9 +19,9 @@ _PACKAGE = Path(cuassay.__file__).parent
 #: Raised deep inside, about a line of the caller's that the message names.
 _ABOUT_THE_CALLER = (RaceError, SynchronizationError)
 
-#: Module and name of two functions; the modules are not imported for it, as most projects' failures need neither.
+#: Modules and names of functions; the modules are not imported for it, as most projects' failures need none of them.
 _STARTS_A_CHECK = ("cuassay.testing.generated.execution", "Check.__call__")
-_CALLS_THE_FUNCTION = ("cuassay.testing.opspec", "OpSpec.run")
+_CALL_THE_FUNCTION = [("cuassay.testing.opspec", "OpSpec.run"), ("cuassay.testing.opspec", "OpSpec.apply")]
 
 
 def shorten(error: BaseException) -> None:
@@ -50,7 +50,7 @@ def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[Tr
 def _of_a_check(error: BaseException, before: list[TracebackType], inside: list[TracebackType]) -> list[TracebackType]:
     """Of the steps inside a generated check: from the user's function on; none if the check itself found the fault."""
     for at in reversed(range(1, len(inside))):
-        if _place(inside[at - 1]) == _CALLS_THE_FUNCTION and not _is_ours(inside[at]):
+        if _place(inside[at - 1]) in _CALL_THE_FUNCTION and not _is_ours(inside[at]):
             return [*before, *inside[at:]]
     return before if isinstance(error, AssertionError) else [*before, *inside]
 

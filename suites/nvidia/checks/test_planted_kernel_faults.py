@@ -173,7 +173,7 @@ FAULTS = (
           "chosen.at[i] ? (a ? left.at[i] : number_a)", "chosen.at[i] ? (a ? right.at[i] : number_a)"),
     Fault("logical_not", "compared with 1", "values", "float32", "elementwise.cu",
           "dense_comparison_scalar<Equal, float32, float32, 4>",
-          "return uint8(Operation::of(widen<W>(left.at[i]), b));",
+          "return uint8(Operation::of(widen<W>(left.at[i]), number));",
           "return uint8(Operation::of(widen<W>(left.at[i]), W(1)));"),
     Fault("gather", "step ignored", "values", "float32", "elementwise.cu", "strided_gather<uint32, int64>",
           "a[at.b + from * step]", "a[at.b + from]"),

@@ -399,19 +399,19 @@ __global__ void strided_comparison(const A* a, const B* b, uint8* out, const __g
 
 // With a number at the right.
 template <typename Operation, typename W, typename A>
-__global__ void strided_comparison_scalar(const A* a, W b, uint8* out, const __grid_constant__ Layout layout) {
+__global__ void strided_comparison_scalar(const A* a, W number, uint8* out, const __grid_constant__ Layout layout) {
     const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
-    out[at.out] = Operation::of(widen<W>(a[at.a]), b);
+    out[at.out] = Operation::of(widen<W>(a[at.a]), number);
 }
 
 template <typename Operation, typename W, typename A, int N>
-__global__ void dense_comparison_scalar(const A* a, W b, uint8* out, int64 n) {
+__global__ void dense_comparison_scalar(const A* a, W number, uint8* out, int64 n) {
     const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
     if (first >= n) return;
     const Pack<A, N> left = load<A, N>(a, first, n);
-    store<uint8, N>(out, first, n, [&](int i) { return uint8(Operation::of(widen<W>(left.at[i]), b)); });
+    store<uint8, N>(out, first, n, [&](int i) { return uint8(Operation::of(widen<W>(left.at[i]), number)); });
 }
 
 // Of contiguous arrays of one type.
