@@ -171,8 +171,8 @@ class OpSpec(Declared):
         self._set("has_default_samples", self.samples is None)
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         has_reference = self.reference is not None
-        default = None if self.samples else default_samples(self.name, self.fn, self.op, has_reference=has_reference)
-        self._set("samples", self.samples or default)
+        drawn = None if self.samples else default_samples(self.name, self.fn, self.op, has_reference=has_reference)
+        self._set("samples", self.samples or drawn)
         before, mode = dict(os.environ), default_precision()
         with np.printoptions(), np.errstate():  # what the function leaves changed, its tests must still find
             check(self)
