@@ -1,4 +1,4 @@
-"""Hooks of the interpreter rewrite what is told of a call: traces, the collector's callbacks, timers, the exit."""
+"""It hooks into the interpreter to change what is reported of a call: by traces, callbacks of the collector, timers, atexit."""
 
 # spec: rms_norm
 import atexit
