@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import pytest
+
+from cuassay.testing.expected import ran_in
 
 SKIPS = """
     import os, pytest
@@ -65,6 +70,16 @@ def test_a_test_that_ran_in_the_baseline_must_not_be_skipped(
     assert same.ret == pytest.ExitCode.OK
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["ERROR 1 test was skipped that ran in the baseline:", "  *::test_sometimes: not now"])
+
+
+def test_a_baseline_may_be_compressed(tmp_path: Path) -> None:
+    file = tmp_path / "before.jsonl.gz"
+    file.write_bytes(gzip.compress(b'{"record": "test", "nodeid": "a", "outcome": "passed"}\n'))
+    assert ran_in(file) == {"a"}
+
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(pytest.UsageError, match="not a whole gzip file"):
+        ran_in(file)
 
 
 @pytest.mark.parametrize(
