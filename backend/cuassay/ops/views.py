@@ -162,19 +162,29 @@ def unsqueeze(a: Array, *, axis: int) -> Array:
 # ------------------------------------------------------------------------------------------------ slices
 
 
-def _index(axis: int, start: Any, stop: Any, step: Any, ndim: int) -> tuple[Any, ...]:
-    for name, value in (("start", start), ("stop", stop), ("step", step)):
-        if value is not None and as_whole(value) is None:
-            raise ArgumentError(f"slice's {name} must be a whole number or None; got {shown(value)}")
-    if as_whole(step) == 0:
+def _limit(name: str, value: object, extent: int) -> int | None:
+    """The same place, or step, as a number that an array library can count with, for all past the ends are alike."""
+    if value is None:
+        return None
+    whole = as_whole(value)
+    if whole is None:
+        raise ArgumentError(f"slice's {name} must be a whole number or None; got {shown(value)}")
+    return max(-extent - 1, min(whole, extent + 1))
+
+
+def _index(shape: Shape, axis: int, start: Any, stop: Any, step: Any) -> tuple[Any, ...]:
+    axis = normalize_axis(axis, len(shape))
+    first, end, by = (
+        _limit(name, value, shape[axis]) for name, value in (("start", start), ("stop", stop), ("step", step))
+    )
+    if by == 0:
         raise ArgumentError("slice's step must not be 0; a negative step goes backwards")
-    return (*(slice(None),) * normalize_axis(axis, ndim), slice(start, stop, step), Ellipsis)
+    return (*(slice(None),) * axis, slice(first, end, by), Ellipsis)
 
 
 def index_of(bound: Bound) -> tuple[Any, ...]:
     """The slice of a call, as an index of its array."""
-    start, stop, step = bound["start"], bound["stop"], bound["step"]
-    return _index(bound["axis"], start, stop, step, len(shape_of(bound["a"])))
+    return _index(shape_of(bound["a"]), bound["axis"], bound["start"], bound["stop"], bound["step"])
 
 
 def sliced(bound: Bound) -> Shape:
@@ -187,4 +197,4 @@ def sliced(bound: Bound) -> Shape:
 
 def slice_of(a: Array, *, axis: int, start: Any, stop: Any, step: Any) -> Array:
     """The places from `start` to `stop` by `step`."""
-    return a[_index(axis, start, stop, step, a.ndim)]
+    return a[_index(tuple(a.shape), axis, start, stop, step)]

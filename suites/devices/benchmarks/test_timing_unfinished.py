@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops
+from cuassay.benchmarking import unfinished
 from cuassay.benchmarking.timing import interleave, measure
 from cuassay.errors import MeasurementError
 from cuassay.testing import devices as on
@@ -47,6 +48,17 @@ def test_work_that_is_left_on_another_stream_is_refused(device: Device, cache: A
 
     with pytest.raises(MeasurementError, match=said):
         interleave({"joined": calls(device, joins=True), "left": calls(device, joins=False)}, device, cache=cache)
+
+
+def test_a_host_that_is_interrupted_at_the_first_calls_refuses_nothing(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([30e-6] * 6 + [0.0] * 100)
+    monkeypatch.setattr(unfinished, "_left_s", lambda *_: next(found))
+
+    unfinished.call_first("adam", lambda: None, devices.backend(device.kind), device.index, 3)
+
+    assert next(found) == 0.0
 
 
 @exclusive  # another process's work on the card makes the empty interval longer than the call

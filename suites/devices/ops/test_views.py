@@ -66,6 +66,19 @@ def test_a_plan_shows_new_numbers(array: Any, name: str) -> None:
     assert np.array_equal(to_host(plan.run()), expected(-HOST))
 
 
+@pytest.mark.parametrize(
+    ("start", "stop", "step"),
+    [
+        (None, 2**70, 1), (-(2**70), None, 1), (2**63, None, -1), (None, -(2**63) - 1, -1), (1, None, 10**400),
+        (1, None, -(2**70)), (6, None, 1), (-7, 3, 2), (7, -8, -3),
+    ],
+)  # fmt: skip
+def test_a_slice_past_the_ends_is_that_of_a_list(array: Any, start: Any, stop: Any, step: Any) -> None:
+    found = ops.slice(array, axis=2, start=start, stop=stop, step=step)
+
+    assert to_host(found)[0, 0].tolist() == HOST[0, 0].tolist()[start:stop:step]
+
+
 def test_a_plan_of_a_reshape_that_copies_copies_at_each_run(array: Any) -> None:
     plan = ops.reshape.prepare(array.swapaxes(1, 2), shape=-1)
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cuassay import devices
-from cuassay.arrays.dtypes import FLOATS, as_dtype, epsilon, largest
+from cuassay.arrays.dtypes import FLOATS, as_dtype, dtype_name, epsilon, largest
 from cuassay.autograd import gradcheck, vjp
 from cuassay.autograd.trees import leaves
 from cuassay.core.device import Device
@@ -44,16 +44,21 @@ def check_gradients(spec: OpSpec, device: Device) -> None:
     for dtype in here:
         for sample in _samples(spec, device, dtype):
             with on_sample(replace(sample, label=f"{sample.label}, {dtype}")):
-                if dtype == "float64" and _is_exact(spec, sample):
+                coarsest = max((dtype, _value_dtype(spec, sample)), key=_rounding)
+                if coarsest == "float64":  # differences of a value that is rounded say nothing
                     _check_differences(spec, device, sample)
                 else:
-                    _check_rounding(spec, device, dtype, sample)
+                    _check_rounding(spec, device, dtype, sample, _rounding(coarsest))
 
 
-def _is_exact(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the value is in float64 as well: differences of a rounded one say nothing."""
+def _value_dtype(spec: OpSpec, sample: Sample) -> str:
     args, kwargs = sample.host()
-    return spec.declared.meta(*args, **kwargs).dtype == np.float64
+    return dtype_name(spec.declared.meta(*args, **kwargs).dtype)
+
+
+def _rounding(dtype: str) -> float:
+    """Half a unit of a number near 1; 0 for what has no gradient, such as an integer."""
+    return 0.5 * epsilon(dtype) if dtype in FLOATS else 0.0
 
 
 @check(_supported, needs=("streams",))
@@ -211,8 +216,8 @@ def _check_differences(spec: OpSpec, device: Device, sample: Sample) -> None:
         raise AssertionError(str(error)) from error
 
 
-def _check_rounding(spec: OpSpec, device: Device, dtype: str, sample: Sample) -> None:
-    """Against the gradients on the host, in float64, of the same numbers."""
+def _check_rounding(spec: OpSpec, device: Device, dtype: str, sample: Sample, rounding: float) -> None:
+    """Against the gradients on the host, in float64, of the same numbers; `rounding` is of the coarsest dtype."""
     wide, _ = sample.changed(lambda one: one.astype(np.float64) if _is_of(one, dtype) else one)
     right = _gradients(spec, Device("cpu"), replace(sample, args=wide))
     for place, (found, expected) in enumerate(zip(_gradients(spec, device, sample), right, strict=True)):
@@ -220,7 +225,7 @@ def _check_rounding(spec: OpSpec, device: Device, dtype: str, sample: Sample) ->
         numbers, wanted = np.clip(found.astype(np.float64), -most, most), np.clip(expected, -most, most)
         size = float(np.max(np.abs(wanted), initial=0.0))
         error = float(np.max(np.abs(numbers - wanted), initial=0.0))
-        allowed = _ROUNDINGS * 0.5 * epsilon(dtype) * max(size, 1.0)
+        allowed = _ROUNDINGS * rounding * max(size, 1.0)
         if not error <= allowed:
             raise AssertionError(
                 f"gradient {place} in {dtype} is up to {error:.3g} from that in float64, whose largest is {size:.3g}; "
