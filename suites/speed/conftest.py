@@ -44,6 +44,11 @@ def _of_torch(name: str) -> Callable[..., Any]:
     return lambda torch, *arrays: getattr(torch, name)(*arrays)
 
 
+def _along_axis(name: str) -> Callable[..., Any]:
+    """The function of that name in torch, which takes the axis by place."""
+    return lambda torch, a, axis=-1: getattr(torch, name)(a, axis)
+
+
 #: And by torch.
 TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "add": lambda torch, a, b: torch.add(a, b),
@@ -79,6 +84,13 @@ TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "copy": lambda torch, a: a.clone(),
     "cat": lambda torch, arrays, axis: torch.cat(arrays, axis),
     "stack": lambda torch, arrays, axis=0: torch.stack(arrays, axis),
+    **{name: _of_torch(name) for name in ("less", "where")},
+    **{name: _along_axis(name) for name in ("argmax", "prod", "mean", "cumsum", "logsumexp", "log_softmax")},
+    "var": lambda torch, a, axis: torch.var(a, axis, correction=0),
+    "pad": lambda torch, a, widths: torch.nn.functional.pad(a, [one for pair in reversed(widths) for one in pair]),
+    "embedding": lambda torch, index, table: torch.nn.functional.embedding(index, table),
+    "gather": lambda torch, a, index, axis: torch.gather(a, axis, index),
+    "index_add": lambda torch, a, index, b, axis: torch.index_add(a, axis, index, b),
 }
 
 
@@ -157,7 +169,10 @@ def _torch_call(case: Case) -> Callable[[], Any]:
     def given(a: Any) -> Any:
         if isinstance(a, list):
             return [given(one) for one in a]
-        return torch.from_numpy(to_host(a).astype("float32")).to(where, dtype)
+        on_host = to_host(a)
+        if on_host.dtype.kind in "biu":  # of a condition or an index
+            return torch.from_numpy(on_host).to(where)
+        return torch.from_numpy(on_host.astype("float32")).to(where, dtype)
 
     arrays = [given(a) for a in case.arguments]
     function = TORCH_PEERS[case.spec.name]

@@ -105,9 +105,9 @@ def _of_zeros(sample: Sample) -> Sample:
         nonlocal period
         if not isinstance(value, np.ndarray) or not is_float(value.dtype):
             return value
-        filled = np.resize(np.repeat(_NUMBERS, period), value.shape)
-        period *= len(_NUMBERS)
-        return HostArray(filled.astype(value.dtype))
+        filled = np.array(_NUMBERS, value.dtype)[np.arange(value.size) // period % len(_NUMBERS)]
+        period = period * len(_NUMBERS) if period < _MOST_ELEMENTS else 1  # of a long list the pattern begins again
+        return HostArray(filled.reshape(value.shape))
 
     args, kwargs = sample.changed(put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, zeros of both signs")

@@ -64,10 +64,13 @@ def _choices(make: Samples) -> Iterator[Sample]:
     yield Sample((truth(()), make(()), make(())), kind="scalar")
     yield Sample((truth((33, 1)), make(129), make((3, 1, 1))), kind="broadcast")
     yield Sample((truth(7), make((2, 7)), make((2, 1))), kind="broadcast")
+    yield Sample((truth((5, 32)), make((3, 5, 32)), make((5, 1))), {}, "a mask for all", "broadcast")
+    yield Sample((truth((3, 1, 1)), make((5, 1)), make((3, 5, 32))), {}, "a choice for each", "broadcast")
     number = 2 if make.dtype in INTEGERS else 1.1
     if make.dtype not in BOOL:
         yield Sample((truth((3, 33)), make((3, 33)), number), {}, f"{number} at the right", "python")
         yield Sample((truth((3, 33)), number, make(33)), {}, f"{number} at the left", "python")
+        yield Sample((truth(32), make((3, 32)), number), {}, f"a mask for all, {number} at the right", "python")
         yield Sample((truth(33), make(33), make(33, dtype="float64")), kind="promotion")
     edge = make.extremal()
     yield Sample((truth(edge.shape), edge, HostArray(edge.values[::-1].copy())), kind="extremal")

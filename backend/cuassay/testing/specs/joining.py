@@ -24,6 +24,7 @@ def _cats(make: Samples) -> Iterator[Sample]:
     lists: tuple[tuple[int, tuple[Shape, ...]], ...] = (
         (0, ((33,), (7,))), (0, ((5, 7), (1, 7), (3, 7))), (-1, ((33, 1), (33, 65))), (1, ((3, 5, 7), (3, 2, 7))),
         (1, ((3, 0), (3, 2))), (0, ((129,),)), (-3, ((2, 2, 3, 5), (2, 1, 3, 5))), (0, ((1,),) * 33),
+        (1, ((3, 8),) * 9 + ((3, 16),)), (-1, ((2, 1), (2, 3)) * 33),
     )  # fmt: skip
     for axis, shapes in lists:
         yield _listed(make, shapes, axis)

@@ -338,6 +338,16 @@ __global__ void strided_binary(const A* a, const B* b, T* out, const __grid_cons
     out[at.out] = narrow<T>(Operation::of(widen<W>(a[at.a]), widen<W>(b[at.b])));
 }
 
+// A pack of consecutive elements, or of one that is broadcast along the innermost axis.
+template <typename T, int N> __device__ __forceinline__ Pack<T, N> along(const T* a, int64 stride) {
+    if (stride) return load_pack<T, N>(a);
+    Pack<T, N> pack;
+    const T one = *a;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.at[i] = one;
+    return pack;
+}
+
 // Like strided_binary, where the innermost axis of each array is contiguous or broadcast: a bias added to rows. The
 // layout counts packs along that axis.
 template <typename Operation, typename T, int N>
@@ -346,14 +356,7 @@ __global__ void packed_binary(const T* a, const T* b, T* out, const __grid_const
     const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
-    Pack<T, N> left, right;
-    if (layout.stride[1][0]) left = load_pack<T, N>(a + at.a);
-    if (layout.stride[2][0]) right = load_pack<T, N>(b + at.b);
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        if (!layout.stride[1][0]) left.at[i] = a[at.a];
-        if (!layout.stride[2][0]) right.at[i] = b[at.b];
-    }
+    const Pack<T, N> left = along<T, N>(a + at.a, layout.stride[1][0]), right = along<T, N>(b + at.b, layout.stride[2][0]);
     store<T, N>(out + at.out, 0, N, [&](int i) { return Operation::of(widen<W>(left.at[i]), widen<W>(right.at[i])); });
 }
 
@@ -439,6 +442,23 @@ __global__ void strided_where(const uint8* condition, const T* a, const T* b, T 
     } else {
         out[at.out] = b ? b[at.c] : number_b;
     }
+}
+
+// Like strided_where, where the innermost axis of each array is contiguous or broadcast: a mask for all heads. The layout
+// counts packs along that axis.
+template <typename T, int N>
+__global__ void packed_where(const uint8* condition, const T* a, const T* b, T number_a, T number_b, T* out,
+                             const __grid_constant__ Layout layout) {
+    const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= layout.n) return;
+    const Offsets at = offsets(layout, index);
+    const Pack<uint8, N> chosen = along<uint8, N>(condition + at.a, layout.stride[1][0]);
+    Pack<T, N> left, right;
+    if (a) left = along<T, N>(a + at.b, layout.stride[2][0]);
+    if (b) right = along<T, N>(b + at.c, layout.stride[3][0]);
+    store<T, N>(out + at.out, 0, N, [&](int i) {
+        return chosen.at[i] ? (a ? left.at[i] : number_a) : (b ? right.at[i] : number_b);
+    });
 }
 
 // Of contiguous arrays. Both are read whatever the condition says: neighbours seldom agree on one.

@@ -16,7 +16,7 @@ from cuassay.arrays.dtypes import compute_dtype, promote
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
-from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides, pack_length
+from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides, pack_length, packed
 from cuassay.ops import registry
 
 __all__ = ["register"]
@@ -88,7 +88,10 @@ def where(condition: Array, a: Any, b: Any, *, out: Array) -> None:
         launched(-(-out.size // (_BLOCK * length)), _BLOCK, (*arguments, out.size))
     else:
         placed = [array if isinstance(array, cupy.ndarray) else condition for array in (condition, left, right)]
-        launch_strided(f"strided_where<{c_name(bits)}>", arguments, layout_of_strides(out, *placed))
+        layout = layout_of_strides(out, *placed)
+        length = packed(layout, (out, *placed))
+        name = f"packed_where<{c_name(bits)}, {length}>" if length > 1 else f"strided_where<{c_name(bits)}>"
+        launch_strided(name, arguments, layout)
 
 
 def _array_or_number(operand: Any, dtype: np.dtype[Any], bits: np.dtype[Any]) -> tuple[Any, Any]:

@@ -38,6 +38,7 @@ __all__ = [
     "layout_of_strides",
     "merged_axes",
     "pack_length",
+    "packed",
     "register",
 ]
 
@@ -177,7 +178,7 @@ def _strided(*operands: Any, out: Array, functor: str) -> None:
         if out.dtype.kind == "c":  # the kernel converts real numbers among themselves only
             a, b = a.astype(out.dtype, copy=False), b.astype(out.dtype, copy=False)
         layout = layout_of_strides(out, a, b)
-        length = _packed(layout, (out, a, b))
+        length = packed(layout, (out, a, b)) if out.dtype == a.dtype == b.dtype else 1
         names = ", ".join(c_name(array.dtype) for array in (out, a, b))
         name = (
             f"packed_binary<{functor}, {c_name(out.dtype)}, {length}>"
@@ -187,18 +188,17 @@ def _strided(*operands: Any, out: Array, functor: str) -> None:
         launch_strided(name, (a, b, out), layout)
 
 
-def _packed(layout: _Layout, arrays: Sequence[Array]) -> int:
+def packed(layout: _Layout, arrays: Sequence[Array]) -> int:
     """Elements one access may take along the innermost axis; more than 1 changes `layout` to count in packs of them.
 
-    Every array must be contiguous along it, or broadcast, and every other stride a whole number of packs.
+    Every array must be broadcast along it, or contiguous and every other stride of it a whole number of packs.
     """
     inner = [layout.stride[place][0] for place in range(len(arrays))]
-    if len({array.dtype for array in arrays}) > 1 or inner[0] != 1 or any(stride not in (0, 1) for stride in inner):
+    if inner[0] != 1 or any(stride not in (0, 1) for stride in inner):
         return 1
-    outer = [layout.stride[place][axis] for place in range(len(arrays)) for axis in range(1, layout.axes)]
-    length = pack_length(
-        [array for array, stride in zip(arrays, inner, strict=True) if stride], layout.extent[0], *outer
-    )
+    read = [place for place, stride in enumerate(inner) if stride]
+    outer = [layout.stride[place][axis] for place in read for axis in range(1, layout.axes)]
+    length = pack_length([arrays[place] for place in read], layout.extent[0], *outer)
     layout.n //= length
     layout.extent[0] //= length
     for place, stride in enumerate(inner):
