@@ -47,6 +47,7 @@ _REDUCED: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
     ((1025, 2), {"axis": 0}),
     ((2, 1025, 5), {"axis": 1}),
     ((20_001, 3), {"axis": 0}),
+    ((130, 64), {"axis": 0}),
 )
 
 
@@ -109,8 +110,9 @@ def rows(make: Samples) -> Iterator[Sample]:
 
 
 def weights(make: Samples) -> Iterator[Sample]:
-    """`rows`, and results of other dtypes."""
+    """`rows`, numbers close together far from zero, and results of other dtypes."""
     yield from rows(make)
+    yield Sample((make((3, 33), low=9999, high=10001),), {}, "far from zero")
     for dtype in ("bfloat16", "float64"):
         yield Sample((make((5, 33)),), {"dtype": dtype}, f"to {dtype}")
 

@@ -147,11 +147,12 @@ def _no_axis(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _logarithms(make: Samples) -> Iterator[Sample]:
-    """`rows`, and over several axes."""
+    """`rows`, columns in one part and in several, and over several axes."""
     yield from (Sample(one.args, {"axis": -1} | dict(one.kwargs), one.label, one.kind) for one in rows(make))
     yield Sample((make((5, 33, 7)),), {"axis": (0, 2)})
     yield Sample((make((5, 33, 7)),), {"axis": None, "keepdims": True})
     yield Sample((make((33, 65), low=-3, high=3),), {"axis": 0, "keepdims": True})
+    yield from (Sample((make(shape, low=-3, high=3),), {"axis": -2}) for shape in ((1025, 2), (2, 300, 8)))
 
 
 def _logsumexp(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
@@ -172,13 +173,20 @@ def _logsumexp_magnitude(a: Array, *, axis: Any = None, keepdims: bool = False) 
 
 
 def _log_softmax(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
-    return np.asarray(a - _logsumexp(a, axis=axis, keepdims=True)) if a.size else a
+    """The maximum is subtracted by itself: together with the logarithm it would be rounded to its own last place."""
+    if not a.size:
+        return a
+    top = np.max(a, axis=axis, keepdims=True)
+    below = a - np.where(np.isfinite(top), top, 0.0)
+    return np.asarray(below - np.log(np.sum(np.exp(below), axis=axis, keepdims=True)))
 
 
 def _log_softmax_magnitude(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
+    """That of the differences from the maximum, which are exact for large numbers that lie close together."""
     if not a.size:
         return a
-    return np.asarray(_logsumexp_magnitude(a, axis=axis, keepdims=True) + np.abs(_log_softmax(a, axis=axis)))
+    spread = np.nan_to_num(np.ptp(a, axis=axis, keepdims=True), posinf=0)
+    return np.asarray(1 + spread + np.abs(_log_softmax(a, axis=axis)))
 
 
 SPECS = (

@@ -52,6 +52,7 @@ def _casts(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 def _paddings(make: Samples) -> Iterator[Sample]:
     pairs: tuple[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], ...] = (
         ((33,), ((0, 0),)), ((33,), ((3, 0),)), ((33, 7), ((0, 1), (2, 3))), ((5, 33, 7), ((1, 0), (0, 0), (0, 65))),
+        ((3, 5, 32), ((0, 0), (1, 2), (0, 0))), ((3, 32), ((1, 0), (16, 32))),
     )  # fmt: skip
     yield from (Sample((make(shape),), {"widths": widths}) for shape, widths in pairs)
     yield Sample((make((33, 7)),), {"widths": ((1, 1), (1, 1)), "value": 1})

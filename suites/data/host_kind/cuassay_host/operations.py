@@ -27,15 +27,17 @@ from cuassay.devices.cuda.ops import (
     comparison,
     elementwise,
     indexing,
+    joining,
     loss_scale,
     multi_tensor,
     normalization,
     optim,
+    padding,
     random,
     reduction,
     tables,
 )
-from cuassay.ops import registry
+from cuassay.ops import compositions, registry
 
 __all__ = ["register"]
 
@@ -48,10 +50,12 @@ _SERVED = (
     comparison,
     elementwise,
     indexing,
+    joining,
     loss_scale,
     multi_tensor,
     normalization,
     optim,
+    padding,
     random,
     reduction,
 )
@@ -121,6 +125,14 @@ class _Cupy:
         np.exp(as_numpy(a), out=as_numpy(out))
 
 
+class _Compositions:
+    """Compositions of operations, which CUDA's operations call, on arrays of this kind."""
+
+    def __getattr__(self, name: str) -> Any:
+        composition = getattr(compositions, name)
+        return lambda a, **named: as_cupy(composition(ToyArray(as_numpy(a), 0), **named).host)
+
+
 def register() -> None:
     """Let CUDA's operations run on the host in this process, and register them for kind `host`."""
     launches.install()
@@ -145,6 +157,7 @@ def _replace_driver() -> None:
     cupy.cuda.set_allocator(allocate)
     for module in (*_SERVED, alignment, tables):
         module.cupy = _Cupy()  # type: ignore[attr-defined]
+    normalization.compositions = _Compositions()  # type: ignore[assignment]
     tables._upload = lambda host: as_cupy(host.copy())
     tables._record = lambda *arguments: None
     tables.Event, tables._current_stream = _Event, _Stream  # type: ignore[misc,assignment]

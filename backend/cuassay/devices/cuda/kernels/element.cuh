@@ -78,6 +78,13 @@ template <typename T, int N> __device__ __forceinline__ void store_pack(T* to, c
     __stwb(reinterpret_cast<R*>(to), both.raw);
 }
 
+// Elements of a row before the first that begins at a multiple of a pack's size; not more than there are.
+template <typename T, int N> __device__ __forceinline__ int64 before_packs(const T* row, int64 elements) {
+    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(row) / sizeof(T) % N);
+    const int64 before = misaligned ? N - misaligned : 0;
+    return before < elements ? before : elements;
+}
+
 // The same bits as another type of that size.
 template <typename To, typename From> __device__ __forceinline__ To reinterpreted(From from) {
     static_assert(sizeof(To) == sizeof(From), "of one size");

@@ -1,4 +1,4 @@
-// out[o, i] = reduction over r of a[o, r, i]; sum, product, maximum and minimum, for arrays seen as (outer, reduced, inner).
+// out[o, i] = reduction over r of a[o, r, i]; sum, product, mean, maximum and minimum, for arrays seen as (outer, reduced, inner).
 //
 // The kernels differ by what lies next to what in memory. Each may reduce only a *part* of the axis, [part * length,
 // (part + 1) * length), into out[o, part, i] of the accumulator's type; a second launch then reduces the parts, and the
@@ -13,11 +13,17 @@
 #include "element.cuh"
 
 // The accumulator: float for 16- and 32-bit floats, 64 bits for integers summed; the element itself for a maximum.
-struct Sum {
+struct Whole {
+    template <typename A> __device__ static A finish(A total, int64) { return total; }
+};
+struct Sum : Whole {
     template <typename A> __device__ static A identity() { return A(0); }
     template <typename A> __device__ static A of(A a, A b) { return a + b; }
 };
-struct Max {
+struct Mean : Sum {  // in one launch alone
+    template <typename A> __device__ static A finish(A total, int64 reduced) { return total / A(reduced); }
+};
+struct Max : Whole {
     template <typename A> __device__ static A identity();
     template <typename A> __device__ static A of(A a, A b) { return nan_maximum(a, b); }
 };
@@ -26,7 +32,7 @@ template <> __device__ double Max::identity<double>() { return __longlong_as_dou
 template <> __device__ int64 Max::identity<int64>() { return int64(1) << 63; }
 template <> __device__ uint64 Max::identity<uint64>() { return 0; }
 
-struct Min {
+struct Min : Whole {
     template <typename A> __device__ static A identity();
     template <typename A> __device__ static A of(A a, A b) { return nan_minimum(a, b); }
 };
@@ -34,7 +40,7 @@ template <> __device__ float Min::identity<float>() { return __int_as_float(0x7f
 template <> __device__ double Min::identity<double>() { return __longlong_as_double(0x7ff0000000000000ll); }
 template <> __device__ int64 Min::identity<int64>() { return ~(int64(1) << 63); }
 template <> __device__ uint64 Min::identity<uint64>() { return ~uint64(0); }
-struct Prod {
+struct Prod : Whole {
     template <typename A> __device__ static A identity() { return A(1); }
     template <typename A> __device__ static A of(A a, A b) { return a * b; }
 };
@@ -69,7 +75,9 @@ __global__ void reduce_rows(const T* a, Out* out, int64 outer, int64 reduced, in
         A totals[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) totals[i] = Reduction::template identity<A>();
-        int64 at = begin + int64(threadIdx.x) * N;
+        const int64 head = begin < end ? before_packs<T, N>(from + begin, end - begin) : 0;
+        if (threadIdx.x < head) totals[0] = widen<A>(from[begin + threadIdx.x]);
+        int64 at = begin + head + int64(threadIdx.x) * N;
         const int64 step = int64(blockDim.x) * N;
         for (; at + (kInFlight - 1) * step + N <= end; at += kInFlight * step) {
             Pack<T, N> flight[kInFlight];
@@ -89,7 +97,7 @@ __global__ void reduce_rows(const T* a, Out* out, int64 outer, int64 reduced, in
 #pragma unroll
         for (int i = 1; i < N; ++i) totals[0] = Reduction::of(totals[0], totals[i]);
         const A total = reduce_block<Reduction>(totals[0]);
-        if (!threadIdx.x) out[row * gridDim.x + blockIdx.x] = narrow<Out>(total);
+        if (!threadIdx.x) out[row * gridDim.x + blockIdx.x] = narrow<Out>(Reduction::finish(total, reduced));
         __syncthreads();  // the next row uses the same shared memory
     }
 }
@@ -101,7 +109,9 @@ __global__ void reduce_short_rows(const T* a, Out* out, int64 outer, int64 reduc
     if (row >= outer) return;
     const T* from = a + row * reduced;
     A total = Reduction::template identity<A>();
-    int64 at = int64(threadIdx.x % 32) * N;
+    const int64 lane = threadIdx.x % 32, head = before_packs<T, N>(from, reduced);
+    if (lane < head) total = widen<A>(from[lane]);
+    int64 at = head + lane * N;
     for (; at + N <= reduced; at += 32 * N) {
         const Pack<T, N> pack = load_pack<T, N>(from + at);
         A partial = widen<A>(pack.at[0]);
@@ -111,7 +121,7 @@ __global__ void reduce_short_rows(const T* a, Out* out, int64 outer, int64 reduc
     }
     for (; at < reduced; ++at) total = Reduction::of(total, widen<A>(from[at]));
     total = reduce_warp<Reduction>(total);
-    if (threadIdx.x % 32 == 0) out[row] = narrow<Out>(total);
+    if (threadIdx.x % 32 == 0) out[row] = narrow<Out>(Reduction::finish(total, reduced));
 }
 
 // A tile of lanes * N columns: lanes = 2^shift, up to 32, threads side by side in each line of threads; with n lines, a line
@@ -169,7 +179,7 @@ reduce_columns(const T* a, Out* out, int64 outer, int64 reduced, int64 inner, in
 #pragma unroll 8
             for (int warp = 1; warp < warps; ++warp) total = Reduction::of(total, shared[warp * tile + i]);
             if (CLUSTER > 1) shared[i] = total;
-            else if (first + i < inner) to[i] = narrow<Out>(total);
+            else if (first + i < inner) to[i] = narrow<Out>(Reduction::finish(total, reduced));
         }
 #if __CUDA_ARCH__ >= 900
         if (CLUSTER > 1) {
@@ -179,7 +189,7 @@ reduce_columns(const T* a, Out* out, int64 outer, int64 reduced, int64 inner, in
                 A total = shared[i];
 #pragma unroll
                 for (int other = 1; other < CLUSTER; ++other) total = Reduction::of(total, *in_block(other, shared + i));
-                to[i] = narrow<Out>(total);
+                to[i] = narrow<Out>(Reduction::finish(total, reduced));
             }
             cluster_arrive();
             cluster_wait();

@@ -1,4 +1,4 @@
-// What kernels that work on rows share: reductions over a warp or a block.
+// What kernels that work on rows share: reductions over a warp or a block, exponentials below a maximum.
 
 #pragma once
 
@@ -34,3 +34,64 @@ template <typename W> __device__ __forceinline__ W block_max(W value, W* scratch
     __syncthreads();
     return warp_max(scratch[threadIdx.x % 32 < blockDim.x / 32 ? threadIdx.x % 32 : 0]);
 }
+
+// exp(value - maximum) by the machine's power of two. The difference is taken first: scaled by log2(e) before, in one
+// multiply-add, the rounding of a large maximum (a mask of -1e10, or of the lowest number) is an exponent of its own. The
+// errors are those of expf: about one unit in float's last place a unit of difference.
+template <typename W> __device__ __forceinline__ W exponential_below(W value, W maximum);
+template <> __device__ __forceinline__ float exponential_below<float>(float value, float maximum) {
+    float power;
+    const float exponent = (value - maximum) * 1.44269504088896340736f;  // log2(e)
+    asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(exponent));  // subnormal results are kept
+    return power;
+}
+template <> __device__ __forceinline__ double exponential_below<double>(double value, double maximum) {
+    return exp(value - maximum);
+}
+
+template <typename W> __device__ __forceinline__ W minus_infinity();
+template <> __device__ __forceinline__ float minus_infinity<float>() { return __int_as_float(0xff800000); }
+template <> __device__ __forceinline__ double minus_infinity<double>() { return __longlong_as_double(0xfff0000000000000ll); }
+
+// -inf - -inf would be NaN where exp(-inf) = 0 is meant: nothing was seen yet, or only -inf.
+template <typename W> __device__ __forceinline__ W shift_of(W maximum) {
+    return maximum == minus_infinity<W>() ? W(0) : maximum;
+}
+
+__device__ __forceinline__ float logarithm(float value) { return logf(value); }
+__device__ __forceinline__ double logarithm(double value) { return log(value); }
+
+// log(sum(exp(a))) of a row as two numbers to subtract one after the other: together they would be rounded to the maximum's
+// last place. An infinite maximum is its own logarithm; its sum, of exponentials below it, would be NaN.
+template <typename W> struct Level {
+    W shift, rest;
+    __device__ __forceinline__ Level(W maximum, W sum) {
+        const bool is_infinite = maximum == minus_infinity<W>() || maximum == -minus_infinity<W>();
+        shift = is_infinite ? W(0) : maximum;
+        rest = is_infinite ? maximum : logarithm(sum);
+    }
+};
+
+// The sum of squares about the mean, in one pass: B. P. Welford, "Note on a method for calculating corrected sums of squares
+// and products", 1962; merged as T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for
+// computing sample variances", 1979. E[x^2] - E[x]^2 would cancel where the mean is large.
+template <typename W> struct Variance {
+    W count, mean, squares;
+
+    __device__ __forceinline__ void clear() { count = mean = squares = 0; }
+    // `number` values with this one, and its inverse.
+    __device__ __forceinline__ void add(W value, W number, W inverse) {
+        const W step = value - mean;
+        mean += step * inverse;
+        squares += step * (value - mean);
+        count = number;
+    }
+    __device__ __forceinline__ void merge(const Variance& other) {
+        if (other.count == 0) return;
+        const W number = count + other.count, step = other.mean - mean, share = other.count / number;
+        mean += step * share;
+        squares += other.squares + step * step * (count * share);
+        count = number;
+    }
+    __device__ __forceinline__ W result(double divisor) const { return squares / W(divisor); }
+};

@@ -1,44 +1,22 @@
-// out[r, c] = exp(a[r, c] - max_c a[r]) / sum_c exp(a[r, c] - max_c a[r])
+// out[r, c] = exp(a[r, c] - max_c a[r]) / sum_c exp(a[r, c] - max_c a[r]); LOG: its logarithm; logsumexp: that of the sum.
 //
 // One pass over memory: a row is read once, kept on the chip, and written once. Maximum and sum are taken together
 // while the row arrives (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867).
 // A row of -inf, or with a NaN or +inf in it, is NaN, as torch has it.
-// Shapes: a, out: (rows, columns), contiguous.
+// Shapes: a, out: (rows, columns), contiguous; logsumexp: out (rows,).
 // Launch: softmax_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
 //         softmax_long: one block of 128 to 1,024 threads a row (float64: 512, as exp needs the registers); KEEP: dynamic
 //         shared memory of 16 bytes a pack of the row; else the row is read a second time, from the level-2 cache where it still is.
 //         softmax_cluster (compute capability 9.0): a cluster of CLUSTER blocks of 256 threads a row, each with its share of
 //         the row in shared memory, for rows of which no two would fit on a multiprocessor: one block alone cannot load a
 //         row while it computes. Clusters that walk over rows, the next one arriving meanwhile, were slower.
-// Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py.
+//         logsumexp_rows: LANES threads a row, 32 with eight rows a block or all 256.
+// Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py, statistics.py.
 
 #include "cluster.cuh"
 #include "rows.cuh"
 
-// exp(value - maximum) by the machine's power of two. The difference is taken first: scaled by log2(e) before, in one
-// multiply-add, the rounding of a large maximum (a mask of -1e10, or of the lowest number) is an exponent of its own. The
-// errors are those of expf: about one unit in float's last place a unit of difference.
-template <typename W> __device__ __forceinline__ W exponential_below(W value, W maximum);
-template <> __device__ __forceinline__ float exponential_below<float>(float value, float maximum) {
-    float power;
-    const float exponent = (value - maximum) * 1.44269504088896340736f;  // log2(e)
-    asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(exponent));  // subnormal results are kept
-    return power;
-}
-template <> __device__ __forceinline__ double exponential_below<double>(double value, double maximum) {
-    return exp(value - maximum);
-}
-
-template <typename W> __device__ __forceinline__ W minus_infinity();
-template <> __device__ __forceinline__ float minus_infinity<float>() { return __int_as_float(0xff800000); }
-template <> __device__ __forceinline__ double minus_infinity<double>() { return __longlong_as_double(0xfff0000000000000ll); }
-
-// -inf - -inf would be NaN where exp(-inf) = 0 is meant: nothing was seen yet, or only -inf.
-template <typename W> __device__ __forceinline__ W shift_of(W maximum) {
-    return maximum == minus_infinity<W>() ? W(0) : maximum;
-}
-
-template <typename T, int N, int PACKS>
+template <typename T, int N, int PACKS, bool LOG = false>
 __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 rows, int64 columns) {
     using W = typename Wide<T>::type;
     const int64 row = int64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
@@ -69,17 +47,21 @@ __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 r
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            values[p][i] = exponential_below(values[p][i], maximum);
-            sum += values[p][i];
+            const W exponential = exponential_below(values[p][i], maximum);
+            sum += exponential;
+            if (!LOG) values[p][i] = exponential;
         }
-    const W scale = W(1) / warp_sum(sum);
+    sum = warp_sum(sum);
+    const W scale = W(1) / sum;
+    const Level<W> level(maximum, sum);
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
         const int64 at = (int64(p) * 32 + lane) * N;
         if (at < columns) {
             Pack<T, N> pack;
 #pragma unroll
-            for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(values[p][i] * scale);
+            for (int i = 0; i < N; ++i)
+                pack.at[i] = narrow<T>(LOG ? values[p][i] - level.shift - level.rest : values[p][i] * scale);
             store_pack<T, N>(out + row * columns + at, pack);
         }
     }
@@ -111,6 +93,10 @@ template <typename T> struct Running {
         sum = sum * exponential_below(maximum, shift) + added;
         maximum = both;
     }
+    __device__ __forceinline__ void add_one(T element) {
+        const Pack<T, 1> pack[1] = {{element}};
+        add(pack);
+    }
     __device__ __forceinline__ void merge_warp() {
 #pragma unroll
         for (int lane = 16; lane; lane /= 2)
@@ -133,7 +119,7 @@ template <typename T> struct Running {
 // elements are left at the end. These extras, fewer than a block has threads, go one each to the first threads.
 template <typename T> constexpr int kLine = 128 / sizeof(T);
 
-template <typename T, int N, bool KEEP>
+template <typename T, int N, bool KEEP, bool LOG = false>
 __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(const T* a, T* out, int64 columns) {
     using W = typename Wide<T>::type;
     constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first: 64 bytes
@@ -173,11 +159,16 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
     running.merge_block();
 
     const W maximum = running.maximum, scale = W(1) / running.sum;
-    if (threadIdx.x < extras) to[extra] = narrow<T>(exponential_below(widen<W>(odd[0].at[0]), maximum) * scale);
+    const Level<W> level(maximum, running.sum);
+    const auto result = [&](T element) {
+        const W value = widen<W>(element);
+        return narrow<T>(LOG ? value - level.shift - level.rest : exponential_below(value, maximum) * scale);
+    };
+    if (threadIdx.x < extras) to[extra] = result(odd[0].at[0]);
     for (p = threadIdx.x; p < packs; p += blockDim.x) {
         Pack<T, N> pack = KEEP ? kept[p] : load_pack<T, N>(body + p * N);
 #pragma unroll
-        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(exponential_below(widen<W>(pack.at[i]), maximum) * scale);
+        for (int i = 0; i < N; ++i) pack.at[i] = result(pack.at[i]);
         store_pack<T, N>(to + head + p * N, pack);
     }
 }
@@ -190,11 +181,12 @@ template <> struct Kept<bfloat16> { using type = bfloat16; static constexpr bool
 
 // Each block takes exponentials below the maximum of its own share. The blocks exchange (maximum, sum) once; what a
 // block has is scaled by exp(its maximum - maximum) / sum.
-template <typename T, int N, int CLUSTER>
+template <typename T, int N, int CLUSTER, bool LOG = false>
 __global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256)
 softmax_cluster(const T* a, T* out, int64 columns) {
 #if __CUDA_ARCH__ >= 900
     using K = typename Kept<T>::type;
+    constexpr bool kExponentials = Kept<T>::exponentials && !LOG;
     constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     __shared__ float scratch[2][32], block_maximum, block_total;
@@ -237,16 +229,16 @@ softmax_cluster(const T* a, T* out, int64 columns) {
 
     const float shift = shift_of(maximum);
     float sum = 0;
-    if (has_extra) sum = odd = exponential_below(odd, shift);
+    if (has_extra) sum = exponential_below(odd, shift);
     for (int p = threadIdx.x; p < count; p += stride) {
         Pack<K, N> pack = kept[p];
 #pragma unroll
         for (int i = 0; i < N; ++i) {
             const float exponential = exponential_below(widen<float>(pack.at[i]), shift);
             sum += exponential;
-            if (Kept<T>::exponentials) pack.at[i] = static_cast<K>(exponential);
+            if (kExponentials) pack.at[i] = static_cast<K>(exponential);
         }
-        if (Kept<T>::exponentials) kept[p] = pack;
+        if (kExponentials) kept[p] = pack;
     }
     sum = block_sum(sum, scratch[1]);
 
@@ -262,18 +254,47 @@ softmax_cluster(const T* a, T* out, int64 columns) {
         total += *in_block(other, &block_total) * exponential_below(*in_block(other, &block_maximum), top_shift);
     cluster_arrive();  // from here nobody reads this block's variables; it may end once all others have come here too
     const float scale = exponential_below(maximum, top_shift) / total;  // a row of -inf: 0 / 0
+    const Level<float> level(top, total);
+    const auto result = [&](float value, bool is_exponential) {
+        if (LOG) return narrow<T>(value - level.shift - level.rest);
+        return narrow<T>((is_exponential ? value : exponential_below(value, shift)) * scale);
+    };
 
-    if (has_extra) to[extra] = narrow<T>(odd * scale);
+    if (has_extra) to[extra] = result(odd, false);
     for (int p = threadIdx.x; p < count; p += stride) {
         const Pack<K, N> own = kept[p];
         Pack<T, N> pack;
 #pragma unroll
-        for (int i = 0; i < N; ++i) {
-            const float value = widen<float>(own.at[i]);
-            pack.at[i] = narrow<T>((Kept<T>::exponentials ? value : exponential_below(value, shift)) * scale);
-        }
+        for (int i = 0; i < N; ++i) pack.at[i] = result(widen<float>(own.at[i]), kExponentials);
         store_pack<T, N>(to + head + begin * N + int64(p) * N, pack);
     }
     cluster_wait();
 #endif
+}
+
+template <typename T, int N, int LANES>
+__global__ void __launch_bounds__(256) logsumexp_rows(const T* a, T* out, int64 rows, int64 columns) {
+    const int64 row = int64(blockIdx.x) * (blockDim.x / LANES) + threadIdx.x / LANES;
+    if (row >= rows) return;
+    constexpr int kInFlight = 4;
+    const T* from = a + row * columns;
+    const int64 lane = threadIdx.x % LANES, head = before_packs<T, N>(from, columns);
+    Running<T> running;
+    if (lane < head) running.add_one(from[lane]);
+    int64 at = head + lane * N;
+    for (; at + (kInFlight - 1) * LANES * N + N <= columns; at += kInFlight * LANES * N) {
+        Pack<T, N> flight[kInFlight];
+#pragma unroll
+        for (int f = 0; f < kInFlight; ++f) flight[f] = load_pack<T, N>(from + at + f * LANES * N);
+        running.add(flight);
+    }
+    for (; at + N <= columns; at += LANES * N) {
+        const Pack<T, N> pack[1] = {load_pack<T, N>(from + at)};
+        running.add(pack);
+    }
+    for (; at < columns; ++at) running.add_one(from[at]);
+    if (LANES == 32) running.merge_warp();
+    else running.merge_block();
+    const Level<typename Wide<T>::type> level(running.maximum, running.sum);
+    if (threadIdx.x % LANES == 0) out[row] = narrow<T>(level.shift + level.rest);
 }

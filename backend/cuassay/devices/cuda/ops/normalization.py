@@ -1,9 +1,9 @@
-"""`softmax`, `layer_norm` and their gradients on CuPy arrays, by kernels that read and write each element once.
+"""`softmax`, `layer_norm`, their gradients, variances and the like on CuPy arrays, by kernels that read rows once.
 
 Rows up to 1,024 elements go to a warp each, in registers; longer ones to a block each, in shared memory; rows too
 long for that are read again. `reduction` has sums and maxima.
-Kernels: kernels/softmax.cu, layer_norm.cu, row_gradients.cu. Called by `cuassay.ops`; OpSpecs:
-`cuassay.testing.specs.reduction`.
+Kernels: kernels/softmax.cu, layer_norm.cu, row_gradients.cu, variance.cu, columns.cu. Called by `cuassay.ops`; OpSpecs:
+`reduction` and `statistics` of `cuassay.testing.specs`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Any
 
 import cupy
 
-from cuassay.arrays.dtypes import FP8, promote
+from cuassay.arrays.dtypes import FP8, compute_dtype, promote
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import reduction
 from cuassay.devices.cuda.ops.elementwise import c_name, cast, pack_length
-from cuassay.ops import registry
+from cuassay.ops import compositions, registry
+from cuassay.ops.shapes import reduced_axes
 
 __all__ = ["register"]
 
@@ -32,6 +33,13 @@ _WARP = 32
 _SHORT_BLOCK = 256
 _SHORT_ROW = 1024
 _GRADIENT_BLOCK = 512
+
+#: Fewer rows than this leave most of a card without work; they do not matter where they are no longer than this.
+_MANY_ROWS, _LONG_ROW = 64, 16_384
+
+#: Statistics of columns: blocks that fill a card, and a part's fewest and most rows; counts in float are exact to 2^24.
+_BLOCKS, _PART_ROWS, _MOST_PART_ROWS = 1_056, 64, 2**26
+_MAX_GRID_Z = 65_535
 
 #: Packs a lane, of the kernels for short rows: few steps, so that widths share kernels.
 _PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -51,19 +59,89 @@ _RESERVED = 2048
 @alignment.on_aligned
 def softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
     """Into `out`, on the current stream; a row of -inf only is NaN. Of a narrower `out` the result is cast to it."""
+    _softmax(a, axis, out)
+
+
+@only_launches
+@alignment.on_aligned
+def log_softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
+    """Its logarithm, by the same kernels."""
+    _softmax(a, axis, out, log=True)
+
+
+def _softmax(a: Array, axis: int, out: Array, *, log: bool = False) -> None:
     if not out.size:
         return
     wide = promote(a.dtype, out.dtype)
     if wide != out.dtype:
         result = cupy.empty(out.shape, wide)
-        softmax(a, axis=axis, dtype=None, out=result)
+        _softmax(a, axis, result, log=log)
         cast(result, dtype=out.dtype, out=out)
         return
     rows = _as_rows(a, axis, out.dtype)
     target = out if axis in (-1, a.ndim - 1) and out.flags.c_contiguous else cupy.empty_like(rows)
-    _softmax_rows(rows, target)
+    _softmax_rows(rows, target, ", true" if log else "")
     if target is not out:
         cupy.copyto(out, cupy.moveaxis(target, -1, axis) if out.ndim else target.reshape(()))
+
+
+@alignment.on_aligned
+def logsumexp(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
+    """In one pass; of few long rows as a composition."""
+    if not _statistic("LogSum", ("softmax.cu", "logsumexp_rows"), a, axis, out):
+        cupy.copyto(out, compositions.logsumexp(a, axis=axis, keepdims=keepdims))
+
+
+@alignment.on_aligned
+def var(a: Array, *, axis: Any, correction: float, keepdims: bool, out: Array) -> None:
+    """In one pass; of few long rows as a composition."""
+    count = prod(a.shape[place] for place in reduced_axes(axis, a.ndim))
+    divisor = float(max(count - correction, 0))
+    if not _statistic("Variance", ("variance.cu", "var_rows"), a, axis, out, divisor):
+        cupy.copyto(out, compositions.var(a, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def _statistic(
+    name: str, of_rows: tuple[str, str], a: Array, axis: Any, out: Array, divisor: float | None = None
+) -> bool:
+    """Over `axis`, by a kernel of rows or of columns; False where nothing is reduced, or rows are few and long."""
+    if not a.size:
+        return False
+    folded = reduction.three_axes(a, reduced_axes(axis, a.ndim))
+    outer, reduced, inner = folded.shape
+    if inner == 1 and outer < _MANY_ROWS and reduced > _LONG_ROW:
+        return False
+    target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
+    if inner == 1:
+        file, kernel_name = of_rows
+        lanes = _WARP if reduced <= _SHORT_ROW else _SHORT_BLOCK
+        run = kernel(file, f"{kernel_name}<{c_name(a.dtype)}, {_PACK_NBYTES // a.dtype.itemsize}, {lanes}>")
+        scalars = () if divisor is None else (divisor,)
+        run(-(-outer // (_SHORT_BLOCK // lanes)), _SHORT_BLOCK, (folded, target, outer, reduced, *scalars))
+    else:
+        _of_columns(name, folded, target, divisor or 0.0)
+    if target is not out:
+        cupy.copyto(out, target)
+    return True
+
+
+def _of_columns(name: str, folded: Array, out: Array, divisor: float) -> None:
+    outer, reduced, inner = folded.shape
+    dtype = c_name(folded.dtype)
+    wide = compute_dtype(folded.dtype)
+    pack = pack_length((folded,), inner)
+    tiles = -(-inner // (_WARP * pack))
+    parts = max(1, min(-(-_BLOCKS // (outer * tiles)), reduced // _PART_ROWS), reduced // _MOST_PART_ROWS)
+    numbers = 3 if name == "Variance" else 2
+    partial = cupy.empty((outer * parts * inner * numbers if parts > 1 else 1,), wide)
+    statistic = f"{name}<{c_name(wide)}>"
+    of_part = kernel("columns.cu", f"statistic_of_part<{statistic}, {dtype}, {pack}>")
+    grid = tiles, parts, min(outer, _MAX_GRID_Z)
+    of_part(grid, _SHORT_BLOCK, (folded, partial, out, outer, reduced, inner, -(-reduced // parts), divisor))
+    if parts > 1:
+        of_parts = kernel("columns.cu", f"statistic_of_parts<{statistic}, {dtype}>")
+        columns = outer * inner
+        of_parts(-(-columns // _SHORT_BLOCK), _SHORT_BLOCK, (partial, out, columns, inner, parts, divisor))
 
 
 @only_launches
@@ -126,22 +204,22 @@ def _as_rows(a: Array, axis: int, dtype: Any) -> Array:
     return cupy.ascontiguousarray(cupy.moveaxis(a, axis, -1).astype(dtype, copy=False))
 
 
-def _softmax_rows(a: Array, out: Array) -> None:
+def _softmax_rows(a: Array, out: Array, last: str) -> None:
     columns = a.shape[-1]
     rows = prod(a.shape[:-1])
     if columns <= _SHORT_ROW:
         length = pack_length((a, out), columns)
         name = f"softmax_short<{c_name(a.dtype)}, {length}"
-        _short("softmax.cu", name, (rows, columns), length, (a, out, rows, columns))
+        _short("softmax.cu", name, (rows, columns), length, (a, out, rows, columns), last)
         return
     length = _common_length(a, out)
     blocks = _cluster(a, columns, length)
     if blocks:
         nbytes = (columns // length // blocks + _PACKS_A_LINE) * _PACK_NBYTES
-        shared_row = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {blocks}>")
+        shared_row = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {blocks}{last}>")
         shared_row(rows * blocks, _SHORT_BLOCK, (a, out, columns), shared=nbytes)
         return
-    _long("softmax.cu", f"softmax_long<{c_name(a.dtype)}, {length}", a, length, (a, out, columns))
+    _long("softmax.cu", f"softmax_long<{c_name(a.dtype)}, {length}", a, length, (a, out, columns), last)
 
 
 def _cluster(a: Array, columns: int, length: int) -> int:
@@ -174,16 +252,18 @@ def _common_length(a: Array, out: Array) -> int:
     return _PACK_NBYTES // int(a.dtype.itemsize) if aligned_alike and whole else 1
 
 
-def _short(file: str, name: str, shape: tuple[int, int], length: int, arguments: tuple[Any, ...]) -> None:
-    """One warp a row, of `shape` rows and columns."""
+def _short(
+    file: str, name: str, shape: tuple[int, int], length: int, arguments: tuple[Any, ...], last: str = ""
+) -> None:
+    """One warp a row, of `shape` rows and columns; `last` follows the template's other arguments."""
     rows, columns = shape
     needed = -(-columns // (_WARP * length))
     packs = next(step for step in _PACKS if step >= needed)
-    kernel(file, f"{name}, {packs}>")(-(-rows // (_SHORT_BLOCK // _WARP)), _SHORT_BLOCK, arguments)
+    kernel(file, f"{name}, {packs}{last}>")(-(-rows // (_SHORT_BLOCK // _WARP)), _SHORT_BLOCK, arguments)
 
 
-def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...]) -> None:
-    """One block a row, the row in shared memory where it fits."""
+def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...], last: str = "") -> None:
+    """One block a row, the row in shared memory where it fits; `last` as in `_short`."""
     columns = a.shape[-1]
     packs = -(-columns // length)
     nbytes = packs * length * a.dtype.itemsize
@@ -193,7 +273,7 @@ def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...
     widest = 512 if nbytes <= most // 2 or a.dtype.itemsize == 8 else 1024
     # A power of two, as 800 threads would keep a second block off the multiprocessor.
     threads = min(widest, max(128, 1 << (packs // _PACKS_A_THREAD).bit_length() - 1))
-    block = kernel(file, f"{name}, {'true' if keep else 'false'}>")
+    block = kernel(file, f"{name}, {'true' if keep else 'false'}{last}>")
     block(prod(a.shape[:-1]), threads, arguments, shared=nbytes if keep else 0)
 
 
@@ -202,6 +282,7 @@ def register() -> None:
     reduction.register()
     table: dict[str, registry.Implementation] = {
         "softmax": softmax,
+        "log_softmax": log_softmax,
         "layer_norm": layer_norm,
         "softmax_backward": softmax_backward,
         "layer_norm_backward": layer_norm_backward,
@@ -210,3 +291,5 @@ def register() -> None:
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
         registry.implement(name, kind="cuda", dtypes=dtypes)(implementation)
         Repeated(registry.op(name)).install()
+    for name, implementation in (("logsumexp", logsumexp), ("var", var)):
+        registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)

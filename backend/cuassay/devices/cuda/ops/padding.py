@@ -1,21 +1,61 @@
-"""`pad` on CuPy arrays, by CuPy's fill and copy.
+"""`pad` on CuPy arrays: by a kernel of our own that writes each element once.
 
-Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.storage`.
+Kernel: kernels/padding.cu. Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.storage`.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
+from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
+from cuassay.devices.cuda.ops.elementwise import MAX_AXES, pack_length
 from cuassay.ops import registry
 
 __all__ = ["register"]
 
 Array = Any
+
+_BLOCK = 256
+
+
+class _Padding(ctypes.Structure):
+    """``Padding`` of padding.cu."""
+
+    _fields_ = (
+        ("n", ctypes.c_int64),
+        ("axes", ctypes.c_int64),
+        *((name, ctypes.c_int64 * MAX_AXES) for name in ("extent", "before", "length", "stride")),
+    )
+
+
+@dataclass
+class _Axis:
+    """Of the output: its extent, and where the input begins and how long it is; the input's stride in elements."""
+
+    extent: int
+    before: int
+    length: int
+    stride: int
+
+    def is_one_with(self, inner: _Axis) -> bool:
+        """Whether both are one axis: no padding is between two rows of the inner one."""
+        return inner.extent == inner.length and self.stride == inner.length * inner.stride
+
+    def merged(self, inner: _Axis) -> _Axis:
+        """Both as one."""
+        extent, before, length = (number * inner.extent for number in self.numbers())
+        return _Axis(extent, before, length, inner.stride)
+
+    def numbers(self) -> tuple[int, int, int]:
+        """Those that are counted in elements."""
+        return self.extent, self.before, self.length
 
 
 @alignment.on_aligned
@@ -23,10 +63,45 @@ def pad(a: Array, *, widths: Sequence[Sequence[int]], value: float, out: Array) 
     """`value` everywhere, and `a` inside."""
     if not out.size:
         return
-    out.fill(np.asarray(value, out.dtype)[()])
-    inside = out[tuple(slice(before, before + extent) for (before, _), extent in zip(widths, a.shape, strict=True))]
-    if a.size:
-        alignment.copyto(inside, a)
+    axes = _axes(a, widths)
+    number = np.asarray(value, out.dtype)
+    if not is_c_contiguous(out) or len(axes) > MAX_AXES:
+        out.fill(number[()])
+        inside = out[tuple(slice(before, before + extent) for (before, _), extent in zip(widths, a.shape, strict=True))]
+        if a.size:
+            alignment.copyto(inside, a)
+        return
+    inner, *others = axes
+    length = pack_length((a, out), *inner.numbers(), *(axis.stride for axis in others)) if inner.stride == 1 else 1
+    is_whole = length > 1
+    shared = [
+        length if is_whole and axis is inner else 1 for axis in axes
+    ]  # elements that a number of this axis counts
+    described = _Padding(out.size // shared[0], len(axes))
+    for place, (axis, by) in enumerate(zip(axes, shared, strict=True)):
+        described.extent[place], described.before[place], described.length[place] = (
+            one // by for one in axis.numbers()
+        )
+        described.stride[place] = axis.stride * by
+    if not is_whole:
+        length = pack_length((out,))
+    bits = np.dtype(f"uint{8 * out.dtype.itemsize}")
+    launched = kernel("padding.cu", f"pad<{bits.name}, {length}, {'true' if is_whole else 'false'}>")
+    threads = out.size // length if is_whole else -(-out.size // length)
+    launched(-(-threads // _BLOCK), _BLOCK, (a, number.reshape(1).view(bits)[0], out, described))
+
+
+def _axes(a: Array, widths: Sequence[Sequence[int]]) -> list[_Axis]:
+    """From the innermost outwards, neighbours that are one axis merged; one of extent 1 if there is none."""
+    axes: list[_Axis] = []
+    for (before, after), length, stride in zip(reversed(widths), reversed(a.shape), reversed(a.strides), strict=True):
+        axis = _Axis(before + length + after, before, length, stride // a.dtype.itemsize)
+        if axis.extent == 1 and length == 1:
+            continue
+        if axes and axis.is_one_with(axes[-1]):
+            axis = axis.merged(axes.pop())
+        axes.append(axis)
+    return axes or [_Axis(1, 0, 1, 1)]
 
 
 def register() -> None:

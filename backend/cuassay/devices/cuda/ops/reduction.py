@@ -28,11 +28,12 @@ from cuassay.devices.cuda.ops.elementwise import ElementwiseKernel, c_name, cast
 from cuassay.ops import registry
 from cuassay.ops.shapes import reduced_axes
 
-__all__ = ["register"]
+__all__ = ["register", "three_axes"]
 
 Array = Any
 
 _BLOCK = 256
+_PACK_NBYTES = 16
 _SHORT_ROW = 4096
 _MAX_GRID_Y = 65_535
 
@@ -95,12 +96,19 @@ def mean(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     if not count:
         out.fill(math.nan)
         return
-    wide = compute_dtype(out.dtype)
-    total = out if out.dtype == wide and out.flags.c_contiguous else cupy.empty(out.shape, wide)
-    _reduce("Sum", a, axis, total)
-    _divide(total, float(count), out=total)
-    if total is not out:
-        cast(total, dtype=out.dtype, out=out)
+    wide, folded = compute_dtype(out.dtype), three_axes(a, axes)
+    launch = _launch(folded, wide.itemsize)
+    target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
+    if launch.parts == 1:
+        launch.run(_types("Mean", a.dtype, wide, out.dtype), folded, target)
+    else:
+        total = target if out.dtype == wide else cupy.empty(out.shape, wide)
+        _fold("Sum", folded, total, wide)
+        _divide(total, float(count), out=total)
+        if total is not target:
+            cast(total, dtype=out.dtype, out=target)
+    if target is not out:
+        cupy.copyto(out, target)
 
 
 _divide = ElementwiseKernel(lambda: "Div")
@@ -111,25 +119,49 @@ def argmax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """Into `out`, on the current stream: the place of the first maximum."""
     if not out.size:
         return
-    folded = _folded(a, reduced_axes(axis, a.ndim))
-    outer, reduced, inner = folded.shape
+    folded = three_axes(a, reduced_axes(axis, a.ndim))
     types = f"{c_name(a.dtype)}, {c_name(_accumulator('Max', a.dtype))}"
     target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
-    if inner > 1:
-        launched = kernel("argmax.cu", f"argmax_columns<{types}>")
-        launched(-(-outer * inner // _BLOCK), _BLOCK, (folded, target, outer, reduced, inner))
-    else:
-        parts = max(1, min(_MAX_PARTS // outer, reduced // _MIN_ROW_PART))
-        places = target if parts == 1 else cupy.empty((outer, parts), np.int64)
-        numbers = outer, reduced, -(-reduced // parts)
-        kernel("argmax.cu", f"argmax_rows<{types}>")(
-            (parts, min(outer, _MAX_GRID_Y), 1), _BLOCK, (folded, places, *numbers)
-        )
-        if parts > 1:
-            launched = kernel("argmax.cu", f"argmax_parts<{types}>")
-            launched(-(-outer // (_BLOCK // 32)), _BLOCK, (folded, places, target, outer, reduced, parts))
+    launched = _argmax_columns if folded.shape[2] > 1 else _argmax_rows
+    launched(folded, target, types)
     if target is not out:
         cupy.copyto(out, target)
+
+
+def _argmax_rows(folded: Array, out: Array, types: str) -> None:
+    outer, reduced, _ = folded.shape
+    pack = _PACK_NBYTES // folded.dtype.itemsize
+    parts = max(1, min(_MAX_PARTS // outer, reduced // _MIN_ROW_PART))
+    if parts == 1 and reduced <= _SHORT_ROW:
+        launched = kernel("argmax.cu", f"argmax_short_rows<{types}, {pack}>")
+        launched(-(-outer // (_BLOCK // 32)), _BLOCK, (folded, out, outer, reduced))
+        return
+    places = out if parts == 1 else cupy.empty((outer, parts), np.int64)
+    numbers = outer, reduced, -(-reduced // (parts * pack)) * pack  # a part begins where a pack may
+    grid = parts, min(outer, _MAX_GRID_Y), 1
+    kernel("argmax.cu", f"argmax_rows<{types}, {pack}>")(grid, _BLOCK, (folded, places, *numbers))
+    if parts > 1:
+        _choose(folded, places, out, types)
+
+
+def _argmax_columns(folded: Array, out: Array, types: str) -> None:
+    outer, reduced, inner = folded.shape
+    tiles = -(-inner // 32)
+    parts = max(1, min(-(-_BLOCKS // (outer * tiles)), reduced // _MIN_ROWS))
+    places = out if parts == 1 else cupy.empty((outer, parts, inner), np.int64)
+    numbers = outer, reduced, inner, -(-reduced // parts)
+    grid = tiles, parts, min(outer, _MAX_GRID_Y)
+    kernel("argmax.cu", f"argmax_columns<{types}>")(grid, _BLOCK, (folded, places, *numbers))
+    if parts > 1:
+        _choose(folded, places, out, types)
+
+
+def _choose(folded: Array, places: Array, out: Array, types: str) -> None:
+    """Among the winners of parts."""
+    outer, reduced, inner = folded.shape
+    launched = kernel("argmax.cu", f"argmax_parts<{types}>")
+    warps = outer * inner
+    launched(-(-warps // (_BLOCK // 32)), _BLOCK, (folded, places, out, outer, reduced, inner, places.shape[1]))
 
 
 @alignment.on_aligned
@@ -165,14 +197,14 @@ def _reduce(reduction: str, a: Array, axis: Any, out: Array) -> None:
     if not a.size:
         out.fill(_IDENTITIES[reduction])
         return
-    folded = _folded(a, axes)
+    folded = three_axes(a, axes)
     target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
     _fold(reduction, folded, target, _accumulator(reduction, a.dtype))
     if target is not out:
         cupy.copyto(out, target)
 
 
-def _folded(a: Array, axes: tuple[int, ...]) -> Array:
+def three_axes(a: Array, axes: tuple[int, ...]) -> Array:
     """`a` as a contiguous (outer, reduced, inner), moved only where its axes do not lie that way."""
     kept = [axis for axis in range(a.ndim) if axis not in axes]
     neighbours = not axes or axes == tuple(range(axes[0], axes[-1] + 1))
@@ -222,7 +254,7 @@ def _launch(folded: Array, nbytes: int, *, whole: bool = False) -> _Launch:
     """How to reduce it, in accumulators of `nbytes`; `whole`: in one launch."""
     outer, reduced, inner = folded.shape
     if inner == 1:
-        return _rows(outer, reduced, pack_length((folded,), *((reduced,) if outer > 1 else ())), whole=whole)
+        return _rows(outer, reduced, _PACK_NBYTES // folded.dtype.itemsize, whole=whole)
     has_clusters = runtime.get_device_properties(folded.device.id).major >= 9
     return _columns(*folded.shape, pack_length((folded,), inner), nbytes, whole=whole, has_clusters=has_clusters)
 
