@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import ops
-from cuassay.arrays.dtypes import INTEGERS
+from cuassay.arrays.dtypes import INTEGERS, as_dtype
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.testing.declared import ModelSizes
 from cuassay.testing.opspec import ErrorInput, OpSpec, Work
@@ -45,6 +45,10 @@ def _places(make: Samples) -> Iterator[Sample]:
     yield from (one for one in maxima(make) if not isinstance(one.kwargs.get("axis"), tuple))
     yield Sample((make((5, 20_001), low=-2, high=2),), {"axis": 1}, "rows in parts, many of them equal")
     yield Sample((make.full((3, 300), 1),), {"axis": 1}, "all equal")
+    twice = np.zeros((64, 321), as_dtype(make.dtype))
+    for place in range(64):
+        twice[place, [place, place + 256]] = 1
+    yield Sample((twice,), {"axis": 1}, "the largest twice")
     if make.dtype not in ("bool", *INTEGERS):
         row = make((2, 20_001)).values.copy()
         row[:, 9000], row[1, 7] = np.nan, np.nan
