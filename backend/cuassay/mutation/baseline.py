@@ -154,6 +154,8 @@ class _Watch:
         if watched is not None:
             chosen = {"include": [*Path(watched).read_text(encoding="utf-8").splitlines(), "/nothing-else"]}
         self._coverage = coverage.Coverage(data_file=None, config_file=False, **chosen)
+        # Of a kernel alone no line of Python is counted, and a project may turn warnings into errors.
+        self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
         self._early = list(_loaded_below(root))
         self._coverage.start()
         self._found = Baseline()

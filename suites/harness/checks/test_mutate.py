@@ -354,6 +354,17 @@ def test_each_change_is_judged_as_if_the_process_were_new(tmp_path: Path) -> Non
     assert found == {part: {verdict} for part, verdict in wanted.items()}
 
 
+def test_a_source_that_no_test_runs_is_uncovered_where_warnings_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "other.py").write_text("def other(number):\n    return number + 1\n")
+    (tmp_path / "test_one.py").write_text("def test_one():\n    assert 1 + 1 == 2\n")
+
+    done = mutate(tmp_path, "test_one.py", "--source", "other.py")
+
+    assert "CoverageWarning" not in done.stderr
+    assert "uncovered" in done.stdout
+
+
 def test_a_sample_is_the_same_for_one_seed_and_spread_over_operators() -> None:
     from cuassay.mutation.campaign import sampled
     from cuassay.mutation.python import python_mutants
