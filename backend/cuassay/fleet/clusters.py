@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from cuassay.errors import CapabilityError, StateError
@@ -16,6 +17,9 @@ _START_SECONDS = 60.0
 
 #: When a cluster of dask closes the nanny of a lost worker. It does so even if the worker was restarted and lost again.
 _GIVE_UP_AFTER = "distributed.deploy.lost-worker-timeout"
+
+#: How the warning of dask begins where the disk is slow. It tells a delay, so a run survives it under ``-W error`` too.
+_SLOW_DISK = "Creating scratch directories is taking"
 
 
 def require_dask() -> Any:
@@ -60,13 +64,21 @@ def local_cluster(kinds: Sequence[str], number: int, dashboard: str | None = Non
         "cls": distributed.Scheduler,
         "options": {"dashboard": dashboard is not None, "dashboard_address": dashboard or ":0", "host": "127.0.0.1"},
     }
-    with (
-        dask.config.set({_GIVE_UP_AFTER: "100 days"}),
-        distributed.SpecCluster(workers=found, scheduler=scheduler, silence_logs=logging.ERROR) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with dask.config.set({_GIVE_UP_AFTER: "100 days"}), ExitStack() as stack:
+        with _patient():
+            cluster = distributed.SpecCluster(workers=found, scheduler=scheduler, silence_logs=logging.ERROR)
+        stack.enter_context(cluster)
+        client = stack.enter_context(distributed.Client(cluster))
         client.wait_for_workers(number, timeout=_START_SECONDS)
         yield client
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """Where dask starts: its warning of a slow disk stays a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("default", _SLOW_DISK)
+        yield
 
 
 @contextmanager
@@ -94,7 +106,8 @@ def work(address: str, kinds: Sequence[str], security: Any = None) -> None:
     distributed = require_dask()
 
     async def run() -> None:
-        nannies = [distributed.Nanny(address, security=security, **offer.options()) for offer in offers(kinds)]
+        with _patient():
+            nannies = [distributed.Nanny(address, security=security, **offer.options()) for offer in offers(kinds)]
         try:
             await asyncio.gather(*nannies)
             await asyncio.gather(*(nanny.finished() for nanny in nannies))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import queue
 import sys
+import time
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from cuassay.cli import main
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.fleet import shard
-from cuassay.fleet.clusters import require_dask
+from cuassay.fleet.clusters import local_cluster, require_dask
 from cuassay.fleet.code import FOLDER, digest_of, of_folder, of_wheel
 from cuassay.fleet.durations import recorded_durations
 from cuassay.fleet.merging import Arrived, Merged, is_failed_by_machine, measured
@@ -281,3 +283,18 @@ def test_a_shard_keeps_compiled_modules_and_is_no_worker_of_xdist(
 
     assert found["PYTHONPYCACHEPREFIX"] == str(tmp_path / "pycache")
     assert not {"PYTHONDONTWRITEBYTECODE", "PYTEST_XDIST_WORKER"} & found.keys()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers of dask are started as they are on Linux")
+def test_a_cluster_starts_on_a_slow_disk_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = pytest.importorskip("distributed.core", reason="distributed is not installed")
+    fast = core.WorkSpace
+
+    def slow(folder: str) -> Any:
+        time.sleep(1.1)  # dask warns after a second
+        return fast(folder)
+
+    monkeypatch.setattr(core, "WorkSpace", slow)
+    warnings.simplefilter("error")  # pytest takes it back after the test
+    with local_cluster(["cpu"], 1) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
