@@ -182,6 +182,7 @@ struct RoughSigmoid {
         return (a < 0.0f ? small : 1.0f) * inverse(1.0f + small);
     }
 };
+struct RoughSilu { __device__ static float of(float a) { return a * RoughSigmoid::of(a); } };
 // By its series where the other form cancels.
 struct RoughTanh {
     __device__ static float of(float a) {
@@ -210,6 +211,8 @@ template <> struct Rounded<Sqrt, float16> { using type = RoughSqrt; };
 template <> struct Rounded<Sqrt, bfloat16> { using type = RoughSqrt; };
 template <> struct Rounded<Sigmoid, float16> { using type = RoughSigmoid; };
 template <> struct Rounded<Sigmoid, bfloat16> { using type = RoughSigmoid; };
+template <> struct Rounded<Silu, float16> { using type = RoughSilu; };
+template <> struct Rounded<Silu, bfloat16> { using type = RoughSilu; };
 template <> struct Rounded<Tanh, float16> { using type = RoughTanh; };
 template <> struct Rounded<Tanh, bfloat16> { using type = RoughTanh; };
 template <> struct Rounded<Log, bfloat16> { using type = RoughLog; };

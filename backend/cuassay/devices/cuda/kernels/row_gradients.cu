@@ -5,7 +5,8 @@
 // The chain rule; mean and variance are computed again, about the mean, as layer_norm.cu does.
 // Shapes: grad, result, a, out: (rows, columns), contiguous; weight: (columns,).
 // Launch: _short: 256 threads, a warp a row, columns <= 32 * N * PACKS, the row in registers.
-//         _long: one block of 512 threads a row, which is read again from the level-2 cache where it still is.
+//         _long: one block of 512 threads a row, which is read again from the level-2 cache where it still is. Rows of
+//         softmax need not be multiples of a pack: grad, result and out are aligned alike, or N is 1.
 // Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "rows.cuh"
@@ -51,20 +52,24 @@ template <typename T, int N>
 __global__ void __launch_bounds__(512) softmax_backward_long(const T* grad, const T* result, T* out, int64 columns) {
     using W = typename Wide<T>::type;
     __shared__ W scratch[32];
-    const int64 begin = int64(blockIdx.x) * columns, packs = columns / N;  // the host picks an N that divides the columns
-    W total = 0;
+    const int64 begin = int64(blockIdx.x) * columns;
+    const int64 head = before_packs<T, N>(grad + begin, columns), packs = (columns - head) / N, body = begin + head;
+    const bool odd = threadIdx.x < columns - packs * N;  // it has one of the elements before and after the packs
+    const int64 extra = begin + (threadIdx.x < head ? 0 : packs * N) + threadIdx.x;
+    W total = odd ? widen<W>(grad[extra]) * widen<W>(result[extra]) : W(0);
     for (int64 p = threadIdx.x; p < packs; p += blockDim.x) {
-        const Pack<T, N> grads = load_pack<T, N>(grad + begin + p * N), results = load_pack<T, N>(result + begin + p * N);
+        const Pack<T, N> grads = load_pack<T, N>(grad + body + p * N), results = load_pack<T, N>(result + body + p * N);
 #pragma unroll
         for (int i = 0; i < N; ++i) total += widen<W>(grads.at[i]) * widen<W>(results.at[i]);
     }
     total = block_sum(total, scratch);
+    if (odd) out[extra] = narrow<T>(widen<W>(result[extra]) * (widen<W>(grad[extra]) - total));
     for (int64 p = threadIdx.x; p < packs; p += blockDim.x) {
-        const Pack<T, N> grads = load_pack<T, N>(grad + begin + p * N), results = load_pack<T, N>(result + begin + p * N);
+        const Pack<T, N> grads = load_pack<T, N>(grad + body + p * N), results = load_pack<T, N>(result + body + p * N);
         Pack<T, N> pack;
 #pragma unroll
         for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(widen<W>(results.at[i]) * (widen<W>(grads.at[i]) - total));
-        store_pack<T, N>(out + begin + p * N, pack);
+        store_pack<T, N>(out + body + p * N, pack);
     }
 }
 

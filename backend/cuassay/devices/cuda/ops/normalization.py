@@ -188,12 +188,13 @@ def _gradient_rows(name: str, arrays: tuple[Array, ...], out: Array, *scalars: f
     columns = out.shape[-1]
     rows = prod(out.shape[:-1])
     length = pack_length((*arrays, out), columns)
-    names = f"{c_name(out.dtype)}, {length}"
     if columns <= _SHORT_ROW:
         arguments = (*arrays, out, rows, columns, *scalars)
-        _short("row_gradients.cu", f"{name}_short<{names}", (rows, columns), length, arguments)
+        _short("row_gradients.cu", f"{name}_short<{c_name(out.dtype)}, {length}", (rows, columns), length, arguments)
         return
-    block = kernel("row_gradients.cu", f"{name}_long<{names}>")
+    if name == "softmax_backward":
+        length = _common_length(*arrays, out)
+    block = kernel("row_gradients.cu", f"{name}_long<{c_name(out.dtype)}, {length}>")
     block(rows, _GRADIENT_BLOCK, (*arrays, out, columns, *scalars))
 
 
@@ -245,11 +246,11 @@ def _layer_norm_rows(a: Array, weight: Array, bias: Array, eps: float, out: Arra
     _long("layer_norm.cu", f"layer_norm_long<{names}", a, length, (a, weight, bias, out, columns, eps))
 
 
-def _common_length(a: Array, out: Array) -> int:
-    """Elements an access may take once the kernel has peeled a row to alignment: both must need the same peeling."""
-    aligned_alike = a.data.ptr % _PACK_NBYTES == out.data.ptr % _PACK_NBYTES
-    whole = a.data.ptr % a.dtype.itemsize == 0
-    return _PACK_NBYTES // int(a.dtype.itemsize) if aligned_alike and whole else 1
+def _common_length(*arrays: Array) -> int:
+    """Elements an access may take once the kernel has peeled a row to alignment: all must need the same peeling."""
+    itemsize = int(arrays[0].dtype.itemsize)
+    places = {one.data.ptr % _PACK_NBYTES for one in arrays}
+    return _PACK_NBYTES // itemsize if len(places) == 1 and places.pop() % itemsize == 0 else 1
 
 
 def _short(
