@@ -11,10 +11,19 @@ import pytest
 from cuassay import Device, from_host, ops, random, to_host
 from cuassay.amp import GradScaler, autocast
 from cuassay.autograd import grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
-from cuassay.ops import registry
+from cuassay.ops import Call, interpose, registry
 from cuassay.testing import requires
+from cuassay.testing.own_specs import own_specs
+from cuassay.testing.samples import Samples
 
 pytestmark = requires("float64")
+
+#: Declarations of the ops that multiply matrices in a chosen precision.
+PRODUCTS = {
+    spec.name: spec
+    for spec in own_specs()
+    if spec.supports_grad and spec.op is not None and "precision" in spec.declared.schema.scalar_names
+}
 
 
 @pytest.fixture
@@ -251,3 +260,27 @@ def test_two_streams_are_captured_together(
         worker.synchronize()
     x = to_host(fresh)
     assert to_host(out) == pytest.approx(np.exp(x) * np.tanh(x) + np.exp(x) / np.cosh(x) ** 2)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_the_backward_pass_have_the_precision_of_the_call(device: Device, name: str) -> None:
+    spec = PRODUCTS[name]
+    args, options = next(one for one in spec.samples(Samples(3, "float32")) if one.kind == "values").on(device)
+    places = [place for place, one in enumerate(args) if getattr(one, "dtype", None) == np.float32]
+
+    def product(*chosen: Any) -> Any:
+        given = dict(zip(places, chosen, strict=True))
+        return spec.declared(*(given.get(place, one) for place, one in enumerate(args)), **options, precision="bf16x9")
+
+    value, pull = vjp(product, *(args[place] for place in places))
+    seen: list[str | None] = []
+
+    def listen(call: Call, proceed: Callable[[Call], Any]) -> Any:
+        if "precision" in call.arguments:
+            seen.append(call.arguments["precision"])
+        return proceed(call)
+
+    with interpose(listen):
+        pull(value)
+
+    assert set(seen) == {"bf16x9"}
