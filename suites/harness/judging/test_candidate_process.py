@@ -330,3 +330,20 @@ def test_a_process_that_was_woken_does_not_sleep_before_the_call() -> None:
     server.run(lambda _, request: (calls.append(request.number), ((), 0.0, False))[1])
 
     assert (calls, bell.waits) == ([3], 1)  # it sleeps after the call, not before
+
+
+def test_no_two_requests_have_one_number(started: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = started("def run(xp, a):\n    return a\n")
+    numbers: list[int] = []
+    write = protocol.write_request
+
+    def noted(control: Any, request: protocol.Request) -> None:
+        numbers.append(request.number)
+        write(control, request)
+
+    monkeypatch.setattr(protocol, "write_request", noted)
+    for _ in range(3):
+        one.call([BASE], {}, [ROOM])
+
+    assert len(numbers) >= 6
+    assert numbers == sorted(set(numbers))

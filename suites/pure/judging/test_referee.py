@@ -14,6 +14,7 @@ import pytest
 from referees import DATA
 
 from cuassay import Device
+from cuassay.errors import CandidateLostError
 from cuassay.judging import candidates as candidates_module
 from cuassay.judging import referee as referee_module
 from cuassay.judging.referee import JudgeOptions, Referee
@@ -228,6 +229,48 @@ def test_a_call_that_is_made_again_with_more_room_counts_twice(monkeypatch: pyte
 
     assert (first.seconds, first.waited) == (2.0, 1.0)
     assert (second.seconds, second.waited) == (4.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("jail", "confined"),
+    [({}, False), ({"net": "on"}, True), ({"net": "on", "files": "no landlock"}, False)],
+    ids=["none", "whole", "part"],
+)
+def test_a_candidate_is_confined_by_a_whole_jail_alone(
+    declaration: Declaration, monkeypatch: pytest.MonkeyPatch, jail: Mapping[str, str], confined: bool
+) -> None:
+    with started(declaration, monkeypatch) as candidate:
+        monkeypatch.setattr(candidate, "jail", jail)
+
+        assert candidate.is_confined is confined
+
+
+@pytest.mark.parametrize(("reason", "numbers"), [("memory", ["X8"]), ("processes", ["X8"]), ("died", [])])
+def test_how_a_process_was_lost_is_evidence(
+    declaration: Declaration, monkeypatch: pytest.MonkeyPatch, reason: str, numbers: list[str]
+) -> None:
+    def lose(*_: object, **__: object) -> Reply:
+        raise CandidateLostError("lost", reason=reason, detail="it took all of it")
+
+    with started(declaration, monkeypatch) as candidate:
+        monkeypatch.setattr(candidate._process, "call", lose)
+        answer = candidate.call([np.ones((3, 5), np.float32)], {})
+
+        assert (answer.status, answer.text) == ("died", "it took all of it")
+        assert [(one.id, one.certainty) for one in candidate.evidence()] == [(one, "proven") for one in numbers]
+
+
+@contextmanager
+def started(declaration: Declaration, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A candidate without a process."""
+    monkeypatch.setattr(candidates_module, "CandidateProcess", Process)
+    monkeypatch.setattr(candidates_module, "Zygote", lambda kind: nullcontext(kind))
+    options = JudgeOptions(device=CPU, policy=parse_policy(""))
+    with (
+        candidates_module.Candidates(declaration, options) as candidates,
+        candidates.start(Path("candidate.py")) as candidate,
+    ):
+        yield candidate
 
 
 @pytest.mark.parametrize("allowed", [False, True])
