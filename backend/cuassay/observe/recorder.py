@@ -200,8 +200,10 @@ class Recorder:
             moment.occurrence = occurrence
             self._add(moment)
             return
-        if self._clock is None and occurrence.device:
-            self._choose_clock(occurrence.device.partition(":")[0])
+        if self._clock is None:
+            kind = occurrence.device.partition(":")[0]
+            if any(one.kind == kind for one in registry.backends()):  # of pinned memory it is no device
+                self._choose_clock(kind)
         if event.startswith("memory") and not self._memory:
             return
         if event in ("graph_replay_begun", "range_begun"):

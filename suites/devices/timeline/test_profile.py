@@ -13,6 +13,7 @@ import pytest
 
 import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.core import watchers
 from cuassay.cuda import nvtx
 from cuassay.errors import ArgumentError, StateError
 from cuassay.observe.gaps import idle_gaps
@@ -208,6 +209,14 @@ def test_one_profile_at_a_time_and_figures_after_its_end(x: Any) -> None:
         ops.mul(x, x)
     first.stop()
     assert (named(first.timeline, "op"), named(second.timeline, "op")) == (["exp"], ["mul"])
+
+
+def test_pinned_memory_may_be_the_first_that_is_told(x: Any) -> None:
+    with cuassay.profile() as profile:
+        watchers.tell(watchers.Occurrence("memory_returned", "pinned host memory", 4096, nbytes=256))
+        ops.exp(x)
+
+    assert named(profile.timeline, "op") == ["exp"]
 
 
 def test_pairs_of_events_time_calls_on_kinds_that_do_not_tell(device: Device, x: Any) -> None:

@@ -105,7 +105,11 @@ def take(copy: Path, *steps: str) -> None:
 
 def run(copy: Path, *command: str) -> tuple[int, str]:
     """Run Python in `copy`; gives the exit status and all that it printed."""
-    paths = [str(copy / "backend"), str(copy / "reports")]
+    paths = [
+        str(copy / "backend"),
+        str(copy / "reports"),
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     of_this_run = [name for name in os.environ if name.startswith(("CUASSAY_", "PYTEST_")) and name != "PYTEST_ADDOPTS"]
     kept = {name: value for name, value in os.environ.items() if name not in of_this_run}
     done = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import own_plugin
 import pytest
 
 import cuassay.cuda
@@ -58,8 +59,9 @@ def test_a_fault_on_the_device_costs_one_test_and_names_the_kernel(
     monkeypatch.setenv("CUASSAY_HANG_SECONDS", "20")  # the first test of a process makes a context and compiles
     pytester.makepyfile(test_many=TESTS)
 
-    plugin = ("-p", "cuassay.testing.plugin")  # where cuassay is not installed, as in `ci/run --python`
-    result = pytester.runpytest_subprocess(*plugin, "--device=cuda:0", "--cuassay-isolate", "-p", "no:benchmark")
+    result = pytester.runpytest_subprocess(
+        *own_plugin.words(), "--device=cuda:0", "--cuassay-isolate", "-p", "no:benchmark"
+    )
 
     result.assert_outcomes(passed=12 - len(places), failed=len(places))
     named = [line for line in result.outlines if line.startswith("kernel ")]
