@@ -11,6 +11,7 @@ import griffe
 from cuassay import cli, errors
 from cuassay.core import settings
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
+from cuassay.judging.catalogue import CATALOGUE, CHEATS
 from cuassay.testing import OpSpec
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.own_specs import own_specs
@@ -29,6 +30,7 @@ def pages() -> dict[str, str]:
         "reference/columns.md": _columns(),
         "reference/commands.md": _commands(),
         "reference/errors.md": _errors(),
+        "reference/cheats.md": _cheats(),
     }
 
 
@@ -102,6 +104,14 @@ def _capabilities() -> str:
         + "\n## Dtypes\n\nA dtype's name, alone or after a class of operations and a colon, such as `matmul:float16`."
         + f" The classes are {', '.join(f'`{name}`' for name in OP_CLASSES)}."
         + f" The dtypes are {', '.join(f'`{name}`' for name in DTYPE_NAMES)}.\n"
+    )
+
+
+def _cheats() -> str:
+    return (
+        f"# Cheats\n\nThe catalogue, version {CATALOGUE}, whose numbers the verdicts of `cuassay judge` name. T is about "
+        "time, C about correctness, X about the harness; B is a matter of policy.\n\n"
+        + table(("number", "what the cheat does"), CHEATS.items())
     )
 
 

@@ -177,8 +177,8 @@ _VERDICT = (
     _DEVICE,
     Column("tier", "str", "program: Python with a host side; kernel: launched by a trusted runner", required=True,
            choices=("program", "kernel")),
-    Column("verdict", "str", "correct: no known cheat passed; wrong; undecided; refused: a proven cheat, a time that "
-           "is not possible, or what the policy forbids", required=True,
+    Column("verdict", "str", "correct: no check failed, no cheat found; wrong; undecided; refused: a proven cheat, "
+           "a time that is not possible, or what the policy forbids", required=True,
            choices=("correct", "wrong", "refused", "undecided")),
     Column("reason", "str", "why, in one sentence", required=True),
     Column("check", "str", "the check that failed"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
 from cuassay_reports.load import Results, load, records
-from cuassay_reports.outcomes import DEFAULT, as_json, as_junit, as_suspects, findings, parse_fail_on
+from cuassay_reports.outcomes import DEFAULT, FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
 from cuassay_reports.rows import WRITERS, Rejected, not_of_results
@@ -198,7 +198,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")
     parser.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
     parser.add_argument(
-        "--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished,skipped,nowhere"
+        "--fail-on",
+        default="",
+        metavar="WORDS",
+        help=f"end with 1 on any of: {','.join(FINDINGS)}",
     )
     parser.add_argument("--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing")
     parser.add_argument("--baseline", default="", metavar="RUN", help="compare with this run or commit")

@@ -189,7 +189,9 @@ def _files(path: Path) -> Iterable[Path]:
         what = f"holds no *.jsonl or *{COMPRESSED} file" if path.is_dir() else "does not exist"
         if str(path) == "-":
             raise FileNotFoundError("- does not stand for standard input here; name /dev/stdin to read results from it")
-        raise FileNotFoundError(f"{path} {what}; name result files, or a folder with some: `cuassay run` writes them")
+        raise FileNotFoundError(
+            f"{path} {what}; name result files, or a folder with some: `pytest --cuassay-record FILE` writes them"
+        )
     return found
 
 

@@ -15,9 +15,10 @@ __all__ = ["DEFAULT", "FINDINGS", "as_json", "as_junit", "as_suspects", "finding
 DEFAULT = ("failed", "slower", "vanished")
 """What JUnit's XML holds if nothing is named."""
 
-FINDINGS = (*DEFAULT, "skipped", "nowhere")
-"""Words that ``--fail-on`` takes: failed tests, slow-downs that stand unacknowledged or are new, missing benchmarks,
-tests that the run before did not skip, and tests that no run of the newest commits ran on any device."""
+FINDINGS = (*DEFAULT, "uncompared", "skipped", "nowhere")
+"""Words that ``--fail-on`` takes: failed tests, slow-downs that stand unacknowledged or are new, missing benchmarks, a
+newest run of which no time was compared, tests that the run before did not skip, and tests that no run of the newest
+commits ran on any device."""
 
 
 def parse_fail_on(text: str) -> tuple[str, ...]:
@@ -51,9 +52,20 @@ def findings(page: Page) -> dict[str, list[dict[str, str]]]:
         "failed": [{"name": failure.nodeid, "reason": failure.reason} for failure in page.failures],
         "slower": [_named(*one) for one in [*slowdowns, *(one for one in newly if one[0] not in names)]],
         "vanished": [_named(name, "the newest run lacks it") for name in noted.vanished],
+        "uncompared": _uncompared(page),
         "skipped": [_named(*one) for one in page.new_skips],
         "nowhere": [_named(*one) for one in page.nowhere],
     }
+
+
+def _uncompared(page: Page) -> list[dict[str, str]]:
+    """The newest run, where none of its times has a verdict."""
+    rows = [row for section in page.timings for row in section.rows]
+    if any(row.verdict for row in rows):
+        return []
+    why = sorted({row.why for row in rows if row.why})
+    reason = f"none of its {len(rows)} times was compared with an earlier run" + (f": {why[0]}" if why else "")
+    return [_named(page.newest.run, reason)]
 
 
 def _named(name: str, reason: str) -> dict[str, str]:

@@ -255,7 +255,7 @@ class Referee:
             )
         return (
             "correct",
-            f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}",
+            f"all checks passed, no cheat was found: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}",
             "",
         )
 

@@ -1,7 +1,7 @@
 """What the judge says of one candidate: a frozen record, its JSON form and the exit status.
 
-Only the judge writes one. ``correct`` means that no known cheat passed: of this catalogue, with these probes, in this
-jail; it is not a proof.
+Only the judge writes one. ``correct`` means that all checks passed and no cheat was found: of this catalogue, with
+these probes, in this jail; it is not a proof.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ class Recorder:
             return
         if self._clock is None:
             kind = occurrence.device.partition(":")[0]
-            if any(one.kind == kind for one in registry.backends()):  # of pinned memory it is no device
+            if any(one.kind == kind for one in registry.backends()):  # memory may be that of the host
                 self._choose_clock(kind)
         if event.startswith("memory") and not self._memory:
             return

@@ -38,7 +38,8 @@ def cause_lines(reports: Sequence[Any]) -> Iterator[str]:
     for name, checks in groups.values():
         if len(checks) > 1:
             begin, *others = sorted(checks, key=_rank)
-            yield f"{name}: {len(checks)} checks failed; begin with {begin}: {', '.join(others)} may follow from it"
+            may = f"{', '.join(others)} may follow from it"
+            yield f"{name}: {len(checks)} checks failed; look at {begin} first, as {may}"
 
 
 def _check(report: Any) -> str | None:

@@ -108,6 +108,13 @@ def _mixed(make: Samples) -> Iterator[Sample]:
     yield Sample((make((3, 33), layout="transposed"), number), {}, f"{number} with a transposed array", "python")
 
 
+#: How samples of several arrays are given.
+_FORM = (
+    "inputs are made up for one or two only; give the arrays of each call as a tuple: "
+    "samples=lambda make: [(make((3, 5)), make((3, 5)), make((3, 5)))]"
+)
+
+
 def array_count(name: str, fn: Callable[..., Any] | None) -> int:
     """The arrays that a function must be given by position. Raises `SpecError` where it takes none, or any number."""
     if fn is None:
@@ -120,7 +127,7 @@ def array_count(name: str, fn: Callable[..., Any] | None) -> int:
     if len(required) > 1:
         return len(required) - 1
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        raise SpecError(f"{name} takes any number of arrays; samples have a default for one or two; give samples=")
+        raise SpecError(f"{name} takes any number of arrays; {_FORM}")
     here = f" (here {parameters[0].name!r})" if parameters and parameters[0].name != "xp" else ""
     raise SpecError(
         f"{name} takes no array by position; its first parameter is xp, the array namespace{here}, and arrays follow: "
@@ -138,7 +145,7 @@ def default_samples(
     """What draws the samples of a spec that gives none. Raises `SpecError` where it takes more than two arrays."""
     count = len(op.schema.arrays) if op is not None else array_count(name, fn)
     if count > 2:
-        raise SpecError(f"{name} takes {count} arrays; samples have a default for one or two; give samples=")
+        raise SpecError(f"{name} takes {count} arrays; {_FORM}")
     drawn = unary if count == 1 else binary
 
     def samples(make: Samples) -> Iterator[Sample]:

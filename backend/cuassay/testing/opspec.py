@@ -56,9 +56,10 @@ class OpSpec(Declared):
         that holds its tests, without ``test_``.
     samples : callable, optional
         ``samples(make)`` yields the inputs: `Sample` objects, tuples of arguments, or single arrays.
-        ``make(shape, low=-3, high=3, dtype=None)`` makes an array of random numbers, in the dtype under test unless
-        `dtype` says another, such as ``"int64"`` for indices; ``make.of(numbers)`` and ``make.full(shape, number)``
-        make one of given numbers. Default: elementwise inputs, one or two arrays, by the number of parameters of `fn`.
+        ``make(shape, low=None, high=None, dtype=None)`` makes random numbers from -3 to 3, in the dtype under test or
+        in `dtype`, such as ``"int64"`` for indices. Checks also fill the array with other numbers, unless `low` or
+        `high` says which ones `fn` is meant for. ``make.of(numbers)`` and ``make.full(shape, number)`` make given ones.
+        Default: elementwise inputs, one or two arrays, by the number of parameters of `fn`.
     error_inputs : callable, optional
         ``error_inputs(make)`` yields `ErrorInput`: calls that must raise, with the error that is expected.
     reference : callable, optional

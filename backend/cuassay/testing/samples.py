@@ -101,12 +101,15 @@ class HostArray:
     layout : str
         One of `LAYOUTS`.
     span : tuple of two floats, optional
-        The range that its numbers were drawn from.
+        The range that was asked for; None where none was.
+    is_free : bool
+        Drawn by `Samples` without a range: checks may fill it with numbers of any size.
     """
 
     values: NDArray[Any]
     layout: str = "contiguous"
     span: tuple[float, float] | None = None
+    is_free: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -260,14 +263,19 @@ class Samples:
         self,
         shape: int | Shape,
         *,
-        low: float = SPAN[0],
-        high: float = SPAN[1],
+        low: float | None = None,
+        high: float | None = None,
         dtype: str | None = None,
         layout: str = "contiguous",
     ) -> HostArray:
-        """Uniform numbers in ``[low, high)``; integers include `high` too, and unsigned ones start at 0."""
-        values = self._values(as_shape(shape), as_dtype(dtype or self.dtype), low, high)
-        return HostArray(np.asarray(values), layout, (low, high))
+        """Uniform numbers in ``[low, high)``, by default -3 to 3; integers include `high`, unsigned ones start at 0.
+
+        With either end given the function is taken to be meant for this range, and no check goes beyond it.
+        """
+        is_free = low is None and high is None
+        span = (SPAN[0] if low is None else low, SPAN[1] if high is None else high)
+        values = self._values(as_shape(shape), as_dtype(dtype or self.dtype), *span)
+        return HostArray(np.asarray(values), layout, None if is_free else span, is_free)
 
     def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:
         """The same number everywhere."""

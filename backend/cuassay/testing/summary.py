@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuassay.core import settings
+from cuassay.testing.skips import case_of
 
 if TYPE_CHECKING:
     from cuassay.core.device import Device
@@ -72,14 +73,19 @@ class Outcomes:
             yield from _WITHOUT_REFERENCE
 
     def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
-        """Count one case: `told` may name its device and op, `why` says why it was skipped."""
+        """Count one case: `told` may name its device and op, `why` says why it was skipped.
+
+        A generated check of what a device cannot do counts as a skip of that device. Nobody asked for it by name, so
+        that it did not run anywhere is not told.
+        """
         if "device" in told:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1
         if told.get("own_reference"):
             self._own_references.add(told["op"])
         name = _name(nodeid, told)
         if outcome == "skipped":
-            self._skipped.setdefault(name, why)
+            if not (told.get("check") and why.startswith(f"{told['device']}: no ")):  # of graphs, where there are none
+                self._skipped.setdefault(name, why)
         else:
             self._ran.add(name)
 
@@ -113,6 +119,12 @@ class Outcomes:
             yield f"  and {len(names) - _SHOWN} more; -rs lists every skip"
 
 
+_NOTHING_TO_MEASURE = (
+    "nothing to measure: no declaration gives bench=; "
+    "write bench=lambda make, sizes: [make((sizes.length, sizes.width))]"
+)
+
+
 class Tally:
     """Tells of the outcomes in the process that prints; a pytest plugin of its own.
 
@@ -131,6 +143,7 @@ class Tally:
         self._outcomes = Outcomes()
         self._verdicts: list[str] = []
         self._causes: list[str] = []
+        self._left_out = 0
 
     def __repr__(self) -> str:
         return f"Tally({self._outcomes!r})"
@@ -141,6 +154,10 @@ class Tally:
         outcome = counted(report)
         if told is not None and outcome is not None:
             self._outcomes.add(report.nodeid, told, outcome, first_line(report) if outcome == "skipped" else "")
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Count the tests of declarations that do not run."""
+        self._left_out += sum("op" in case_of(item) for item in items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -164,6 +181,8 @@ class Tally:
         """Print the table, what ran nowhere, and the verdict."""
         told = () if self._is_part else (*self._outcomes.nowhere(), *self._outcomes.compared_with_themselves())
         lines = [*self._causes, *self._outcomes.table(), *told]
+        if not lines and self._left_out and terminalreporter.config.getoption("benchmark_only", default=False):
+            lines = [_NOTHING_TO_MEASURE]
         if lines or self._verdicts:
             terminalreporter.section("cuassay")
         for line in lines:

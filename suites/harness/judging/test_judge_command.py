@@ -28,7 +28,7 @@ def test_a_verdict_is_printed_written_and_recorded(tmp_path: Path, capsys: pytes
 
     printed = capsys.readouterr().out
     assert status == 1
-    assert "correct  plain.py: no known cheat passed" in printed
+    assert "correct  plain.py: all checks passed, no cheat was found" in printed
     assert "reproduce: cuassay judge spec.py::rms_norm T14_no_time.py" in printed
     assert [one.verdict for one in read_verdicts(verdicts)] == ["correct", "wrong"]
     assert list(load(rows).verdicts["verdict"]) == ["correct", "wrong"]

@@ -101,7 +101,7 @@ def test_links_between_pages_lead_to_files(page: Path) -> None:
 
 def is_generated(link: str) -> bool:
     """Whether `ci/run docs` makes the page from the code."""
-    tables = "opspec|settings|capabilities|columns|commands|errors|torch"
+    tables = "opspec|settings|capabilities|cheats|columns|commands|errors|torch"
     return re.search(rf"(^|reference/)(cuassay[\w.]*|{tables})\.md$", link) is not None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from cuassay_reports.analysis import load
@@ -39,7 +41,7 @@ def test_the_check_that_names_the_cause_comes_first(pytester: pytest.Pytester) -
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-p", "no:randomly")
 
-    result.stdout.fnmatch_lines(["keeps_its_result: * checks failed; begin with aliasing: * may follow from it"])
+    result.stdout.fnmatch_lines(["keeps_its_result: * checks failed; look at aliasing first, as * may follow from it"])
     failed = [line for line in result.outlines if line.startswith("FAILED")]
     assert "test_aliasing" in failed[0]
 
@@ -51,7 +53,7 @@ def test_workers_failures_are_shown_in_the_order_of_causes(pytester: pytest.Pyte
 
     failed = [line.partition("::test_tail::")[2].partition("[")[0] for line in result.outlines if "FAILED" in line]
     assert failed == ["test_values", "test_layouts", "test_stress"]
-    result.stdout.fnmatch_lines(["without_tail: 3 checks failed; begin with values: *"])
+    result.stdout.fnmatch_lines(["without_tail: 3 checks failed; look at values first, as *"])
 
 
 def test_a_wrong_function_is_not_said_to_keep_something(pytester: pytest.Pytester) -> None:
@@ -100,3 +102,27 @@ def test_the_row_of_a_failure_has_the_map_of_its_errors(pytester: pytest.Pyteste
 
     (row,) = load(pytester.path / "out.jsonl").tests.to_dict("records")
     assert row["error_map"] == {"rows": 4, "columns": 33, "percent": [[0] * 32 + [100]] * 4}
+
+
+def test_who_asks_for_times_without_bench_is_told_so(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)  # pytest-benchmark measures nothing in a worker
+    pytester.makepyfile(TAIL)
+
+    result = pytester.runpytest_subprocess("--device", "cpu", "-q", "--benchmark-only")
+
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["nothing to measure: no declaration gives bench=; write bench=lambda make, sizes: *"])
+
+
+def test_a_generated_check_of_graphs_may_run_nowhere_and_a_test_that_asks_may_not(pytester: pytest.Pytester) -> None:
+    asked = "\n    from cuassay.testing import requires\n\n    @requires('graphs')\n    def test_asks(device): pass\n"
+    pytester.makepyfile(TAIL.replace("result[..., 32:] = 0", "pass") + asked)
+
+    result = pytester.runpytest_subprocess("--device", "cpu", "-q", "--cuassay-fail-nowhere", "-p", "no:randomly")
+
+    result.assert_outcomes(passed=result.parseoutcomes()["passed"], skipped=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["ran nowhere (1):", "  *::test_asks: cpu:0: no graphs: *"])

@@ -143,7 +143,7 @@ def test_columns(bytes_of_all: Any, name: str) -> None:
 
 @pytest.fixture
 def one_more(bytes_of_all: Any) -> Iterator[int]:
-    """Where the largest number of all stands."""
+    """Where the largest number of all is."""
     place = EDGE + 77
     before = int(bytes_of_all[place])
     bytes_of_all[place] = 127

@@ -19,7 +19,7 @@ from cuassay.testing.generated.execution import explained, is_safely_taken, on_s
 from cuassay.testing.generated.natively import decided
 from cuassay.testing.generated.numbers import Change, conditioning, refilled
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import SPAN, HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.tolerance import FUNCTION, allowed
 
 __all__ = ["check_far", "check_far_complex"]
@@ -120,7 +120,7 @@ def _of_other_units(sample: Sample) -> Iterator[Sample]:
     for exponent in _EXPONENTS:
 
         def put(given: Any, factor: float = 2.0**exponent) -> Any:
-            is_free = isinstance(given, HostArray) and is_complex(given.dtype) and given.span == SPAN
+            is_free = isinstance(given, HostArray) and is_complex(given.dtype) and given.is_free
             return HostArray((given.values * factor).astype(given.dtype)) if is_free else given
 
         args = tuple(put(given) for given in sample.args)

@@ -18,7 +18,7 @@ from cuassay.testing.generated.comparison import coarsest, compare, compare_valu
 from cuassay.testing.generated.execution import explained, is_safely_taken, is_taken, on_sample, run_sample
 from cuassay.testing.generated.selection import generator, one
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import SPAN, HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
@@ -89,7 +89,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _is_free(given: Any, dtype: Any) -> bool:
-    return isinstance(given, HostArray) and given.dtype == dtype and given.span == SPAN
+    return isinstance(given, HostArray) and given.dtype == dtype and given.is_free
 
 
 def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, expected: Array) -> None:

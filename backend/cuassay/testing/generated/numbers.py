@@ -35,7 +35,7 @@ from cuassay.testing.generated.places import check_place_of_nan
 from cuassay.testing.generated.selection import by_options, generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import SPAN, HostArray, Sample, each
+from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import is_elementwise
 
 __all__ = ["Change", "conditioning", "free_floats", "is_general", "near_zero", "refilled"]
@@ -82,8 +82,8 @@ def is_general(spec: OpSpec, sample: Sample) -> bool:
 
 
 def _is_free(given: HostArray | NDArray[Any]) -> bool:
-    if isinstance(given, HostArray) and given.span is not None:
-        return given.span == SPAN
+    if isinstance(given, HostArray) and (given.is_free or given.span is not None):
+        return given.is_free
     array = _values(given)
     wide = array.astype(np.float64)
     return bool(array.size > 8 and wide.min() < -1.5 and wide.max() > 1.5 and np.abs(wide).max() <= 3)

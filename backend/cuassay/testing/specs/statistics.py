@@ -155,8 +155,8 @@ def _logarithms(make: Samples) -> Iterator[Sample]:
     yield from (Sample(one.args, {"axis": -1} | dict(one.kwargs), one.label, one.kind) for one in rows(make))
     yield Sample((make((5, 33, 7)),), {"axis": (0, 2)})
     yield Sample((make((5, 33, 7)),), {"axis": None, "keepdims": True})
-    yield Sample((make((33, 65), low=-3, high=3),), {"axis": 0, "keepdims": True})
-    yield from (Sample((make(shape, low=-3, high=3),), {"axis": -2}) for shape in ((1025, 2), (2, 300, 8)))
+    yield Sample((make((33, 65)),), {"axis": 0, "keepdims": True})
+    yield from (Sample((make(shape),), {"axis": -2}) for shape in ((1025, 2), (2, 300, 8)))
 
 
 def _logsumexp(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
