@@ -109,8 +109,8 @@ def _capabilities() -> str:
 
 def _cheats() -> str:
     return (
-        f"# Cheats\n\nThe catalogue, version {CATALOGUE}, whose numbers the verdicts of `cuassay judge` name. T is about "
-        "time, C about correctness, X about the harness; B is a matter of policy.\n\n"
+        f"# Cheats\n\nThe catalogue, version {CATALOGUE}, whose numbers the verdicts of `cuassay judge` name. T is "
+        "about time, C about correctness, X about the harness; B is a matter of policy.\n\n"
         + table(("number", "what the cheat does"), CHEATS.items())
     )
 

@@ -60,11 +60,11 @@ def findings(page: Page) -> dict[str, list[dict[str, str]]]:
 
 def _uncompared(page: Page) -> list[dict[str, str]]:
     """The newest run, where none of its times has a verdict."""
-    rows = [row for section in page.timings for row in section.rows]
+    rows = [row for section in page.timings for row in section.rows if row.run == page.newest.run]
     if any(row.verdict for row in rows):
         return []
     why = sorted({row.why for row in rows if row.why})
-    reason = f"none of its {len(rows)} times was compared with an earlier run" + (f": {why[0]}" if why else "")
+    reason = f"none of its times ({len(rows)}) was compared with an earlier run" + (f": {why[0]}" if why else "")
     return [_named(page.newest.run, reason)]
 
 

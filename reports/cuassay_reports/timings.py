@@ -39,6 +39,7 @@ class Peer:
 class Timing:
     """One row of the table, as text."""
 
+    run: str
     benchmark: str
     dtype: str
     case: str
@@ -212,6 +213,7 @@ def _timing(case: Sequence[dict[str, Any]], shown: _Shown, common: Sequence[str]
     host = next((other for other in case[1:] if other["clock"] == "host"), None)
     key = tuple(row[name] for name in SERIES)
     return Timing(
+        run=row["run"],
         benchmark=row["benchmark"],
         dtype=row["dtype"],
         case=row["case"],

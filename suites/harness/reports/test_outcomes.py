@@ -29,7 +29,7 @@ def results(write_rows: Make, device_row: Make, test_row: Make, time_row: Make) 
 
 @pytest.mark.parametrize(
     ("words", "status"),
-    [("", 0), ("failed", 1), ("slower", 1), ("vanished", 1), ("failed,slower", 1), ("slow", 2)],
+    [("", 0), ("failed", 1), ("slower", 1), ("vanished", 1), ("failed,slower", 1), ("uncompared", 0), ("slow", 2)],
 )
 def test_a_job_fails_on_what_it_names(results: Path, words: str, status: int) -> None:
     assert main([str(results), "--fail-on", words]) == status
@@ -38,6 +38,19 @@ def test_a_job_fails_on_what_it_names(results: Path, words: str, status: int) ->
 @pytest.mark.parametrize("word", ["failed", "slower", "vanished"])
 def test_a_clean_history_fails_on_nothing(demo_clean: Path, word: str) -> None:
     assert main([str(demo_clean), "--fail-on", word]) == 0
+
+
+@pytest.mark.parametrize("other", [None, "NVIDIA A100"], ids=["one run", "another card"])
+def test_a_job_can_fail_where_nothing_was_compared(
+    write_rows: Make, device_row: Make, time_row: Make, capsys: pytest.CaptureFixture[str], other: str | None
+) -> None:
+    if other is not None:
+        write_rows("r1", device_row(name=other, capability="8.0"), time_row(1.0))
+    folder = write_rows("r2", device_row(), time_row(1.0))
+
+    assert main([str(folder), "--fail-on", "slower,uncompared"]) == 1
+    assert "uncompared: r2: none of its times (1) was compared with an earlier run" in capsys.readouterr().err
+    assert main([str(folder), "--fail-on", "slower"]) == 0
 
 
 @pytest.fixture
