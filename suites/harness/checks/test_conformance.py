@@ -207,7 +207,7 @@ def test_a_declaration_that_says_nothing_testable_is_an_error_of_collection(pyte
 
     result = pytester.runpytest_inprocess("--device", "cpu")
 
-    result.stdout.fnmatch_lines(["*SpecError: function takes 3 arrays; *give samples=*"])
+    result.stdout.fnmatch_lines(["*SpecError: function takes 3 arrays; *samples=*"])
     assert result.ret == 2
 
 

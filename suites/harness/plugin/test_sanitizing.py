@@ -49,7 +49,10 @@ def test_races_on_purpose():
 """
 
 
-def test_races_and_early_frees_fail_their_tests_and_are_counted(pytester: pytest.Pytester) -> None:
+def test_races_and_early_frees_fail_their_tests_and_are_counted(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")  # a narrow terminal leaves the reason out
     pytester.makepyfile(TESTS)
 
     found = pytester.runpytest("-p", "no:cacheprovider", "--cuassay-sanitize")

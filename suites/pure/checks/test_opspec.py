@@ -60,7 +60,7 @@ def test_a_function_alone_is_a_spec() -> None:
             "result_dtype= gives 'flaot32' for float32: 'flaot32' is not a dtype.*did you mean 'float32'",
             id="unknown-result-of-function",
         ),
-        pytest.param({"fn": lambda xp, *arrays: arrays[0]}, "takes any number of arrays; .* give samples=", id="stars"),
+        pytest.param({"fn": lambda xp, *arrays: arrays[0]}, "takes any number of arrays; .* samples=", id="stars"),
         pytest.param({"fn": np.sum}, r"its first parameter is xp, the array namespace \(here 'a'\)", id="of-numpy"),
         pytest.param({"dtype": "float32"}, "OpSpec has no field 'dtype' .did you mean 'dtypes'", id="misspelt-field"),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
