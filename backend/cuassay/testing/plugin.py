@@ -186,6 +186,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if case and lost.is_by(item.nodeid, case["device"]):  # a skip would hide that it failed
         pytest.fail(f"{reason}: it ran again, which needs a fresh process", pytrace=False)
     if reason is not None:
+        item.stash[_TOLD]["is_of_check"] = skips.is_of_check(item, case)
         raise pytest.skip.Exception(reason, _use_item_location=True)
     skips.expect_known_failure(item, case)
     if case:

@@ -270,7 +270,8 @@ class Samples:
     ) -> HostArray:
         """Uniform numbers in ``[low, high)``, by default -3 to 3; integers include `high`, unsigned ones start at 0.
 
-        With either end given the function is taken to be meant for this range, and no check goes beyond it.
+        With either end given the function is taken to be meant for this range: no check goes beyond it by more than a
+        rounding of its least number.
         """
         is_free = low is None and high is None
         span = (SPAN[0] if low is None else low, SPAN[1] if high is None else high)

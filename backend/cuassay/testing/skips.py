@@ -19,6 +19,7 @@ __all__ = [
     "check_of",
     "expect_known_failure",
     "is_nowhere",
+    "is_of_check",
     "parameters_of",
     "requirements",
     "template_of",
@@ -81,6 +82,19 @@ def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:
             raise pytest.UsageError(f"{item.nodeid}: requires(...) {_no_device(item)}")
         return None
     return "; ".join(dict.fromkeys(_reasons(item, **case))) or None
+
+
+def is_of_check(item: pytest.Item, case: dict[str, Any]) -> bool:
+    """Whether a skipped case is a generated check whose device lacks nothing but what the check needs, as graphs."""
+    test = getattr(item, "obj", None)
+    if "device" not in case or not hasattr(test, "cuassay_check"):
+        return False
+    from cuassay.devices import capabilities
+
+    marks = getattr(test, "pytestmark", ())
+    needs = [need for mark in marks if mark.name == "cuassay_requires" for need in mark.args]
+    reasons = set(_reasons(item, **case))
+    return bool(reasons) and reasons <= {capabilities(case["device"]).missing(need) for need in needs}
 
 
 def _no_device(item: pytest.Item) -> str:

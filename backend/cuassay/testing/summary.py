@@ -75,8 +75,7 @@ class Outcomes:
     def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
         """Count one case: `told` may name its device and op, `why` says why it was skipped.
 
-        A generated check of what a device cannot do counts as a skip of that device. Nobody asked for it by name, so
-        that it did not run anywhere is not told.
+        Nobody asked by name for a generated check of what a device lacks, so that it ran nowhere is not told.
         """
         if "device" in told:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1
@@ -84,7 +83,7 @@ class Outcomes:
             self._own_references.add(told["op"])
         name = _name(nodeid, told)
         if outcome == "skipped":
-            if not (told.get("check") and why.startswith(f"{told['device']}: no ")):  # of graphs, where there are none
+            if not told.get("is_of_check"):
                 self._skipped.setdefault(name, why)
         else:
             self._ran.add(name)

@@ -94,3 +94,13 @@ def test_a_right_function_is_not_refused(spec: OpSpec) -> None:
 )
 def test_a_wrong_function_is_found_all_the_same(spec: OpSpec) -> None:
     assert failed(spec) != []
+
+
+def test_a_reference_that_keeps_something_excuses_nothing() -> None:
+    calls: list[int] = []
+
+    def counting(a: Any) -> Any:
+        calls.append(1)
+        return np.logaddexp(0, a) + len(calls) / 4
+
+    assert "values" in failed(declared(softplus, counting, name="counted", samples=lambda make: [make(33)]))

@@ -117,12 +117,32 @@ def test_who_asks_for_times_without_bench_is_told_so(
     result.stdout.fnmatch_lines(["nothing to measure: no declaration gives bench=; write bench=lambda make, sizes: *"])
 
 
-def test_a_generated_check_of_graphs_may_run_nowhere_and_a_test_that_asks_may_not(pytester: pytest.Pytester) -> None:
-    asked = "\n    from cuassay.testing import requires\n\n    @requires('graphs')\n    def test_asks(device): pass\n"
-    pytester.makepyfile(TAIL.replace("result[..., 32:] = 0", "pass") + asked)
+ASKED = """
+    from cuassay.testing import OpSpec, conformance, ops, requires
+
+    SPEC = OpSpec(fn=lambda xp, a: xp.tanh(a), name="plain", reference=np.tanh, dtypes=("float32",))
+
+    @requires("graphs")
+    def test_asks(device): pass
+
+    @requires("graphs")
+    @ops(SPEC)
+    def test_asks_with_a_declaration(device, op): pass
+
+    test_needs = conformance(OpSpec(
+        fn=lambda xp, a: xp.tanh(a), reference=np.tanh, dtypes=("float32",), requires=("graphs",),
+    ))
+"""
+
+
+def test_what_was_asked_for_may_not_run_nowhere_and_a_generated_check_of_graphs_may(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(TAIL.replace("result[..., 32:] = 0", "pass") + ASKED)
 
     result = pytester.runpytest_subprocess("--device", "cpu", "-q", "--cuassay-fail-nowhere", "-p", "no:randomly")
 
-    result.assert_outcomes(passed=result.parseoutcomes()["passed"], skipped=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["ran nowhere (1):", "  *::test_asks: cpu:0: no graphs: *"])
+    said = [line.strip().partition("::")[2].partition(":")[0] for line in result.outlines if line.startswith("  test_")]
+    assert {"test_asks", "test_asks_with_a_declaration[plain]", "test_needs"} <= set(said)
+    assert "test_tail" not in said

@@ -33,8 +33,10 @@ def reference_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | N
     """
     if spec.op is not None or spec.reference is None or expected.dtype != np.float64:
         return None
-    extended = _extended(spec.reference, sample)
+    extended, again = (_extended(spec.reference, sample) for _ in range(2))
     if extended is None or extended.shape != expected.shape or extended.dtype.kind != "f":
+        return None
+    if again is None or not np.array_equal(extended, again, equal_nan=True):  # it draws numbers, or keeps something
         return None
     with np.errstate(all="ignore"):
         moved = np.nan_to_num(np.abs(extended - expected.astype(np.longdouble)), nan=0.0, posinf=0.0)
