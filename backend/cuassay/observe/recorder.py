@@ -33,6 +33,7 @@ __all__ = ["Recorder"]
 _WATCHED = EVENTS.keys() - {
     *("accessed", "event_found_done", "stream_found_done", "graph_capture_begun"),
     *("graph_body_begun", "graph_body_ended", "graph_updated", "graph_dropped"),
+    "devices_replaced",
 }
 
 #: Frames: code and line; formatted at the end.

@@ -62,7 +62,7 @@ class Sanitizer:
         """Judge from here. Raises `StateError` where it is on already."""
         if self._handle is not None:
             raise StateError(f"{self!r} is on already; stop it first, or make another one")
-        self._handle = watch(self._watch, (*self._told, *_WITHOUT_STREAM))
+        self._handle = watch(self._watch, (*self._told, *_WITHOUT_STREAM, "devices_replaced"))
         wrap(self._wrapping)
 
     def stop(self) -> None:
@@ -232,7 +232,9 @@ class Sanitizer:
     def _take(self, occurrence: Occurrence) -> None:
         event, device = occurrence.event, self._device_of(occurrence.device)
         if device is None:
-            if event == "memory_returned" and occurrence.device.startswith(_PINNED):
+            if event == "devices_replaced":
+                self._forget(occurrence.device)
+            elif event == "memory_returned" and occurrence.device.startswith(_PINNED):
                 self.engine.forget(_PINNED, occurrence.subject, occurrence.nbytes)
             return
         act = self._told.get(event)
@@ -245,6 +247,12 @@ class Sanitizer:
             act(occurrence, self._queue(device, number, occurrence.lane))
             if event in self._of_memory and touched.is_always_observable(device.kind):
                 self._remember(device, occurrence)
+
+    def _forget(self, kind: str) -> None:
+        """The names of `kind`'s devices, and the numbers of their streams, are those of others from here."""
+        self.engine.forget_devices(kind)
+        self._queues = {stream: queue for stream, queue in self._queues.items() if stream[0] != kind}
+        self._lasting = {of: queue for of, queue in self._lasting.items() if queue.device.kind != kind}
 
     def _remember(self, device: Device, occurrence: Occurrence) -> None:
         """The queue of this stream need not be looked for again."""

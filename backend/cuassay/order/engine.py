@@ -87,6 +87,16 @@ class Engine:
         elif queue.blocking and default is not None:
             queue.waits(default.clock, 0.0)
 
+    def forget_devices(self, kind: str) -> None:
+        """Other devices of `kind` have the same names from here: nothing that these were told is held against them."""
+        self._queues = {of: queue for of, queue in self._queues.items() if of[0].kind != kind}
+        for of_device in (self._branches, self._blocking):
+            for device in [device for device in of_device if device.kind == kind]:
+                del of_device[device]
+        for of_memory in (self._logs, self._blocks):
+            for memory in [memory for memory in of_memory if memory.partition(":")[0] == kind]:
+                del of_memory[memory]
+
     # -------------------------------------------------------------------------------------------- events and waits
 
     def record(self, queue: Queue, kind: str, event: int) -> None:

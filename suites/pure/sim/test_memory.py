@@ -55,6 +55,28 @@ class TestFiniteMemory:
         parts = ("sim:0", "32,768 bytes (32 KiB)", "32 KiB of 64 KiB", "the largest range 16,384", "CUASSAY_SIM_MEMORY")
         assert [part for part in parts if part not in message] == []
 
+    def test_a_block_dropped_while_another_is_given_back_waits_for_its_turn(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The garbage collector runs at any allocation, inside the allocator too."""
+        kept, first, later = (empty(TOTAL // 4) for _ in range(3))
+        dropped, begun, ended, give_back = [later], [], [], Arena.give_back
+        del later
+
+        def collecting(arena: Arena, low: int, *rest: Any) -> None:
+            begun.append(low)
+            dropped.clear()
+            give_back(arena, low, *rest)
+            ended.append(low)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Arena, "give_back", collecting)
+            del first
+
+        assert begun == ended == [TOTAL // 4, TOTAL // 2]
+        assert BACKEND.memory_info(0) == (3 * TOTAL // 4, TOTAL)
+        del kept
+
     def test_it_is_a_memory_error_and_the_device_recovers(self) -> None:
         with pytest.raises(MemoryError):
             empty(2 * TOTAL)

@@ -116,6 +116,38 @@ def test_kinds_that_find_races_themselves_are_left_alone() -> None:
         assert sanitizer.engine.found == []
 
 
+def test_an_array_of_the_machine_outside_dropped_inside_is_no_early_free_inside() -> None:
+    outside = [done()]
+    with BACKEND.simulated(devices=1, finds_races=False), sanitized() as sanitizer:
+        inside = done()
+        write(inside)
+        outside.clear()
+        gc.collect()
+        BACKEND.synchronize(0)
+        assert sanitizer.engine.found == []
+
+
+def test_work_of_the_machine_outside_is_not_held_against_the_one_inside() -> None:
+    with sanitized() as sanitizer:
+        outside = done()
+        write(outside)
+        with BACKEND.simulated(devices=2, memory=2**20, finds_races=False):
+            inside = done()
+            ops.add(inside, 1.0)
+            BACKEND.synchronize(0)
+            write(inside)
+            with pytest.raises(RaceError):
+                ops.add(inside, 1.0)
+        again = done()
+        ops.add(again, 1.0)
+        BACKEND.synchronize(0)
+        write(again)
+        with pytest.raises(RaceError):
+            ops.add(again, 1.0)
+
+    assert len(sanitizer.engine.found) == 2
+
+
 # ------------------------------------------------------------------------------------------------ calls
 
 

@@ -18,6 +18,7 @@ from cuassay.core import settings, syncdebug, watchers
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource, StreamFacts
+from cuassay.core.watchers import Occurrence
 from cuassay.devices.sim import calls, forks, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
@@ -94,15 +95,23 @@ class SimBackend:
             machine that computes on, as a real device does. Arrays made outside stay on the machine outside.
             `cuassay.devices.capabilities` caches its answers for the process: ask `probe` here.
         """
-        with self._lock:
-            former, self._machine = self._machine, _machine(changed)
+        former = self._replaced(_machine(changed))
         try:
             yield self
         finally:
-            with self._lock:
-                if self._machine is not None:
-                    self._machine.is_over = True
-                self._machine = former
+            self._replaced(former)
+
+    def _replaced(self, machine: Machine | None) -> Machine | None:
+        """Make `machine` this kind's own, and tell watchers; gives the former one, of which they hear nothing more."""
+        with self._lock:
+            former, self._machine = self._machine, machine
+            if former is not None:
+                former.is_hidden = True
+            if machine is not None:
+                machine.is_hidden = False
+        if watchers.state.watchers:
+            watchers.tell(Occurrence("devices_replaced", self.kind))
+        return former
 
     def _device(self, index: int) -> SimDevice:
         devices = self.machine.devices
@@ -291,7 +300,7 @@ class SimBackend:
             device.raise_late()
             begin = device.machine.host.now
             device.wait_all()
-            if watchers.state.watchers:
+            if device.is_watched:
                 watchers.tell(device.waited("device_synchronized", 0, begin))
 
     def current_stream(self, index: int) -> SimStream:

@@ -104,12 +104,17 @@ class SimDevice:
         self._freed: deque[Block] = deque()
         self._late: RaceError | None = None
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether watchers are told what happens here."""
+        return bool(watchers.state.watchers) and not self.machine.is_hidden
+
     def new_queue(self, label: str = "", *, blocking: bool = False) -> Queue:
         """Another queue; `blocking` ones are ordered with the default one."""
         number = self.machine.next_number()
         queue = Queue(number, label or f"stream {number}", self.device, blocking)
         self.queues.append(queue)
-        if watchers.state.watchers:
+        if self.is_watched:
             watchers.tell(Occurrence("stream_made", str(self.device), number, number, name=queue.label))
         return queue
 
@@ -152,7 +157,7 @@ class SimDevice:
     def reserve(self, nbytes: int, queue: Queue) -> Block:
         """A range of the arena in the order of `queue`."""
         low = self._take(nbytes, queue)
-        if watchers.state.watchers:
+        if self.is_watched:
             watchers.tell(Occurrence("memory_taken", str(self.device), low, queue.number, aligned(nbytes)))
         return Block(low, low + aligned(nbytes), queue, self.release)
 
@@ -179,12 +184,13 @@ class SimDevice:
         if self.machine.lock.acquire(blocking=False):
             try:
                 if not self.machine.busy:
-                    self.settle()
+                    with self.machine:  # a block that the collector drops meanwhile is given back after this one
+                        self.settle()
             finally:
                 self.machine.lock.release()
 
     def settle(self) -> None:
-        """Give back what was dropped since, each block in the order of its queue."""
+        """Give back what was dropped since, each block in the order of its queue; the machine is at work meanwhile."""
         while self._freed:
             self._give_back(self._freed.popleft())
 
@@ -201,7 +207,7 @@ class SimDevice:
                 self._late = self._late or self._early_free(block, old)
         self.log.forget(span)
         self.arena.give_back(block.low, block.high, after)
-        if watchers.state.watchers and not self.machine.is_over:
+        if self.is_watched:
             nbytes = block.high - block.low
             watchers.tell(Occurrence("memory_returned", str(self.device), block.low, block.queue.number, nbytes))
 
@@ -255,7 +261,7 @@ class SimDevice:
         machine.host.now += HOST_CALL
         seconds = LAUNCH + machine.profile.seconds(nbytes, flops)
         epoch = queue.launch(machine.host.now, seconds)
-        if watchers.state.watchers:
+        if self.is_watched:
             line = f"{site[0].rpartition(os.sep)[2]}:{site[1]}"
             begin, end = queue.finished - seconds, queue.finished
             told = Occurrence(event, str(self.device), 0, queue.number, nbytes, name, begin, end, line, queue.label)
@@ -275,7 +281,7 @@ class SimDevice:
     def also(self, queue: Queue, name: str, array: Accessed, site: Site) -> None:
         """The launch just entered also made `array`, in memory that nobody else has."""
         if array.raw.size:
-            if watchers.state.watchers:
+            if self.is_watched:
                 tell_accesses(queue, name, [(array, True)])
             self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, site))
 
@@ -299,7 +305,7 @@ class SimDevice:
         """The host waits for what `queue` was given."""
         begin = self.machine.host.now
         self.machine.host.joins(queue.clock, queue.finished)
-        if watchers.state.watchers:
+        if self.is_watched:
             watchers.tell(self.waited("stream_synchronized", queue.number, begin))
 
     def waited(self, event: str, subject: int, begin: float) -> Occurrence:

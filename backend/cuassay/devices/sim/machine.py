@@ -70,7 +70,7 @@ class Machine:
         self.lock = threading.RLock()
         self.busy = 0
         self.is_lost = False
-        self.is_over = False  # another machine has its devices' names now: watchers are not told what is freed of it
+        self.is_hidden = False  # another machine has its devices' names now: watchers are told nothing of this one
         self.fault: str | None = None
         self.host = Host()
         self.finds_races = finds_races

@@ -60,8 +60,8 @@ class Block:
         if queue is not self.queue and queue not in self.users:
             self.users.append(queue)
 
-    def __del__(self) -> None:
-        if not sys.is_finalizing():  # then there is no one left to tell of an early free, nor the means to
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # then there is no one left to tell of an early free, nor the means to
             self.on_free(self)
 
     def __repr__(self) -> str:

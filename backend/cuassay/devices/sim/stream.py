@@ -83,7 +83,7 @@ class SimStream(Handle):
             refuse_capture(self.queue, "Stream.query", "end the capture first", breaks=True)
             refuse_wait("Stream.query")
             is_done = self.sim_device.machine.is_reached(self.queue.clock, self.queue.finished)
-            if is_done and watchers.state.watchers:
+            if is_done and self.sim_device.is_watched:
                 watchers.tell(Occurrence("stream_found_done", str(self.device), self.queue.number))
             return is_done
 
@@ -167,7 +167,7 @@ class SimEvent(Handle):
             self._tell("event_dropped")
 
     def _tell(self, event: str, queue: Queue | None = None) -> None:
-        if watchers.state.watchers:
+        if self.sim_device.is_watched:
             stream, lane = (0, "") if queue is None else (queue.number, queue.label)
             watchers.tell(Occurrence(event, str(self.device), self.number, stream, lane=lane))
 
@@ -235,7 +235,7 @@ class SimEvent(Handle):
             begin = self.sim_device.machine.host.now
             if self._clock is not None:
                 self.sim_device.machine.host.joins(self._clock, self._reached)
-            if watchers.state.watchers:
+            if self.sim_device.is_watched:
                 watchers.tell(self.sim_device.waited("event_synchronized", self.number, begin))
 
     def elapsed_time(self, end: SimEvent) -> float:
