@@ -76,6 +76,11 @@ LAYOUTS: dict[str, Layout] = {
         lambda shape: (*shape[:-1], 3 * shape[-1]) if shape else shape,
         lambda base, shape: base[..., 2::3] if shape else base,
     ),
+    # The first columns of a wider array: elements of a row are adjacent, rows are not.
+    "pitched": Layout(
+        lambda shape: (*shape[:-1], shape[-1] + 3) if shape else shape,
+        lambda base, shape: base[..., : shape[-1]] if shape else base,
+    ),
     # Three elements in: a pointer that no vector load wider than the element may touch.
     "offset": Layout(lambda shape: (_size(shape) + 3,), lambda base, shape: base[3:].reshape(shape)),
     # Contiguous and aligned, with poison on both sides: what a tail reads beyond the array shows in the result.

@@ -18,8 +18,9 @@ from cuassay.core.device import Device
 from cuassay.errors import GradientError
 from cuassay.ops.rules import Formula, derivative_of
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.generated.execution import check, on_sample, overwrite, turned
-from cuassay.testing.generated.selection import by_options, one, samples_of
+from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, overwrite, run_sample, turned
+from cuassay.testing.generated.numbers import free_floats, refilled
+from cuassay.testing.generated.selection import axes_of, by_options, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
@@ -49,6 +50,7 @@ def check_gradients(spec: OpSpec, device: Device) -> None:
                     _check_differences(spec, device, sample)
                 else:
                     _check_rounding(spec, device, dtype, sample, _rounding(coarsest))
+        _check_far(spec, device, dtype)
 
 
 def _value_dtype(spec: OpSpec, sample: Sample) -> str:
@@ -118,19 +120,16 @@ def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
     """Small ones of each set of options, one of each further number of axes, broadcast ones, and one in two layouts."""
     small = by_options(spec, device, as_dtype(dtype), most=_MOST) or [one(spec, device, as_dtype(dtype), most=_MOST)]
     others = [sample for sample in samples_of(spec, device, as_dtype(dtype), "values") if 0 < _size(sample) <= _MOST]
-    by_axes = {_axes(sample): sample for sample in (*sorted(others, key=_size), *small) if spec.refusal(sample) is None}
+    by_axes = {
+        axes_of(sample): sample for sample in (*sorted(others, key=_size), *small) if spec.refusal(sample) is None
+    }
     small += [sample for sample in by_axes.values() if all(sample is not other for other in small)]
     plain = [_inside(spec, sample) for sample in small]
     drawn = samples_of(spec, device, as_dtype(dtype), "broadcast")
     wide = [_inside(spec, sample) for sample in drawn if _size(sample) <= _MOST]
-    shaped = max(plain, key=_axes)
+    shaped = max(plain, key=axes_of)
     laid_out = [shaped.laid_out(layout) for layout in ("transposed", "strided")]
     return [*plain, *wide[:_BROADCAST], *laid_out]
-
-
-def _axes(sample: Sample) -> int:
-    """The most that one of its arrays has."""
-    return max((array.ndim for array in _arrays(sample)), default=0)
 
 
 def _arrays(sample: Sample) -> list[NDArray[Any]]:
@@ -213,7 +212,7 @@ def _gradients(spec: OpSpec, device: Device, sample: Sample) -> list[NDArray[Any
     return first
 
 
-def _check_differences(spec: OpSpec, device: Device, sample: Sample) -> None:
+def _check_differences(spec: OpSpec, device: Device, sample: Sample, elements: int = _CHANGED) -> None:
     """In float64; `_gradients` has been made twice, and was the same."""
     for place, grad in enumerate(_gradients(spec, device, sample)):
         numbers = grad[np.isfinite(grad) & (grad != 0)]
@@ -224,7 +223,7 @@ def _check_differences(spec: OpSpec, device: Device, sample: Sample) -> None:
     call = _Call(spec, device, sample)
     function: Callable[..., Any] = call
     try:
-        gradcheck(function, call.chosen(), elements=_CHANGED)
+        gradcheck(function, call.chosen(), elements=elements)
     except GradientError as error:
         raise AssertionError(str(error)) from error
 
@@ -243,6 +242,45 @@ def _check_rounding(spec: OpSpec, device: Device, dtype: str, sample: Sample, ro
             raise AssertionError(
                 f"gradient {place} in {dtype} is up to {error:.3g} from that in float64, whose largest is {size:.3g}; "
                 f"allowed is {allowed:.3g}"
+            )
+
+
+#: Times an ordinary number: beyond the bends of activations, and where an exponential overflows.
+_BEYOND, _OVERFLOWING = 16.0, 512.0
+
+
+def _check_far(spec: OpSpec, device: Device, dtype: str) -> None:
+    """At larger numbers than those of the samples, where these are free and the value is finite.
+
+    In float64 the gradients are those of differences at 16 times the numbers; in it and in float32 they are finite at
+    512 times the numbers.
+    """
+    if dtype not in ("float32", "float64"):
+        return
+    sample = _samples(spec, device, dtype)[0]
+    if not free_floats(sample):
+        return
+    for factor in (_BEYOND, _OVERFLOWING):
+        far = refilled(sample, lambda array, factor=factor: (array * factor).astype(array.dtype), f"times {factor:g}")  # type: ignore[misc]
+        if not is_safely_taken(spec, far):
+            continue
+        with on_sample(replace(far, label=f"{far.label}, {dtype}")):
+            value = devices.to_host(run_sample(spec, device, far))
+            if not np.isfinite(value.astype(np.float64)).all():
+                continue
+            if factor == _BEYOND and dtype == _value_dtype(spec, far) == "float64":
+                _check_differences(spec, device, far, elements=2 * _CHANGED)
+            _assert_finite(_gradients(spec, device, far))
+
+
+def _assert_finite(gradients: Sequence[NDArray[Any]]) -> None:
+    for place, grad in enumerate(gradients):
+        bad = ~np.isfinite(grad.astype(np.float64))
+        if bad.any():
+            where = tuple(int(at) for at in np.argwhere(bad)[0])
+            raise AssertionError(
+                f"gradient {place} is {grad[where].item()!r} at {where}, where the value is finite: does a step of the "
+                "formula overflow?"
             )
 
 

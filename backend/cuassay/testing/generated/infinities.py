@@ -12,6 +12,7 @@ from cuassay.testing.generated.execution import check, filled_from, is_function,
 from cuassay.testing.generated.natively import check_predicate, with_number
 from cuassay.testing.generated.numbers import refilled
 from cuassay.testing.generated.special import is_spread, samples_to_fill
+from cuassay.testing.generated.unused import check_unused
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
@@ -21,6 +22,8 @@ from cuassay.testing.samples import Sample
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
 
+    A NaN that has no part in a result, as behind a mask, does not spoil it.
+
     Finite results are not compared, as few references are meant for infinities. An infinite result may be NaN if the
     function gives NaN where all numbers are minus infinity, as one that subtracts the maximum does. Functions of
     several arrays are left out unless they give truth values: a weight of zero times infinity is NaN in every library.
@@ -29,6 +32,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     for sample in samples_to_fill(spec, device, dtype):
         check_predicate(spec, device, dtype, sample)
+        check_unused(spec, device, sample)
         if len(floats_of(sample)) > 1:
             continue
         for number in (np.inf, -np.inf):

@@ -15,10 +15,17 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import INTEGERS, dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import coarsest, compare, compare_values, on_host
-from cuassay.testing.generated.execution import explained, is_safely_taken, is_taken, on_sample, run_sample
+from cuassay.testing.generated.execution import (
+    explained,
+    filled_from,
+    is_safely_taken,
+    is_taken,
+    on_sample,
+    run_sample,
+)
 from cuassay.testing.generated.selection import generator, one
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
@@ -52,12 +59,18 @@ def _check_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _of_whole_range(shape: tuple[int, ...], dtype: Any, chance: np.random.Generator) -> Array:
-    """Integers of `dtype`, those at its ends and around zero among them."""
-    limits = np.iinfo(dtype)
-    ends = np.array([limits.min, limits.max, limits.min + 1, limits.max - 1, 0, 1], dtype)
-    values = chance.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True).reshape(-1)
+    """Integers of `dtype`, those at its ends and around zero among them; in 64 bits a sum of two stays in range."""
+    least, most = _ends(dtype)
+    ends = np.array([least, most, least + 1, most - 1, 0, 1], dtype)
+    values = chance.integers(least, most, shape, dtype=dtype, endpoint=True).reshape(-1)
     values[: ends.size] = ends[: values.size]
     return np.asarray(chance.permutation(values).reshape(shape))
+
+
+def _ends(dtype: Any) -> tuple[int, int]:
+    """The ends of the integers that are drawn: of 64 bits a quarter, as no wider reference tells what has wrapped."""
+    limits = np.iinfo(dtype)
+    return (limits.min, limits.max) if limits.bits < 64 else (limits.min // 4, limits.max // 4)
 
 
 def _in_64_bits(sample: Sample) -> Sample:
@@ -71,13 +84,17 @@ def _in_64_bits(sample: Sample) -> Sample:
 
 def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Given samples with integers of the whole range, in the arrays for which no other range was asked."""
-    if dtype_name(dtype) not in INTEGERS or dtype_name(dtype) == "uint64" or spec.reference is None:
+    if dtype_name(dtype) not in INTEGERS or spec.reference is None:
         return
     like = one(spec, device, dtype, most=_COUNT)
     chance = generator()
+    _check_ranges(spec, device, dtype, like, chance)
+    if dtype_name(dtype) == "uint64":
+        _check_beyond_float64(spec, device, dtype, like, chance)
+        return
     for label, numbers in (
         ("integers of the whole range", lambda shape: _of_whole_range(shape, dtype, chance)),
-        ("all integers the largest", lambda shape: np.full(shape, np.iinfo(dtype).max, dtype)),
+        ("all integers the largest", lambda shape: np.full(shape, _ends(dtype)[1], dtype)),
     ):
         args = tuple(HostArray(numbers(given.shape)) if _is_free(given, dtype) else given for given in like.args)
         sample = replace(like, args=args, label=f"{like.label}, {label}")
@@ -86,6 +103,48 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
                 _compare_believed(spec, device, dtype, sample, spec.expected(wide))
+
+
+def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
+    """Integers at the ends of the range that was asked for, and next to squares and powers of two in it."""
+
+    def put(given: Any) -> Any:
+        if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
+            return given
+        limits = np.iinfo(dtype)
+        low, high = max(int(given.span[0]), limits.min), min(int(given.span[1]), limits.max)
+        steps = [0, *(int(one) for one in _edges())]
+        inside = [one for step in steps for one in (step, -step) if low < one < high]
+        if given.values.size < 2 or high - low < _RANGE or is_sorted(given.values):
+            return given
+        values = np.array([low, high, *chance.permutation(inside or [low])[: given.values.size - 2].tolist()])
+        return HostArray(chance.permutation(np.resize(values, given.values.size)).reshape(given.shape).astype(dtype))
+
+    args = tuple(over_lists(given, put) for given in like.args)
+    sample = replace(like, args=args, label=f"{like.label}, ends of the range, and steps of roots and logarithms in it")
+    is_changed = any(new is not old for new, old in zip(each(args), each(like.args), strict=True))
+    if is_changed and is_safely_taken(spec, sample):
+        with filled_from(spec, device, dtype, like, sample):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+#: Numbers of a range at least: of fewer, most are drawn.
+_RANGE = 64
+
+
+def _check_beyond_float64(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
+    """Integers that float64 does not hold, small enough that sums of some hundreds stay in range."""
+    args = tuple(
+        HostArray(chance.integers(2**53, 2**55, given.shape, dtype=dtype)) if _is_free(given, dtype) else given
+        for given in like.args
+    )
+    sample = replace(like, args=args, label=f"{like.label}, integers of 54 bits")
+    if any(new is not old for new, old in zip(args, like.args, strict=True)) and is_safely_taken(spec, sample):
+        expected = spec.expected(sample)
+        result = run_sample(spec, device, sample)
+        if expected.dtype.kind in "iu" and on_host(result).dtype.kind in "iu":
+            with filled_from(spec, device, dtype, like, sample):
+                compare_values(spec, device, dtype, sample, result)
 
 
 def _is_free(given: Any, dtype: Any) -> bool:
@@ -112,7 +171,10 @@ def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, 
         return
     limits = np.iinfo(got.dtype)
     inside = (limits.min <= expected) & (expected <= limits.max)
-    if np.iinfo(dtype).min == 0 or not inside.all():
+    saturated = np.clip(expected, limits.min, limits.max)
+    if np.array_equal(narrow, saturated):  # it is written to saturate
+        expected = saturated
+    elif np.iinfo(dtype).min == 0 or not inside.all():
         expected = np.where(inside & (narrow == expected), expected, got)
     compare_values(spec, device, dtype, sample, result, expected=expected)
 

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import epsilon
+from cuassay.arrays.dtypes import epsilon, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, floats_of, of_reference, on_host
 from cuassay.testing.generated.execution import is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.numbers import free_floats, refilled
+from cuassay.testing.generated.numbers import conditioning, free_floats, refilled
+from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import is_elementwise
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_far_units", "check_predicate", "decided", "with_number"]
+__all__ = ["check_far_units", "check_orders", "check_predicate", "decided", "with_number"]
 
 Array = NDArray[Any]
 
@@ -46,7 +47,10 @@ def check_far_units(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
     if epsilon(dtype) <= epsilon("float64"):
         return
     exponent = 5 * np.finfo(dtype).maxexp // 8
-    for label, power in ((f"times 2^{exponent}", exponent), (f"in units of 2^-{exponent}", -exponent)):
+    units = {f"times 2^{exponent}": exponent, f"in units of 2^-{exponent}": -exponent}
+    if device.kind == "cpu":  # accelerators compute with subnormals as with zeros unless told otherwise
+        units["all subnormal"] = np.finfo(dtype).minexp - _BELOW
+    for label, power in units.items():
         filled = refilled(sample, lambda array, power=power: np.ldexp(array, power), label)  # type: ignore[misc]
         narrow = of_reference(spec, filled, errors="raise") if is_safely_taken(spec, filled) else None
         if narrow is not None:
@@ -57,14 +61,59 @@ def check_far_units(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
 def _compare_decided(spec: OpSpec, device: Device, dtype: Any, sample: Sample, narrow: Array) -> None:
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     got = on_host(result)
-    if not narrow.shape == expected.shape == got.shape or expected.dtype.kind not in "fc":
+    if not narrow.shape == expected.shape == got.shape:
+        return
+    if narrow.dtype.kind in "iu" and expected.dtype.kind in "iu" and got.dtype.kind in "iu":
+        compare_values(spec, device, dtype, sample, result, expected=np.where(narrow == expected, expected, got))
+    if expected.dtype.kind not in "fc":
         return
     least = np.finfo(dtype).tiny / epsilon(dtype)
     sure = decided(narrow, expected, dtype, np.abs(expected)) & ((expected == 0) | (np.abs(expected) > least))
     expected = np.where(sure, expected, got)
     magnitude, terms = spec.scale(sample, expected)
     limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
-    compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+    compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit + 2 * conditioning(spec, sample))
+
+
+#: Binary places below the least normal number of which ordinary ones become subnormal and keep some digits.
+_BELOW = 6
+
+# ------------------------------------------------------------------------------------------------ orders of magnitude
+
+#: Times that the largest number of a range is larger than its smallest, for each order of magnitude to be looked at.
+_WIDE = 100.0
+
+
+def check_orders(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """In a range of one sign, numbers of each order of magnitude: few of those that are drawn are among the small ones.
+
+    A logarithm of `1 - exp(a)` loses its digits there. Where the reference in the dtype itself does as well, nothing is
+    asked for.
+    """
+    if spec.reference is None:
+        return
+    wide = [one.values for one in each(sample.args, sample.kwargs) if _is_wide(one)]
+    if not wide:
+        return
+    ends = {id(one.values): one.span or (1.0, 1.0) for one in each(sample.args, sample.kwargs) if _is_wide(one)}
+
+    def spread(array: Array) -> Array:
+        low, high = ends[id(array)]
+        numbers = np.geomspace(low, high, array.size)
+        return np.asarray(generator().permutation(numbers).reshape(array.shape).astype(array.dtype))
+
+    filled = refilled(sample, spread, "numbers of each order of magnitude of the range", chosen=wide)
+    narrow = of_reference(spec, filled) if is_safely_taken(spec, filled) else None
+    if narrow is not None:
+        with on_sample(filled):
+            _compare_decided(spec, device, dtype, filled, narrow)
+
+
+def _is_wide(given: Any) -> bool:
+    if not isinstance(given, HostArray) or given.span is None or not is_float(given.dtype) or not given.values.size:
+        return False
+    low, high = sorted(abs(end) for end in given.span)
+    return given.span[0] * given.span[1] > 0 and high >= _WIDE * low
 
 
 # ------------------------------------------------------------------------------------------------ predicates

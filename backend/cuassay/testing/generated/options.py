@@ -12,12 +12,19 @@ import numpy as np
 
 from cuassay.core.device import Device
 from cuassay.testing.generated.execution import is_safely_taken, run_sample
-from cuassay.testing.generated.selection import by_options
+from cuassay.testing.generated.selection import axes_of, by_options, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["MOST_OF_OPTIONS", "check_axis_beyond", "with_mixed_options", "with_near_options", "with_other_options"]
+__all__ = [
+    "MOST_OF_OPTIONS",
+    "check_axis_beyond",
+    "with_each_axis",
+    "with_mixed_options",
+    "with_near_options",
+    "with_other_options",
+]
 
 #: Elements of a call at most.
 MOST_OF_OPTIONS = 2048
@@ -103,7 +110,7 @@ def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[d
     for other in several:
         if _are_plain(other.kwargs) and len({**own, **other.kwargs}) > 1:
             yield from ({**own, name: value} for name, value in other.kwargs.items() if own.get(name) != value)
-    axis, axes = _axis(spec, sample), _axes(sample)
+    axis, axes = _axis(spec, sample), axes_of(sample)
     if axis is not None and 0 <= axis < axes:
         yield {**own, "axis": axis - axes}
 
@@ -123,8 +130,26 @@ def _default(spec: OpSpec, name: str) -> Any:
     return None if found is None else found.default
 
 
-def _axes(sample: Sample) -> int:
-    return max((array.ndim for array in arrays_of(*sample.host())), default=0)
+def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The ordinary sample of most axes, along each of them, for each set of options; where `axis` is an integer."""
+    if spec.is_its_own_reference:
+        return
+    small = [sample for sample in samples_of(spec, device, dtype, "values") if _size(sample) <= MOST_OF_OPTIONS]
+    if not small:
+        return
+    most = max(small, key=axes_of)
+    for given in by_options(spec, device, dtype, most=MOST_OF_OPTIONS):
+        if _axis(spec, given) is None or not _are_plain(given.kwargs):
+            continue
+        for axis in range(axes_of(most)):
+            options = {**given.kwargs, "axis": axis}
+            along = replace(most, kwargs=options, label=f"{most.label}, options {options}")
+            if is_safely_taken(spec, along) and _runs(spec, device, along):
+                yield along
+
+
+def _size(sample: Sample) -> int:
+    return sum(array.size for array in arrays_of(*sample.host()))
 
 
 def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:
@@ -134,11 +159,11 @@ def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in by_options(spec, device, dtype, most=MOST_OF_OPTIONS)[:1]:
         if _axis(spec, sample) is None:
             continue
-        for axis in (_axes(sample), -_axes(sample) - 1):
+        for axis in (axes_of(sample), -axes_of(sample) - 1):
             beyond = replace(sample, kwargs={**sample.kwargs, "axis": axis})
             if isinstance(_refusal(spec, beyond), np.exceptions.AxisError) and _runs(spec, device, beyond):
                 raise AssertionError(
-                    f"axis={axis} of arrays of {_axes(sample)} dimensions gives a result; the reference raises "
+                    f"axis={axis} of arrays of {axes_of(sample)} dimensions gives a result; the reference raises "
                     f"AxisError: raise an error instead of taking it for another axis\n  sample: {sample.label}"
                 )
 

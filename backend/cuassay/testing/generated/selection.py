@@ -23,6 +23,7 @@ from cuassay.testing.samples import Kind, Sample
 from cuassay.testing.terms import arrays_of
 
 __all__ = [
+    "axes_of",
     "bad_inputs",
     "by_options",
     "few",
@@ -154,7 +155,7 @@ def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: in
     drawn = list(samples_of(spec, device, dtype, "values"))
     order = of_most_elements(drawn)
     fitting = [place for place in order if _elements(drawn[place]) <= most] or order[::-1]
-    fitting = sorted(fitting, key=lambda place: _axes(drawn[place]) < axes)
+    fitting = sorted(fitting, key=lambda place: axes_of(drawn[place]) < axes)
     for place in fitting:
         if spec.refusal(drawn[place]) is None:
             return drawn[place]
@@ -196,7 +197,8 @@ def _elements(sample: Sample) -> int:
     return sum(np.size(array) for array in arrays_of(*sample.host()))
 
 
-def _axes(sample: Sample) -> int:
+def axes_of(sample: Sample) -> int:
+    """The most axes that one of its arrays has."""
     return max((array.ndim for array in arrays_of(*sample.host())), default=0)
 
 

@@ -20,10 +20,12 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.generators import default_generator
+from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
     check,
     explained,
     is_safely_taken,
+    on_sample,
     run_sample,
     verify,
 )
@@ -31,6 +33,7 @@ from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.options import (
     MOST_OF_OPTIONS,
     check_axis_beyond,
+    with_each_axis,
     with_mixed_options,
     with_near_options,
     with_other_options,
@@ -186,6 +189,7 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
     """Calls in turns of dtype, layout and options are right: no cache's key lacks one, no option is mixed up."""
     dtypes = [dtype for dtype in spec.dtypes if spec.why_unsupported(device, dtype) is None]
     plain = plainest(spec, device)  # the skip, where there is none
+    _check_first_of_shape(spec, device, plain)
     for turn, (layout, dtype) in enumerate(product(_IN_TURN, map(as_dtype, dtypes))):
         sample = one(spec, device, dtype, most=MOST_OF_OPTIONS, axes=2).laid_out(layout)
         words = f"{layout} inputs of {dtype_name(dtype)}"
@@ -206,6 +210,9 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
             verify(spec, device, plain, [sample])
     for sample in with_mixed_options(spec, device, plain):
         with explained("with options of two samples: is one taken for another, or counted from the wrong end?"):
+            verify(spec, device, plain, [sample])
+    for sample in with_each_axis(spec, device, plain):
+        with explained("wrong along another axis than those of the samples"):
             verify(spec, device, plain, [sample])
     for sample in with_near_options(spec, device, plain):
         with explained(_NO_SAMPLE):
@@ -240,6 +247,23 @@ def is_wrong_at_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
     except AssertionError:
         return True
     return False
+
+
+def _check_first_of_shape(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The first call with a shape is right where the next one is: what is tuned at the first call has no part in it.
+
+    Other checks ask the function on the host first, whether it takes their inputs, and so make their first call unseen.
+    """
+    sample = _of_new_shape(one(spec, device, dtype, most=MOST_OF_OPTIONS), _FIRST_TIMES + 1)
+    try:
+        if spec.refusal(sample) is not None:
+            return
+        first, second = (run_sample(spec, device, sample) for _ in range(2))
+        compare(spec, device, dtype, sample, second)
+    except Exception:  # noqa: BLE001  nobody declared this shape: it may be refused by any error, or be wrong each time
+        return
+    with on_sample(sample), explained("wrong in the first call with a shape, right in the second"):
+        compare(spec, device, dtype, sample, first)
 
 
 def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:

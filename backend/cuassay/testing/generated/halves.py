@@ -1,0 +1,88 @@
+"""A check of numbers of which some lie half-way between two results of a rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare, compare_values, of_reference, on_host
+from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
+from cuassay.testing.generated.natively import decided
+from cuassay.testing.generated.numbers import Change, refilled
+from cuassay.testing.generated.selection import generator
+from cuassay.testing.generated.special import samples_to_fill
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.rounding_error import is_coarse
+from cuassay.testing.samples import Sample
+
+__all__ = ["eighths"]
+
+Array = NDArray[Any]
+
+
+def eighths(array: Array) -> Array:
+    """The nearest multiples of 1/8: some lie half-way between two results of a rounding."""
+    return np.asarray((np.round(array.astype(np.float64) * 8) / 8).astype(array.dtype))
+
+
+#: Powers of two of whose multiples some are half-way between two results of a rounding, after a multiplication by up
+#: to 256: of decimal places, of 16 levels to a unit, of 127 to the largest number.
+_FINEST = 9
+
+
+def _dyadic(array: Array) -> Array:
+    """Each number rounded down to a multiple of 1/2, 1/4 or a smaller power of two."""
+    levels = 2.0 ** generator().integers(1, _FINEST + 1, array.shape)
+    return np.asarray((np.floor(array.astype(np.float64) * levels) / levels).astype(array.dtype))
+
+
+def _to_127(array: Array) -> Array:
+    """Multiples of 1/2 up to 127, which each row along the last axis has: a scale of that is 1."""
+    wide = np.floor(array.astype(np.float64) * 64) / 2
+    if wide.ndim and wide.size:
+        wide[..., 0] = 127
+    return np.asarray(np.clip(wide, -127, 127).astype(array.dtype))
+
+
+_HALVES: dict[str, Change] = {
+    "multiples of 1/8, some half-way between two results of a rounding": eighths,
+    "multiples of powers of 1/2, some half-way between two results of a rounding": _dyadic,
+    "multiples of 1/2, the first is 127, some half-way between two results of a rounding": _to_127,
+}
+
+
+@check(lambda spec: is_function(spec) and not spec.is_its_own_reference)
+def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Multiples of powers of two, of which some lie half-way between two results of a rounding."""
+    if is_coarse(dtype):
+        return
+    for sample in samples_to_fill(spec, device, dtype):
+        for label, fill in _HALVES.items():
+            filled = refilled(sample, fill, label)
+            if is_safely_taken(spec, filled):
+                with filled_from(spec, device, dtype, sample, filled):
+                    _check_halves(spec, device, dtype, filled)
+
+
+def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Results are compared where no rounding decides: there the reference gives the same in the dtype itself."""
+    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+    got, narrow = on_host(result), of_reference(spec, sample)
+    if narrow is None or narrow.shape != expected.shape or got.shape != expected.shape:
+        return
+    size = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
+    expected = np.where(decided(narrow, expected, dtype, size), expected, got)
+    try:
+        compare(spec, device, dtype, sample, result, expected=expected)
+    except AssertionError:  # sums of large products may be off by more than by their inputs, and not by a step
+        if expected.dtype.kind not in "fc":
+            raise
+        limit = _STEP * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+        compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+
+
+#: Part of the largest result that rounding errors may have; a half rounded to the wrong side is off by more.
+_STEP = 2.0**-14
