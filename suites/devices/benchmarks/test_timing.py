@@ -17,7 +17,7 @@ from cuassay.benchmarking import empty as empties
 from cuassay.benchmarking import roofline, sampling, throttling
 from cuassay.benchmarking import timing as module
 from cuassay.benchmarking.cases import cases, row, timing_row
-from cuassay.benchmarking.roofline import fraction, limits
+from cuassay.benchmarking.roofline import Limit, fraction, limits
 from cuassay.benchmarking.settling import ENOUGH_SECONDS, SETTLED_SAMPLES
 from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure, ratio
 from cuassay.errors import ArgumentError, CaptureError, MeasurementError
@@ -445,11 +445,10 @@ def test_a_ceiling_counts_bytes_read_and_written_and_two_operations_a_term(monke
 
 @pytest.mark.parametrize(("work", "expected"), [(Work(bytes=50), 0.5), (Work(bytes=10, flops=900), 0.9)])
 def test_the_nearer_ceiling_decides_the_fraction(work: Work, expected: float) -> None:
-    from cuassay.benchmarking.roofline import Limit
-
     ceilings = (
         Limit(device="cpu:0", limit="bandwidth", value=100.0, unit="B/s", how="x"),
         Limit(device="cpu:0", limit="compute", value=1000.0, unit="FLOP/s", how="x", dtype="float32"),
+        Limit(device="cpu:0", limit="compute", value=8000.0, unit="FLOP/s", how="x", dtype="bfloat16"),
     )
 
     assert fraction(work, series(1.0), ceilings, "float32") == pytest.approx(expected)

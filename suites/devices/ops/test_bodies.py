@@ -107,6 +107,13 @@ def test_two_texts_with_a_function_of_one_name(put: Any) -> None:
     assert jit.elementwise(HEAD + "T same_name(T x) { return x + 1; }") is first
 
 
+def test_one_text_with_two_defaults_of_a_scalar(put: Any) -> None:
+    text = HEAD + "T moved(T x, T alpha) { return x + alpha; }"
+    first, second = jit.elementwise(text, alpha=2.0), jit.elementwise(text, alpha=3.0)
+
+    assert (to_host(first(put([1.0]))), to_host(second(put([1.0])))) == ([3.0], [4.0])
+
+
 @pytest.mark.parametrize("inputs", range(1, 9))
 def test_one_to_eight_inputs(put: Any, inputs: int) -> None:
     names = [f"x{i}" for i in range(inputs)]

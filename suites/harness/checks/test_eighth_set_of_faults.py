@@ -5,19 +5,15 @@ The set is in suites/data/faults/eighth_set.py. Of its 60 faults 49 were found a
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
+from fault_sets import pairs_of, run_check
 
 from cuassay.errors import RaceError
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.execution import explained
 
-SET = runpy.run_path(str(Path(__file__).parents[2] / "data" / "faults" / "eighth_set.py"))
-PAIRS = {pair.name: pair for pair in SET["PAIRS"]}
+PAIRS = pairs_of("eighth_set.py")
 
 #: The check that names each fault, the device and the dtype; no dtype for a check that runs once for a function.
 FOUND = {
@@ -99,23 +95,14 @@ def test_every_fault_of_the_set_is_found_or_named() -> None:
     assert PAIRS.keys() == FOUND.keys() | MISSED.keys()
 
 
-def run(name: str, function: object, declare: Any) -> None:
-    """Run the check of a fault; a skip would hide what it finds."""
-    check, kind, dtype = FOUND[name]
-    try:
-        CHECKS[check](declare(function), f"{kind}:0", *((np.dtype(dtype),) if dtype else ()))
-    except pytest.skip.Exception as skipped:
-        pytest.fail(f"{check} was skipped: {skipped}")
-
-
 @pytest.mark.parametrize("name", FOUND)
 def test_the_check_finds_the_fault_and_passes_its_twin(name: str) -> None:
     wrong, right, declare = PAIRS[name].make()
 
     if name not in REFUSED:
-        run(name, right, declare)
+        run_check(*FOUND[name], declare(right))
     with pytest.raises((AssertionError, RaceError, ValueError)):
-        run(name, wrong, declare)
+        run_check(*FOUND[name], declare(wrong))
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -123,7 +110,7 @@ def test_the_check_of_the_fault_refuses_a_twin_that_is_wrong_too(name: str) -> N
     _, right, declare = PAIRS[name].make()
 
     with pytest.raises((AssertionError, RaceError)):
-        run(name, right, declare)
+        run_check(*FOUND[name], declare(right))
 
 
 def test_a_failure_does_not_become_a_skip_where_the_call_that_words_it_is_refused() -> None:

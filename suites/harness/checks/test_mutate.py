@@ -354,6 +354,32 @@ def test_each_change_is_judged_as_if_the_process_were_new(tmp_path: Path) -> Non
     assert found == {part: {verdict} for part, verdict in wanted.items()}
 
 
+FLAGS = "def double(number):\n    return number * 2\n\n\nNUMBERS = [double(number) for number in range(1)]\n"
+
+FLAG_TESTS = """\
+import pytest
+from flags import NUMBERS, double
+
+if NUMBERS:
+    def test_it():
+        assert double(1) == 2
+"""
+
+
+def test_a_mutant_with_which_no_test_is_collected_was_not_found(tmp_path: Path) -> None:
+    from cuassay.mutation.campaign import Campaign, measure_baseline, run_mutants
+    from cuassay.mutation.project import find_mutants
+
+    (tmp_path / "flags.py").write_text(FLAGS)
+    (tmp_path / "test_flags.py").write_text(FLAG_TESTS)
+    plan = Campaign(tmp_path, ".", ("test_flags.py",), sources=("flags.py",))
+    baseline = measure_baseline(plan)
+    outcomes = run_mutants(plan, find_mutants(tmp_path, ["flags.py"], baseline), baseline, {})
+    (emptied,) = (one for one in outcomes if "range(0)" in one.mutant.diff(FLAGS))
+
+    assert (emptied.verdict, emptied.note) == ("survived", "its tests are no longer collected, and nothing failed")
+
+
 def test_a_source_that_no_test_runs_is_uncovered_where_warnings_are_errors(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     (tmp_path / "other.py").write_text("def other(number):\n    return number + 1\n")

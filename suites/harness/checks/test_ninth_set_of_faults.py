@@ -6,18 +6,16 @@ for the classes of the other 16.
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-from typing import Any
+import gc
+from collections.abc import Iterator
 
-import numpy as np
 import pytest
+from fault_sets import pairs_of, run_check
 
 from cuassay.errors import RaceError
-from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing import OpSpec
 
-SET = runpy.run_path(str(Path(__file__).parents[2] / "data" / "faults" / "ninth_set.py"))
-PAIRS = {pair.name: pair for pair in SET["PAIRS"]}
+PAIRS = pairs_of("ninth_set.py")
 
 #: The check that names each fault, the device and the dtype; no dtype for a check that runs once for a function.
 FOUND = {
@@ -94,23 +92,25 @@ def test_every_fault_of_the_set_has_a_check() -> None:
     assert PAIRS.keys() == FOUND.keys()
 
 
-def run(name: str, function: object, declare: Any) -> None:
-    """Run the check of a fault; a skip would hide what it finds."""
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """A stream that a wrong function has left current is restored before the next test, not during it."""
+    yield
+    gc.collect()
+
+
+def run(name: str, spec: OpSpec) -> None:
+    """Run the check of a fault, after the one that comes before it."""
     if name in AFTER:
-        check, kind, dtype = AFTER[name]
-        CHECKS[check](declare(function), f"{kind}:0", np.dtype(dtype))
-    check, kind, dtype = FOUND[name]
-    try:
-        CHECKS[check](declare(function), f"{kind}:0", *((np.dtype(dtype),) if dtype else ()))
-    except pytest.skip.Exception as skipped:
-        pytest.fail(f"{check} was skipped: {skipped}")
+        run_check(*AFTER[name], spec)
+    run_check(*FOUND[name], spec)
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_the_check_finds_the_fault_and_passes_its_twin(name: str) -> None:
     _, right, declare = PAIRS[name].make()
-    run(name, right, declare)
+    run(name, declare(right))
 
     wrong, _, declare = PAIRS[name].make()  # made again: what the wrong one keeps must not reach its twin
     with pytest.raises((AssertionError, RaceError, TypeError, ValueError, AttributeError)):
-        run(name, wrong, declare)
+        run(name, declare(wrong))

@@ -50,6 +50,11 @@ def in_single_precision(grad: Array, forward: Any) -> Array:
     return ops.cast(ops.cast(right(grad, forward), dtype="float32"), dtype=forward.a.dtype)
 
 
+def nan_in_float32(grad: Array, forward: Any) -> Array:
+    found = right(grad, forward)
+    return found if str(found.dtype) == "float64" else ops.mul(found, float("nan"))
+
+
 def samples(make: Callable[..., Any]) -> list[Sample]:
     return [Sample((make((3, 33)),)), Sample((make((2, 3, 5)),)), Sample((make(7),))]
 
@@ -79,7 +84,9 @@ def test_the_right_derivative_passes(declared: Callable[..., OpSpec]) -> None:
     CHECKS["gradients"](declared(right), Device("cpu"))
 
 
-@pytest.mark.parametrize("wrong", [of_matrices, without_product_rule, of_equal_gradients, in_single_precision])
+@pytest.mark.parametrize(
+    "wrong", [of_matrices, without_product_rule, of_equal_gradients, in_single_precision, nan_in_float32]
+)
 def test_a_wrong_derivative_is_found(declared: Callable[..., OpSpec], wrong: Callable[..., Array]) -> None:
     with pytest.raises(AssertionError):
         CHECKS["gradients"](declared(wrong), Device("cpu"))

@@ -94,6 +94,16 @@ def test_the_smallest_effect_shrinks_with_pairs_down_to_the_floor() -> None:
     assert gate.smallest_effect(pairs * 1e-6, 0.0, 0.0, 0.005) == 0.005
 
 
+def test_a_profile_is_of_single_processes_and_a_pair_has_twice_their_variance() -> None:
+    pairs, noise = np.full(6, 0.02), 0.01
+    degrees = gate.MOST_PRIOR_DEGREES
+    freedom = degrees + 5  # those of the profile, and five of six pairs that agree
+    error = math.sqrt(degrees * 2 * noise**2 / freedom / 6)
+    quantiles = quantile(gate.ALARM_LEVEL, freedom) + quantile(gate.SAME_LEVEL, freedom)
+
+    assert gate.smallest_effect(pairs, noise, degrees, 0.0) == pytest.approx(quantiles * error)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "effect", "least"), [(0.0015, 0.005, 0.90), (0.003, 0.01, 0.95), (0.005, 0.02, 0.95), (0.01, 0.02, 0.95)]

@@ -14,6 +14,7 @@ from json_rows import rows_of
 
 from cuassay.errors import ResultError
 from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerprint, revision
+from cuassay.results.part import Part
 from cuassay.results.record import Recorder, new_run_id
 from cuassay_reports.analysis import load
 from cuassay_reports.columns import SCHEMA
@@ -145,6 +146,24 @@ def test_several_processes_write_one_file_without_mixing_lines(tmp_path: Path) -
     tests = load(path).tests
     assert tests["nodeid"].nunique() == 600
     assert set(tests["message"]) == {"x" * 5000}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_a_fork_of_a_process_that_records_writes_nothing(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "r.jsonl", run="r1") as recorder:
+        part = Part(recorder, "tests")
+        part.begin("first")
+        child = os.fork()
+        if child == 0:  # pragma: no cover  it is not measured
+            try:
+                part.begin("of the child")
+                part.write("test", nodeid="of the child", outcome="passed")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        part.begin("second")
+
+    assert [row["nodeid"] for row in rows_of(recorder.path)] == ["first", "second"]
 
 
 def test_run_ids_differ_and_begin_with_the_time() -> None:

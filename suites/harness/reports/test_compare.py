@@ -374,6 +374,17 @@ def test_a_case_whose_peers_moved_as_well_is_ambiguous_on_another_card(
     assert "but peers moved by +20.0%" in found["why"].iloc[0]
 
 
+def test_peers_that_moved_the_other_way_explain_nothing(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    for run, ours, peer in (("r1", 1.0, 1.0), ("r2", 1.2, 0.85)):
+        rows = [time_row(ours), time_row(peer, implementation="torch"), time_row(peer, implementation="cupy")]
+        folder = write_rows(run, device_row(uuid=f"GPU-{run}"), *rows)
+
+    found = changes(load(folder))
+    ours = found[found["implementation"] == "cuassay"].iloc[0]
+
+    assert "but peers moved" not in ours["why"]
+
+
 def test_the_page_keeps_the_median_as_measured(write_rows: Make, device_row: Make, time_row: Make) -> None:
     (section,) = sections(load(write_rows("r1", device_row(), time_row(10e-6, empty=2e-6), time_row(1.0, case="b"))))
 

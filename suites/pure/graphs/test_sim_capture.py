@@ -41,6 +41,16 @@ def captured(work: Callable[[Any], Any]) -> tuple[Any, Any]:
     return capture, result
 
 
+def test_a_capture_that_was_refused_forbids_nothing(array: Any) -> None:
+    capture = BACKEND.new_capture(0)
+    with pytest.raises(CaptureError, match="default stream"):
+        capture.begin()
+
+    ops.add(array, 1.0)
+    BACKEND.current_stream(0).synchronize()
+    assert capture.statistics().state == "empty"
+
+
 WORK: dict[str, Callable[[Any], Any]] = {
     "op": lambda a: ops.softmax(a),
     "composite-op": lambda a: ops.linear(a, a, a[0]),

@@ -65,6 +65,8 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
     for place, found in places.items():
         found.check_computed(f"result {place} of the list" if several else "the result")
     _check_dtypes(spec, device)
+    for found in () if several else places.values():
+        found.check_moved(spec)
     moved = () if several else (found for found in places.values() if not found.computes)
     for sample in (sample for found in moved for sample in (*found.shared, *found.others)):
         if _always_copies(spec, sample):
@@ -86,6 +88,15 @@ class _Place:
             raise AssertionError(
                 f"{what} is a view of an input, or the input itself, for sample {self.shared[0].label}, and computed "
                 "for others: who writes into the result then writes into the input; return a copy"
+            )
+
+    def check_moved(self, spec: OpSpec) -> None:
+        """Refuse what copies elements for some samples and gives a view for others, if the reference copies for all."""
+        if self.shared and self.others and all(_always_copies(spec, sample) for sample in (*self.shared, *self.others)):
+            raise AssertionError(
+                f"the result is an input, or a view of one, for sample {self.shared[0].label}, and an array of its own "
+                f"for {self.others[0].label}; the reference always gives a copy: who writes into the result then "
+                "writes into the input; copy in every case"
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -59,7 +60,7 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.forms import empty_out
 from cuassay.testing.generated.selection import axes_of, bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import LAYOUTS, Sample
+from cuassay.testing.samples import LAYOUTS, HostArray, Sample
 
 __all__ = ["CHECKS", "Check"]
 
@@ -87,6 +88,10 @@ def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
         for layout in (*(("transposed",) if axes > 1 else ()), *(others if is_first else islice(in_turn, of_each))):
             with explained(f"right for contiguous inputs, wrong for {layout} ones", plain):
                 verify(spec, device, dtype, [sample.laid_out(layout)])
+        if axes > 1 and is_first and isinstance(sample.args[0], HostArray) and len(sample.args) > 1:
+            alone = replace(sample, args=(sample.args[0].laid_out("transposed"), *sample.args[1:]))
+            with explained("right for contiguous inputs, wrong where the first one alone is transposed", plain):
+                verify(spec, device, dtype, [alone])
 
 
 @check(has("empty"))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.arrays.dtypes import dtype_name
+from cuassay.arrays.dtypes import dtype_name, is_float
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
 from cuassay.testing import rerun
@@ -255,14 +255,24 @@ def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
 
 
 def turned(sample: Sample) -> Sample:
-    """The same call on the same numbers in another order; sorted arrays stay sorted where there are others."""
-    given = sample.host()[0]
-    several = sum(isinstance(a, np.ndarray) for a in given) > 1
+    """The same call on the same numbers in another order; sorted arrays stay sorted where there are others.
 
-    def rolled(a: Any) -> Any:
-        return HostArray(a if several and is_sorted(a) else np.roll(a, 1)) if isinstance(a, np.ndarray) else a
+    Floats that were drawn in no range of their own are halved: an extremum or a sum is then another one.
+    """
+    several = sum(isinstance(a, np.ndarray) for a in sample.host()[0]) > 1
 
-    args = tuple(over_lists(a, rolled) for a in given)
+    def rolled(given: Any) -> Any:
+        array = given.values if isinstance(given, HostArray) else given
+        if not isinstance(array, np.ndarray):
+            return given
+        if several and is_sorted(array):
+            return HostArray(array)
+        moved = np.roll(array, 1)
+        if isinstance(given, HostArray) and given.is_free and is_float(array.dtype):
+            return replace(given, values=(moved * array.dtype.type(0.5)).astype(array.dtype), layout="contiguous")
+        return HostArray(moved)
+
+    args = tuple(over_lists(a, rolled) for a in sample.args)
     return replace(sample, args=args, label=f"{sample.label}, new numbers")
 
 
@@ -286,8 +296,13 @@ def run_unchanging(spec: OpSpec, device: Device, sample: Sample, sentence: str) 
 
 
 def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """The arrays that were made of `sample` on a device hold the same bits still."""
-    for given, array in zip(each(*sample.host()), each(args, kwargs), strict=True):
+    """The arrays that were made of `sample` on a device hold the same bits still, and lists the same number of them."""
+    before, after = list(each(*sample.host())), list(each(args, kwargs))
+    if len(before) != len(after):
+        raise AssertionError(
+            f"the call was given {len(before)} arrays and numbers, and leaves {len(after)} in its lists"
+        )
+    for given, array in zip(before, after, strict=True):
         if isinstance(given, np.ndarray):
             assert_same_bits(array, given)
 

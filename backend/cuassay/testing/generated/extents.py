@@ -146,11 +146,24 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
             return value
         shape = swapped(value.shape, extents)
         drawn = _drawn(value, shape, chance)
-        return HostArray(np.sort(drawn) if is_sorted(value) else np.ascontiguousarray(drawn))
+        if not is_sorted(value):
+            return HostArray(np.ascontiguousarray(drawn))
+        return HostArray(_between_ends(np.sort(drawn), value, extents))
 
     args, kwargs = sample.changed(put)
     shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, made larger: {shapes}")
+
+
+def _between_ends(drawn: NDArray[Any], value: NDArray[Any], extents: dict[int, int]) -> NDArray[Any]:
+    """Sorted numbers with the ends of `value`; positions along an axis, which end at its extent, end at the new one."""
+    if drawn.ndim != 1 or drawn.size < 2:
+        return drawn
+    drawn[0], drawn[-1] = value[0], value[-1]
+    if drawn.dtype.kind in "iu" and value[0] == 0 and int(value[-1]) in extents:
+        old = int(value[-1])
+        drawn = (drawn.astype(np.int64) * extents[old] // max(old, 1)).astype(value.dtype)
+    return drawn
 
 
 def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[Any]:

@@ -89,6 +89,8 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     like = one(spec, device, dtype, most=_COUNT)
     chance = generator()
     _check_ranges(spec, device, dtype, like, chance)
+    if np.dtype(dtype).itemsize == 1:
+        _check_all_of_8_bits(spec, device, dtype, like)
     if dtype_name(dtype) == "uint64":
         _check_beyond_float64(spec, device, dtype, like, chance)
         return
@@ -124,6 +126,22 @@ def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance
     sample = replace(like, args=args, label=f"{like.label}, ends of the range, and steps of roots and logarithms in it")
     is_changed = any(new is not old for new, old in zip(each(args), each(like.args), strict=True))
     if is_changed and is_safely_taken(spec, sample):
+        with filled_from(spec, device, dtype, like, sample):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+def _check_all_of_8_bits(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
+    """Each number of 8 bits, of an elementwise function of one array for which no range was asked, such as a text."""
+    arrays = arrays_of(*like.host())
+    (given, *others) = like.args or (None,)
+    if others or len(arrays) != 1 or not isinstance(given, HostArray) or given.dtype != dtype:
+        return
+    if given.span is not None or spec.expected(like).shape != given.shape or not given.values.size:
+        return
+    limits = np.iinfo(dtype)
+    every = np.arange(limits.min, limits.max + 1).astype(dtype).reshape(*(1,) * (given.values.ndim - 1), -1)
+    sample = replace(like, args=(HostArray(every),), label=f"{like.label}, each number of 8 bits")
+    if is_safely_taken(spec, sample) and spec.expected(sample).shape == every.shape:
         with filled_from(spec, device, dtype, like, sample):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 

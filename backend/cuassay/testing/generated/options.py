@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
 from cuassay.core.device import Device
 from cuassay.testing.generated.execution import is_safely_taken, run_sample
-from cuassay.testing.generated.selection import axes_of, by_options, samples_of
+from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.selection import axes_of, by_options, generator, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
@@ -31,7 +32,14 @@ MOST_OF_OPTIONS = 2048
 
 
 def _are_plain(options: Mapping[str, Any]) -> bool:
-    return all(isinstance(value, bool | int | float | str | None) for value in options.values())
+    return all(
+        isinstance(value, bool | int | float | str | None) or _is_axes(name, value) for name, value in options.items()
+    )
+
+
+def _is_axes(name: str, value: Any) -> bool:
+    """Whether an option is a tuple of axes, by its name."""
+    return "ax" in name and isinstance(value, tuple) and all(type(one) is int for one in value)
 
 
 def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
@@ -51,29 +59,47 @@ _NEAR = (0.9, 0.7)
 def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The ordinary samples with each number among their options changed, where function and reference take it.
 
-    Floats are a little smaller, then 0, which is easily taken for an option that is not given; integers larger by one.
+    Floats are a little smaller, integers larger by one; then 0, which is easily taken for an option that is not given.
     """
     if spec.is_its_own_reference:
         return
     for sample in by_options(spec, device, dtype, most=MOST_OF_OPTIONS):
         for name, value in sample.kwargs.items():
             for other in _near(name, value):
+                if other in _numbers_of_others(spec, sample, name):
+                    continue  # two ends of a range that are one mean nothing
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
-                if is_safely_taken(spec, near) and (other or _is_finite(spec, near)) and _runs(spec, device, near):
+                if (
+                    is_safely_taken(spec, near)
+                    and (other or _is_like(spec, near, sample))
+                    and _runs(spec, device, near)
+                ):
                     yield near
+
+
+def _numbers_of_others(spec: OpSpec, sample: Sample, name: str) -> list[float]:
+    """The numbers that the call gives to its other options, and the defaults of those that it leaves out."""
+    try:
+        parameters = inspect.signature(spec.fn).parameters if spec.fn is not None else {}
+    except (TypeError, ValueError):  # a function without a signature
+        parameters = {}
+    values = {**{one.name: one.default for one in parameters.values()}, **sample.kwargs}
+    return [value for other, value in values.items() if other != name and type(value) in (int, float)]
 
 
 def _near(name: str, value: Any) -> list[float]:
     """Other values of an option that is a number; an axis is tried elsewhere."""
     if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
-        return [value + 1]
+        return [value + 1, 0] if value else [value + 1]
     return [*(value * factor for factor in _NEAR), 0.0] if isinstance(value, float) and value else []
 
 
-def _is_finite(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the reference gives numbers alone: an option of 0 that it divides by means nothing."""
+def _is_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
+    """Whether the reference gives numbers alone, as many as for `base`: where it divides by the 0, it says nothing."""
     with np.errstate(all="ignore"):
         expected = spec.expected(sample)
+    if expected.shape != spec.expected(base).shape:
+        return False
     return expected.dtype.kind not in "fc" or bool(np.isfinite(expected).all())
 
 
@@ -91,13 +117,44 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
     if spec.is_its_own_reference:
         return
     several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
-    seen = [dict(sample.kwargs) for sample in several]
+    seen = [(axes_of(sample), dict(sample.kwargs)) for sample in several]
     for sample in several:
         for options in _mixtures(spec, sample, several):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
-            if options not in seen and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
-                seen.append(options)
+            new = (axes_of(sample), options) not in seen
+            if new and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+                seen.append((axes_of(sample), options))
                 yield mixed
+    if several:
+        yield from _combined(spec, device, several)
+
+
+#: Combinations of declared values of options that are tried at most.
+_COMBINATIONS = 24
+
+
+def _combined(spec: OpSpec, device: Device, several: Sequence[Sample]) -> Iterator[Sample]:
+    """Combinations of what the samples say of each option, or leave out, for a sample and for one longer by one.
+
+    Of options that no sample gives together one may be wrong with another, at an odd length alone.
+    """
+    given = [sample.kwargs for sample in several if _are_plain(sample.kwargs)]
+    names = sorted({name for options in given for name in options})
+    values = [[_ABSENT, *dict.fromkeys(options[name] for options in given if name in options)] for name in names]
+    combinations = [dict(zip(names, chosen, strict=True)) for chosen in product(*values)] if len(names) > 1 else []
+    if len(combinations) > _COMBINATIONS:
+        combinations = [combinations[at] for at in generator().permutation(len(combinations))[:_COMBINATIONS]]
+    base = max(several, key=axes_of)
+    extent = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    for combination in combinations:
+        options = {name: value for name, value in combination.items() if value is not _ABSENT}
+        for sample in (base, resized(base, {extent: extent + 1})):
+            mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
+            if is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+                yield mixed
+
+
+_ABSENT = object()
 
 
 def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[dict[str, Any]]:
@@ -113,6 +170,10 @@ def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[d
     axis, axes = _axis(spec, sample), axes_of(sample)
     if axis is not None and 0 <= axis < axes:
         yield {**own, "axis": axis - axes}
+    for name, value in own.items():
+        if _is_axes(name, value):
+            yield {**own, name: tuple(reversed(value))}
+            yield {**own, name: tuple(one - axes if one >= 0 else one for one in value)}
 
 
 def _axis(spec: OpSpec, sample: Sample) -> int | None:
@@ -131,7 +192,7 @@ def _default(spec: OpSpec, name: str) -> Any:
 
 
 def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary sample of most axes, along each of them, for each set of options; where `axis` is an integer."""
+    """The ordinary sample of most axes, along each of them, counted from either end, where `axis` is an integer."""
     if spec.is_its_own_reference:
         return
     small = [sample for sample in samples_of(spec, device, dtype, "values") if _size(sample) <= MOST_OF_OPTIONS]
@@ -141,7 +202,7 @@ def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]
     for given in by_options(spec, device, dtype, most=MOST_OF_OPTIONS):
         if _axis(spec, given) is None or not _are_plain(given.kwargs):
             continue
-        for axis in range(axes_of(most)):
+        for axis in range(-axes_of(most), axes_of(most)):
             options = {**given.kwargs, "axis": axis}
             along = replace(most, kwargs=options, label=f"{most.label}, options {options}")
             if is_safely_taken(spec, along) and _runs(spec, device, along):

@@ -12,7 +12,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float, largest
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, on_host
+from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, of_reference, on_host
 from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.numbers import is_general, refilled
 from cuassay.testing.generated.selection import by_options, few, generator, one
@@ -95,22 +95,37 @@ def check_mixed_lists(spec: OpSpec, device: Device) -> None:
     if len(dtypes) < 2:
         return
     for sample in by_options(spec, device, dtypes[0], most=4096):
-        mixed = _with_first_in(sample, dtypes[1])
-        if mixed is not None and is_safely_taken(spec, mixed):
-            with on_sample(mixed):
-                compare(spec, device, dtypes[0], mixed, run_sample(spec, device, mixed))
+        for place, word in ((0, "first"), (-1, "last")):
+            mixed = _with_one_in(sample, place, word, dtypes[1])
+            if mixed is not None and is_safely_taken(spec, mixed):
+                with on_sample(mixed):
+                    result = run_sample(spec, device, mixed)
+                    compare(spec, device, dtypes[0], mixed, result)
+                    _check_promoted(spec, device, sample, mixed, result)
 
 
-def _with_first_in(sample: Sample, dtype: Any) -> Sample | None:
-    """The first array of each list in another dtype; None unless the lists have two arrays or more, as many each."""
+def _check_promoted(spec: OpSpec, device: Device, sample: Sample, mixed: Sample, result: Any) -> None:
+    """The dtype is that of the reference, in the dtypes of the inputs, if it is so where all inputs have one dtype."""
+    alike, wanted = of_reference(spec, sample), of_reference(spec, mixed)
+    if alike is None or wanted is None or on_host(run_sample(spec, device, sample)).dtype != alike.dtype:
+        return
+    got = on_host(result).dtype
+    if got != wanted.dtype:
+        raise AssertionError(
+            f"dtype is {got} for lists of two dtypes; the reference gives {wanted.dtype}: promote them"
+        )
+
+
+def _with_one_in(sample: Sample, place: int, word: str, dtype: Any) -> Sample | None:
+    """One array of each list in another dtype; None unless the lists have two arrays or more, as many each."""
     lists = [value for value in sample.host()[0] if isinstance(value, list)]
     if not lists or len({len(one) for one in lists}) > 1 or len(lists[0]) < 2:
         return None
-    first = [one[0] for one in lists if isinstance(one[0], np.ndarray) and is_float(one[0].dtype)]
+    chosen = [one[place] for one in lists if isinstance(one[place], np.ndarray) and is_float(one[place].dtype)]
     args, kwargs = sample.changed(
-        lambda array: HostArray(array.astype(dtype)) if any(array is one for one in first) else array
+        lambda array: HostArray(array.astype(dtype)) if any(array is one for one in chosen) else array
     )
-    label = f"{sample.label}, the first of each list in {dtype_name(dtype)}"
+    label = f"{sample.label}, the {word} of each list in {dtype_name(dtype)}"
     return replace(sample, args=args, kwargs=kwargs, label=label)
 
 

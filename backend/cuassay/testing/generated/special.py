@@ -39,7 +39,7 @@ from cuassay.testing.generated.numbers import conditioning, free_floats, is_gene
 from cuassay.testing.generated.selection import by_options
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample, is_sorted
 from cuassay.testing.tolerance import FUNCTION, GROWTH, allowed
 
 Array = NDArray[Any]
@@ -131,7 +131,13 @@ def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
 def _each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
     """The call with one of its masks or integers the least number that it may have everywhere, then the largest."""
     for place, array in _several(sample):
-        if array.size and array.dtype.kind in "biu":
+        if array.size > 2 and array.dtype.kind in "iu" and is_sorted(array):
+            for end, word in ((array[0], "first"), (array[-1], "last")):
+                inner = array.copy()
+                inner[..., 1:-1] = end
+                if array.ndim == 1:
+                    yield f"all of input {place} but its ends is the {word} one", _with_input(sample, place, inner)
+        elif array.size and array.dtype.kind in "biu":
             for end in _ends(sample.args[place], array):
                 yield f"input {place} is {end} everywhere", _with_input(sample, place, np.full_like(array, end))
 
