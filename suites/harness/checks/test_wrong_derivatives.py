@@ -63,13 +63,18 @@ def reference(a: Array) -> Array:
     return (a * a).sum(axis=-1, keepdims=True) * a
 
 
+def in_a_range(make: Callable[..., Any]) -> list[Sample]:
+    """No check goes beyond these numbers."""
+    return [Sample((make((3, 33), low=0.5, high=2.0),))]
+
+
 @pytest.fixture
 def declared(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Array]], OpSpec]:
     """Declares the op with a derivative; the registry forgets it after the test."""
     for module, table in ((registry, "_ops"), (registry, "_implementations"), (rules, "_derivatives")):
         monkeypatch.setattr(module, table, dict(getattr(module, table)))
 
-    def declare(formula: Callable[..., Array]) -> OpSpec:
+    def declare(formula: Callable[..., Array], samples: Callable[..., Any] = samples) -> OpSpec:
         op = ops.declare(
             "rows_by_squares(a) -> out", shape=lambda bound: bound["a"].shape, dtypes=("float32", "float64"),
             op_class="elementwise", composite=_rows, parts=("mul", "sum"),
@@ -90,3 +95,8 @@ def test_the_right_derivative_passes(declared: Callable[..., OpSpec]) -> None:
 def test_a_wrong_derivative_is_found(declared: Callable[..., OpSpec], wrong: Callable[..., Array]) -> None:
     with pytest.raises(AssertionError):
         CHECKS["gradients"](declared(wrong), Device("cpu"))
+
+
+def test_nan_is_no_gradient_within_the_samples_range(declared: Callable[..., OpSpec]) -> None:
+    with pytest.raises(AssertionError, match="up to nan from that in float64"):
+        CHECKS["gradients"](declared(nan_in_float32, in_a_range), Device("cpu"))

@@ -40,7 +40,7 @@ _REFUSED: dict[str, str] = {
 _CUPY_ONLY: dict[str, str] = {
     **dict.fromkeys("ElementwiseKernel ReductionKernel RawKernel RawModule fuse".split(), _KERNELS),
     **dict.fromkeys("get_default_memory_pool get_default_pinned_memory_pool".split(), _POOLS),
-    "get_array_module": "use cuassay.devices.namespace(cuassay.device_of(array)), or array.__array_namespace__()",
+    "get_array_module": "use array.__array_namespace__()",
     "cuda": "streams and events are those of cuassay.devices.backend('sim') and of cuassay.cuda",
     "is_available": "use cuassay.testing's --device, or cuassay.devices.kinds()",
     "clear_memo": "sim keeps no compiled kernels",
