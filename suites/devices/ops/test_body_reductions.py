@@ -81,6 +81,15 @@ def test_the_identity_is_the_total_of_nothing(device: Device) -> None:
     assert to_host(found).tolist() == [1, 1]
 
 
+def test_one_text_with_two_identities_is_two_operations(device: Device) -> None:
+    text = HEAD + "T combine(T a, T b) { return a > b ? a : b; } " + HEAD + "T map(T x) { return x; }"
+    first, second = (jit.reduction(text, identity=one) for one in (-8, -9))
+    nothing = from_host(np.ones((2, 0), np.float32), device)
+
+    assert to_host(first(nothing, axis=1)).tolist() == [-8, -8]
+    assert to_host(second(nothing, axis=1)).tolist() == [-9, -9]
+
+
 def test_equal_texts_give_one_operation() -> None:
     assert jit.reduction(SUM + HEAD + "T map(T x) { return x; }", identity=0) is jit.reduction(
         SUM + HEAD + "T map(T x) { return x; }", identity=0
