@@ -67,11 +67,15 @@ def _of_log(a: Array) -> Array:
 def _gelu_backward_samples(make: Samples) -> Iterator[Sample]:
     yield from (Sample((make(257), make(257, low=-6, high=6)), {"approximate": how}) for how in ("none", "tanh"))
     yield from (one for one in binary(make) if one.kind != "values" or max(one.args[0].shape) < 65)
+    edge = make.extremal().values
+    edge[np.isinf(edge)] = 2  # there the reference is a number of 1e-257
+    yield Sample((make.full(edge.shape, 1), edge), {"approximate": "tanh"}, "edges", "extremal")
 
 
 def _gelu_samples(make: Samples) -> Iterator[Sample]:
     yield from unary(make)
     yield from (Sample((make(257, low=-6, high=6),), {"approximate": how}) for how in ("none", "tanh"))
+    yield Sample((make.extremal(largest=False),), {"approximate": "tanh"}, "edges", "extremal")
 
 
 def unmatched(make: Samples) -> Iterator[ErrorInput]:

@@ -57,6 +57,7 @@ def _adams(make: Samples) -> Iterator[Sample]:
     yield _adam_sample(make, "plain")
     yield _adam_sample(make, "long", LONG, weight_decay=0.1)
     yield _adam_sample(make, "decoupled decay", weight_decay=0.1, decoupled=True)
+    yield _adam_sample(make, "decoupled decay, a rate on the device", weight_decay=0.5, decoupled=True, lr=rate)
     yield _adam_sample(make, "amsgrad, maximized", amsgrad=True, maximize=True, lr=rate)
     yield _adam_sample(make, "a rate in double", lr=make.full((), 0.01, dtype="float64"))
     yield _adam_sample(make, "maximized, decay", maximize=True, weight_decay=0.5)

@@ -76,6 +76,11 @@ def maxima(make: Samples) -> Iterator[Sample]:
     """`reductions`, and where a maximum goes wrong."""
     yield from reductions(make)
     yield Sample((make(4097, low=-3, high=-1),), label="all negative")
+    if make.dtype in INTEGERS:  # beyond what 32 bits hold too
+        limits = np.iinfo(make.dtype)
+        for end, word in ((limits.min, "least"), (limits.max, "largest")):
+            near = make((3, 300), low=1, high=9).values
+            yield Sample((near + limits.min if end < 0 else end - near,), {"axis": 1}, f"all next to the {word}")
     yield Sample((make((0, 3)),), {"axis": 1}, kind="empty")
     if make.dtype not in ("bool", *INTEGERS):
         for position in (0, 130, 256):

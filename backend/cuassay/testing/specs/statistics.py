@@ -53,6 +53,10 @@ def _places(make: Samples) -> Iterator[Sample]:
         row = make((2, 20_001)).values.copy()
         row[:, 9000], row[1, 7] = np.nan, np.nan
         yield Sample((row,), {"axis": 1}, "NaN in a part of a row", "extremal")
+        several = make((3, 1025)).values.copy()  # the first of each pair is met by a later thread of its warp
+        several[0, [124, 130]], several[1, [250, 260]], several[2, [508, 900]] = np.nan, np.nan, np.nan
+        yield Sample((several,), {"axis": 1}, "several NaN in each row", "extremal")
+        yield Sample((np.ascontiguousarray(several.T),), {"axis": 0}, "several NaN in each column", "extremal")
 
 
 def _argmax(a: Array, *, axis: int | None = None, keepdims: bool = False) -> Array:
@@ -90,6 +94,7 @@ def _prod(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
 def _means(make: Samples) -> Iterator[Sample]:
     yield from reductions(make)
     yield Sample((make.full((3, 4096), 1),), {"axis": 1}, label="rows of 4,096 ones")
+    yield Sample((make.full((2, 40_000), 9),), {"axis": 1}, label="rows whose sums overflow float16")
     yield from (Sample((make((0, 3)),), {"axis": axis}, kind="empty") for axis in (None, 0, 1))
 
 
