@@ -11,6 +11,7 @@ import pytest
 from cuassay import Device, from_host, ops, random, to_host
 from cuassay.amp import GradScaler, autocast
 from cuassay.autograd import grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
+from cuassay.errors import GradientError
 from cuassay.ops import Call, interpose, registry
 from cuassay.testing import requires
 from cuassay.testing.own_specs import own_specs
@@ -123,6 +124,14 @@ def test_a_plain_array_at_the_left_of_an_operator_is_seen(drawn: Callable[..., A
 )
 def test_views_have_derivatives(drawn: Callable[..., Any], view: Callable[[Any], Any]) -> None:
     gradcheck(lambda a: ops.exp(view(a)), (drawn(2, 3, 4),))
+
+
+def test_gradcheck_refuses_a_gradient_that_is_nan(drawn: Callable[..., Any]) -> None:
+    def of_negative(a: Any) -> Any:
+        return ops.where(ops.less(a, 0.0), a, ops.sqrt(a))  # at a negative number 0 times the derivative of its root
+
+    with np.errstate(invalid="ignore"), pytest.raises(GradientError, match="got nan"):
+        gradcheck(of_negative, (drawn(3) * 0.0 - 1.0,))
 
 
 def test_the_derivative_of_a_derivative(drawn: Callable[..., Any]) -> None:

@@ -420,6 +420,13 @@ def test_a_ratio_is_of_times_without_their_empty_intervals() -> None:
     assert (ratio(of, to).value, ratio(of, to).low) == (0.5, 0.5)
 
 
+def test_each_series_of_a_ratio_is_without_its_own_empty_interval() -> None:
+    of, to = (Timing((full,) * 3, (), "device", "cold", empty_s=empty) for full, empty in ((2.0, 1.0), (4.5, 0.5)))
+    found = ratio(of, to)
+
+    assert (found.value, found.low, found.high) == (0.25, 0.25, 0.25)
+
+
 def test_a_ratio_to_no_time_is_refused() -> None:
     with pytest.raises(ArgumentError, match="longer than no time"):
         ratio(series(1.0), series(0.0))

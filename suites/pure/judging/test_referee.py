@@ -81,6 +81,12 @@ def test_a_right_candidate_in_a_whole_jail_is_correct(declaration: Declaration) 
     assert verdict.calls == started.calls > 0
 
 
+def test_a_candidate_that_is_timed_apart_keeps_the_nonce_of_its_checks(declaration: Declaration) -> None:
+    verdict, _ = judged(declaration, apart=True, times=True)
+
+    assert (verdict.verdict, verdict.nonce) == ("correct", "7")
+
+
 @pytest.mark.parametrize("jail", [{**ON, "net": "no namespaces here"}, {}], ids=["a part is missing", "none"])
 def test_without_a_whole_jail_nothing_is_asked_and_nothing_decided(
     declaration: Declaration, jail: Mapping[str, str]
