@@ -53,7 +53,6 @@ FOUND = {
     "soft_sign": ("inputs_unchanged", "sim", "float32"),
     "smooth_abs": ("aliasing", "cpu", ""),
     "add_scaled_": ("layouts", "cpu", "float32"),
-    "unit_peak": ("inputs_unchanged", "sim", "float32"),
     "smooth": ("second_call", "cpu", ""),
     "taper": ("side_stream", "sim", "float32"),
     "ahead_sum": ("sizes", "cpu", ""),
@@ -75,9 +74,10 @@ FOUND = {
     "moving_variance": ("stress", "cpu", "float32"),
 }
 
-#: What no check finds here, and why.
+#: What no check finds here, or not in each run, and why.
 MISSED = {
     "average_pool": "NumPy warns of the mean of nothing, which is an error in this project: the call counts as refused",
+    "unit_peak": "found in most runs: whether an id is used again depends on what else is in memory",
     "resize_nearest": "one of 129 lengths shows it for the size of each sample",
 }
 
