@@ -76,7 +76,7 @@ CUPY_ONLY: dict[str, str] = {
     "RawKernel": "cuda",
     "RawModule": "cuda",
     "fuse": "cuda",
-    "get_array_module": "cuassay.devices.namespace",
+    "get_array_module": "__array_namespace__",
     "cuda": "cuassay.devices.backend",
     "get_default_memory_pool": "cuassay.memory",
     "get_default_pinned_memory_pool": "cuassay.memory",

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from cuassay.core.device import Device
 from cuassay.judging.catalogue import CATALOGUE
 from cuassay.judging.clocks import (
@@ -162,6 +164,10 @@ class Referee:
         nonce : int, optional
             Of another verdict, to repeat it; a new one from the system, once the candidate was loaded, by default.
         """
+        with np.errstate(invalid="ignore"):  # bits that nobody wrote may be a signalling NaN
+            return self._judged(candidate, nonce)
+
+    def _judged(self, candidate: Path, nonce: int | None) -> Verdict:
         began = time.perf_counter()
         found = _Found(path=candidate, is_nonce_given=nonce is not None)
         if self.options.apart and self.options.times:

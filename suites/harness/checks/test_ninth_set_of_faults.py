@@ -13,6 +13,7 @@ import pytest
 from fault_sets import pairs_of, run_check
 
 from cuassay.errors import RaceError
+from cuassay.ops import registry, rules
 from cuassay.testing import OpSpec
 
 PAIRS = pairs_of("ninth_set.py")
@@ -97,6 +98,13 @@ def collected() -> Iterator[None]:
     """A stream that a wrong function has left current is restored before the next test, not during it."""
     yield
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operations that pairs declare are gone after the test."""
+    for module, table in ((registry, "_ops"), (registry, "_implementations"), (rules, "_derivatives")):
+        monkeypatch.setattr(module, table, dict(getattr(module, table)))
 
 
 def run(name: str, spec: OpSpec) -> None:

@@ -59,3 +59,13 @@ def test_a_race_inside_a_capture_is_no_skip() -> None:
         raised = error
 
     assert isinstance(raised, RaceError)
+
+
+@pytest.mark.parametrize("name", ["values", "stress", "signed_zeros"])
+def test_bits_that_no_arithmetic_makes_are_a_failure_and_no_warning(name: str) -> None:
+    def signalling(xp: Any, a: Any) -> Any:
+        return np.full(a.shape, 0x7F800001, np.uint32).view(np.float32)
+
+    spec = OpSpec(fn=signalling, name="signalling", dtypes=("float32",), reference=lambda a: 2 * a)
+    with pytest.raises(AssertionError):
+        CHECKS[name](spec, "cpu", np.dtype("float32"))

@@ -125,6 +125,13 @@ def test_a_wrong_candidate_with_a_proven_cheat_is_refused(declaration: Declarati
     assert judged(declaration, run=lambda a: a, seen=(seen,))[0].verdict == "refused"
 
 
+def test_bits_that_no_arithmetic_makes_are_wrong_where_warnings_are_errors(declaration: Declaration) -> None:
+    def signalling(a: Any) -> Any:
+        return np.full(a.shape, 0x7F800001, np.uint32).view(np.float32)
+
+    assert judged(declaration, run=signalling)[0].verdict == "wrong"
+
+
 def test_a_file_that_cannot_be_loaded_is_wrong(declaration: Declaration) -> None:
     verdict, started = judged(declaration, problem="load: SyntaxError")
 

@@ -58,7 +58,7 @@ SUBJECTS = {
     "records": "benchmarking observe memory.snapshot",
     "reports": "commands",
     "runs": "benchmarking",
-    "shared": "tune jit judging devices.cuda.blas devices.sim memory observe",
+    "shared": "tune jit judging devices.cuda.blas devices.sim memory observe testing.generated",
 }
 
 #: Folders that also test what reads results.
