@@ -35,6 +35,7 @@ __all__ = [
     "Sample",
     "Samples",
     "each",
+    "is_permutation",
     "is_sorted",
     "joined",
     "normalized",
@@ -214,6 +215,13 @@ class Sample(Declared):
 def is_sorted(array: NDArray[Any]) -> bool:
     """Whether the numbers along the last axis are in order, as a function may require of edges or offsets."""
     return array.ndim > 0 and array.shape[-1] > 2 and bool((array[..., 1:] >= array[..., :-1]).all())
+
+
+def is_permutation(array: NDArray[Any]) -> bool:
+    """Whether the integers are each place once, in another order than theirs: a function may write where they say."""
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size < 3 or is_sorted(array):
+        return False
+    return bool(np.array_equal(np.sort(array), np.arange(array.size)))
 
 
 def each(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> Iterator[Any]:

@@ -203,3 +203,22 @@ test_absolute_integers = plain(lambda xp, a: xp.abs(a), dtypes=("int8", "int32")
 test_sum_of_integers = plain(lambda xp, a: xp.sum(a), dtypes=("int32", "uint8"))
 test_hash = plain(lambda xp, a: (a * 73) ^ (a >> 3), dtypes=("uint8",))
 test_larger_of_integers = plain(lambda xp, a, b: xp.maximum(a, b), dtypes=("int16", "int32"), reference=np.maximum)
+
+
+def placed(xp: Any, a: Any, places: Any) -> Any:
+    """Rows at other places, each once: with one twice, which of the two is there is not known."""
+    out = xp.empty_like(a)
+    out[places] = a
+    return out
+
+
+test_rows_by_a_permutation = right(
+    placed, result_dtype=lambda a, places: a, dtypes=("float32",),
+    samples=lambda make: [(make((6, 3)), np.array([3, 1, 0, 5, 4, 2])), (make((4, 5)), np.array([0, 2, 1, 3]))],
+    reference=lambda a, places: a[np.argsort(places)],
+)  # fmt: skip
+test_a_range_of_orders_of_magnitude = right(
+    lambda xp, rate, n=12: rate / (1 - (1 + rate) ** (-n)), dtypes=("float32", "float64"),
+    samples=lambda make: [make(20, low=0.001, high=0.2)],
+    reference=lambda rate, n=12: rate / (1 - (1 + rate) ** (-float(n))),
+)  # fmt: skip

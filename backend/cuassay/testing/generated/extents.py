@@ -18,7 +18,7 @@ from cuassay.errors import CuassayError
 from cuassay.testing.generated.execution import is_safely_taken
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample, is_sorted
+from cuassay.testing.samples import HostArray, Sample, is_permutation, is_sorted
 from cuassay.testing.terms import arrays_of
 
 __all__ = [
@@ -127,7 +127,8 @@ def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
     for place in sorted({place for place, _ in axes}):
         values, chance = sample.host()[0][place], generator()
         shape = tuple(extent + _LONGER * ((place, axis) in axes) for axis, extent in enumerate(values.shape))
-        drawn = _drawn(values, shape, chance)
+        drawn = chance.permutation(shape[0]) if is_permutation(values) else _drawn(values, shape, chance)
+        drawn = drawn.astype(values.dtype)
         args[place] = HostArray(np.sort(drawn) if is_sorted(values) else np.ascontiguousarray(drawn))
     shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
     return replace(sample, args=tuple(args), label=f"{sample.label}, extents apart: {shapes}")
@@ -145,6 +146,8 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
         if not isinstance(value, np.ndarray):
             return value
         shape = swapped(value.shape, extents)
+        if is_permutation(value):
+            return HostArray(chance.permutation(shape[0]).astype(value.dtype))
         drawn = _drawn(value, shape, chance)
         if not is_sorted(value):
             return HostArray(np.ascontiguousarray(drawn))

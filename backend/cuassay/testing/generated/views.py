@@ -13,7 +13,8 @@ from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample, runs_on_host
 from cuassay.testing.generated.selection import one, plainest
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray
+from cuassay.testing.samples import HostArray, is_permutation
+from cuassay.testing.terms import arrays_of
 
 
 @check(lambda spec: is_function(spec) and "inputs_unchanged" not in spec.without)
@@ -24,6 +25,8 @@ def check_broadcast_views(spec: OpSpec, device: Device) -> None:
     """
     dtype = plainest(spec, device)
     sample = one(spec, device, dtype, most=4096, axes=2)
+    if any(is_permutation(array) for array in arrays_of(*sample.host())):
+        return
     repeated = replace(sample, label=f"{sample.label}, first axis of stride 0")
     args, kwargs = repeated.changed(_first_row_repeated)
     dense = replace(repeated, args=args, kwargs=kwargs)
