@@ -88,7 +88,7 @@ class Engine:
             queue.waits(default.clock, 0.0)
 
     def forget_devices(self, kind: str) -> None:
-        """Other devices of `kind` have the same names from here: nothing that these were told is held against them."""
+        """Forget the queues, accesses and blocks of `kind`: other devices have their names from here."""
         self._queues = {of: queue for of, queue in self._queues.items() if of[0].kind != kind}
         for of_device in (self._branches, self._blocking):
             for device in [device for device in of_device if device.kind == kind]:

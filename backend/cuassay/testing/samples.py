@@ -192,9 +192,18 @@ class Sample(Declared):
         """Arguments as fresh arrays on `device`."""
         return self._changed(lambda value: _to_device(value, device))
 
-    def laid_out(self, layout: str) -> Sample:
-        """The same call with every array in another layout."""
-        args, kwargs = self._changed(lambda value: _laid_out(value, layout))
+    def laid_out(self, layout: str, *, only_first: bool = False) -> Sample:
+        """The same call with every array, or the first one alone, in another layout."""
+        met = False
+
+        def put(value: Any) -> Any:
+            nonlocal met
+            if not isinstance(value, HostArray | np.ndarray) or (only_first and met):
+                return value
+            met = True
+            return _laid_out(value, layout)
+
+        args, kwargs = self._changed(put)
         return replace(self, args=args, kwargs=kwargs, label=f"{self.label}, {layout}")
 
     def changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

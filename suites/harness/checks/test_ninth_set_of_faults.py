@@ -1,7 +1,7 @@
 """The ninth set of wrong functions: what finds each fault, and that the right twin passes it.
 
 The set is in suites/data/faults/ninth_set.py. Of its 60 faults 44 were found at the first run; the checks were extended
-for the classes of the other 16.
+for the classes of 15 others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ FOUND = {
     "signed_sqrt_zero": ("signed_zeros", "cpu", "float16"),
     "masked_mean_poisoned": ("infinities", "cpu", "float32"),
     "exponent_by_bits": ("units", "cpu", "float32"),
-    "reciprocal_scale": ("units", "cpu", "float32"),
     "softmax_global_max": ("units", "cpu", "float32"),
     "gemm_beta_zero": ("infinities", "cpu", "float32"),
     "python_number_widens": ("python_scalars", "cpu", "float16"),
@@ -82,6 +81,18 @@ FOUND = {
     "options_swapped": ("errors", "cpu", "float32"),
 }
 
+#: What no check finds, and why.
+MISSED = {"reciprocal_scale": "right functions multiply by a reciprocal, which is infinite for subnormal numbers"}
+
+#: Faults that show by another error of their own, in the check that is named.
+RAISED = {
+    "dtype_of_first": AttributeError,
+    "cap_by_mask": TypeError,
+    "table_of_first_device": TypeError,
+    "complex_as_pairs": ValueError,
+    "options_swapped": ValueError,
+}
+
 #: Faults that show in a later call alone: the calls of this check come before.
 AFTER = {
     "table_of_first_device": ("values", "cpu", "float32"),
@@ -89,8 +100,8 @@ AFTER = {
 }
 
 
-def test_every_fault_of_the_set_has_a_check() -> None:
-    assert PAIRS.keys() == FOUND.keys()
+def test_every_fault_of_the_set_is_found_or_named() -> None:
+    assert PAIRS.keys() == FOUND.keys() | MISSED.keys()
 
 
 @pytest.fixture(autouse=True)
@@ -120,5 +131,5 @@ def test_the_check_finds_the_fault_and_passes_its_twin(name: str) -> None:
     run(name, declare(right))
 
     wrong, _, declare = PAIRS[name].make()  # made again: what the wrong one keeps must not reach its twin
-    with pytest.raises((AssertionError, RaceError, TypeError, ValueError, AttributeError)):
+    with pytest.raises(RAISED.get(name, (AssertionError, RaceError))):
         run(name, declare(wrong))

@@ -92,5 +92,5 @@ def test_the_check_finds_the_fault_and_passes_its_twin(name: str) -> None:
     run_check(*FOUND[name], declare(right))
 
     wrong, _, declare = PAIRS[name].make()  # made again: what the wrong one keeps must not reach its twin
-    with pytest.raises((AssertionError, RaceError, ValueError)):
+    with pytest.raises(ValueError if name == "iq_to_complex" else (AssertionError, RaceError)):
         run_check(*FOUND[name], declare(wrong))

@@ -60,6 +60,7 @@ class Block:
         if queue is not self.queue and queue not in self.users:
             self.users.append(queue)
 
+    # The function is kept as a default: at the end of the interpreter the names of modules are None.
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing():  # then there is no one left to tell of an early free, nor the means to
             self.on_free(self)

@@ -96,7 +96,7 @@ class _Place:
             raise AssertionError(
                 f"the result is an input, or a view of one, for sample {self.shared[0].label}, and an array of its own "
                 f"for {self.others[0].label}; the reference always gives a copy: who writes into the result then "
-                "writes into the input; copy in every case"
+                'writes into the input; copy in every case, or say that views are meant: without={"aliasing": "..."}'
             )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -60,7 +59,8 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.forms import empty_out
 from cuassay.testing.generated.selection import axes_of, bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import LAYOUTS, HostArray, Sample
+from cuassay.testing.samples import LAYOUTS, Sample
+from cuassay.testing.terms import arrays_of
 
 __all__ = ["CHECKS", "Check"]
 
@@ -79,7 +79,7 @@ def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Transposed, strided, reversed, offset inputs, and rows of a wider array, give what contiguous inputs do."""
     others = [name for name in LAYOUTS if name not in ("contiguous", "transposed")]
     samples = list(samples_of(spec, device, dtype, "values"))
-    in_turn, of_each, met = cycle(others), max(2, -(-len(others) // len(samples))), set[int]()
+    in_turn, of_each, met = cycle(others), max(2, -(-len(others) // max(len(samples), 1))), set[int]()
     for sample in samples:
         plain = functools.partial(verify, spec, device, dtype, [sample])
         axes = axes_of(sample)
@@ -88,8 +88,8 @@ def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
         for layout in (*(("transposed",) if axes > 1 else ()), *(others if is_first else islice(in_turn, of_each))):
             with explained(f"right for contiguous inputs, wrong for {layout} ones", plain):
                 verify(spec, device, dtype, [sample.laid_out(layout)])
-        if axes > 1 and is_first and isinstance(sample.args[0], HostArray) and len(sample.args) > 1:
-            alone = replace(sample, args=(sample.args[0].laid_out("transposed"), *sample.args[1:]))
+        if axes > 1 and is_first and len(arrays_of(*sample.host())) > 1:
+            alone = sample.laid_out("transposed", only_first=True)
             with explained("right for contiguous inputs, wrong where the first one alone is transposed", plain):
                 verify(spec, device, dtype, [alone])
 
@@ -240,11 +240,21 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
         with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
             must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
-            with explained("a call that was refused has changed its input; look for mistakes before writing"):
-                assert_inputs_held(bad.sample, args, kwargs)
+            if _must_hold(spec, bad.sample):
+                with explained("a call that was refused has changed its input; look for mistakes before writing"):
+                    assert_inputs_held(bad.sample, args, kwargs)
         if ordinary is not None:
             with explained("wrong after a call that was refused: does the function set something before it raises?"):
                 verify(spec, device, dtype, [ordinary])
+
+
+def _must_hold(spec: OpSpec, sample: Sample) -> bool:
+    """Whether a refused call must leave its inputs as they were.
+
+    Of functions that work in place only those of lists: they can look at all arrays before they write the first. A
+    factorization in place finds a bad pivot when half of its work is done.
+    """
+    return "inputs_unchanged" not in spec.without or any(isinstance(one, list) for one in sample.args)
 
 
 def _right_sample(spec: OpSpec, device: Device, dtype: Any) -> Sample | None:

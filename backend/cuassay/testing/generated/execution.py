@@ -296,7 +296,7 @@ def run_unchanging(spec: OpSpec, device: Device, sample: Sample, sentence: str) 
 
 
 def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """The arrays that were made of `sample` on a device hold the same bits still, and lists the same number of them."""
+    """The arrays that were made of `sample` on a device still hold the same bits, and its lists as many arrays."""
     before, after = list(each(*sample.host())), list(each(args, kwargs))
     if len(before) != len(after):
         raise AssertionError(

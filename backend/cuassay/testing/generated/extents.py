@@ -141,6 +141,7 @@ def swapped(shape: Sequence[int], extents: dict[int, int]) -> tuple[int, ...]:
 def resized(sample: Sample, extents: dict[int, int]) -> Sample:
     """Other extents, filled with the sample's own numbers in random order; what was in order stays in order."""
     chance = generator()
+    met = Counter(extent for array in arrays_of(*sample.host()) for extent in array.shape)
 
     def put(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
@@ -151,7 +152,8 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
         drawn = _drawn(value, shape, chance)
         if not is_sorted(value):
             return HostArray(np.ascontiguousarray(drawn))
-        return HostArray(_between_ends(np.sort(drawn), value, extents))
+        are_positions = value.ndim == 1 and met[value.size] == 1  # labels of rows are as many as the rows
+        return HostArray(_between_ends(np.sort(drawn), value, extents if are_positions else {}))
 
     args, kwargs = sample.changed(put)
     shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
@@ -159,7 +161,10 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
 
 
 def _between_ends(drawn: NDArray[Any], value: NDArray[Any], extents: dict[int, int]) -> NDArray[Any]:
-    """Sorted numbers with the ends of `value`; positions along an axis, which end at its extent, end at the new one."""
+    """Give sorted numbers the first and the last number of `value`.
+
+    Positions along an axis, from 0 to its extent, are scaled to the extent that it is given.
+    """
     if drawn.ndim != 1 or drawn.size < 2:
         return drawn
     drawn[0], drawn[-1] = value[0], value[-1]

@@ -1,4 +1,7 @@
-"""A check of numbers of which some lie half-way between two results of a rounding."""
+"""A check of numbers of which some lie half-way between two results of a rounding.
+
+Which way a half is rounded is the reference's to say, where it says the same in the dtype itself.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from cuassay.testing.samples import Sample
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
 
-    A NaN that has no part in a result, as behind a mask, does not spoil it.
+    A NaN behind a mask, or in what an option of 0.0 leaves out, does not spoil a result.
 
     Finite results are not compared, as few references are meant for infinities. An infinite result may be NaN if the
     function gives NaN where all numbers are minus infinity, as one that subtracts the maximum does. Functions of

@@ -123,7 +123,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An offset, NaN, ties, a stretch of minus infinity, a large number at the end; signed integers of both ends."""
+    """An offset, NaN, ties, a stretch of minus infinity, a large number at the end; integers of the whole range."""
     if not is_float(dtype):
         check_given_integers(spec, device, dtype)
         return

@@ -15,7 +15,7 @@ from cuassay.testing.generated.execution import is_safely_taken, run_sample
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import axes_of, by_options, generator, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 
 __all__ = [
@@ -39,7 +39,9 @@ def _are_plain(options: Mapping[str, Any]) -> bool:
 
 def _is_axes(name: str, value: Any) -> bool:
     """Whether an option is a tuple of axes, by its name."""
-    return "ax" in name and isinstance(value, tuple) and all(type(one) is int for one in value)
+    return (
+        name in ("axis", "axes", "dim", "dims") and isinstance(value, tuple) and all(type(one) is int for one in value)
+    )
 
 
 def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
@@ -59,7 +61,8 @@ _NEAR = (0.9, 0.7)
 def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The ordinary samples with each number among their options changed, where function and reference take it.
 
-    Floats are a little smaller, integers larger by one; then 0, which is easily taken for an option that is not given.
+    Floats are a little smaller, integers larger by one. Floats and seeds are also 0, which is easily taken for an
+    option that is not given; a number of things may not be 0.
     """
     if spec.is_its_own_reference:
         return
@@ -69,11 +72,8 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
                 if other in _numbers_of_others(spec, sample, name):
                     continue  # two ends of a range that are one mean nothing
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
-                if (
-                    is_safely_taken(spec, near)
-                    and (other or _is_like(spec, near, sample))
-                    and _runs(spec, device, near)
-                ):
+                is_meant = is_safely_taken(spec, near) and (other or _is_like(spec, near, sample))
+                if is_meant and _runs(spec, device, near):
                     yield near
 
 
@@ -90,7 +90,7 @@ def _numbers_of_others(spec: OpSpec, sample: Sample, name: str) -> list[float]:
 def _near(name: str, value: Any) -> list[float]:
     """Other values of an option that is a number; an axis is tried elsewhere."""
     if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
-        return [value + 1, 0] if value else [value + 1]
+        return [value + 1, 0] if "seed" in name and value not in (0, -1) else [value + 1]
     return [*(value * factor for factor in _NEAR), 0.0] if isinstance(value, float) and value else []
 
 
@@ -126,17 +126,19 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
                 seen.append((axes_of(sample), options))
                 yield mixed
     if several:
-        yield from _combined(spec, device, several)
+        yield from _combined(spec, device, several, seen)
 
 
 #: Combinations of declared values of options that are tried at most.
 _COMBINATIONS = 24
 
 
-def _combined(spec: OpSpec, device: Device, several: Sequence[Sample]) -> Iterator[Sample]:
+def _combined(
+    spec: OpSpec, device: Device, several: Sequence[Sample], seen: Sequence[tuple[int, dict[str, Any]]]
+) -> Iterator[Sample]:
     """Combinations of what the samples say of each option, or leave out, for a sample and for one longer by one.
 
-    Of options that no sample gives together one may be wrong with another, at an odd length alone.
+    Two options may fail only together, or only at an odd length. What was seen is tried at the other length alone.
     """
     given = [sample.kwargs for sample in several if _are_plain(sample.kwargs)]
     names = sorted({name for options in given for name in options})
@@ -148,7 +150,8 @@ def _combined(spec: OpSpec, device: Device, several: Sequence[Sample]) -> Iterat
     extent = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
     for combination in combinations:
         options = {name: value for name, value in combination.items() if value is not _ABSENT}
-        for sample in (base, resized(base, {extent: extent + 1})):
+        longer = resized(base, {extent: extent + 1})
+        for sample in (longer,) if (axes_of(base), options) in seen else (base, longer):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
             if is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
                 yield mixed
@@ -192,21 +195,39 @@ def _default(spec: OpSpec, name: str) -> Any:
 
 
 def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary sample of most axes, along each of them, counted from either end, where `axis` is an integer."""
+    """Ordinary samples with their axis moved to each other place, counted from either end, where it is an integer.
+
+    Of each set of options one, and that of most axes. The axis keeps its extent, which an option may be limited by.
+    """
     if spec.is_its_own_reference:
         return
     small = [sample for sample in samples_of(spec, device, dtype, "values") if _size(sample) <= MOST_OF_OPTIONS]
-    if not small:
-        return
-    most = max(small, key=axes_of)
-    for given in by_options(spec, device, dtype, most=MOST_OF_OPTIONS):
-        if _axis(spec, given) is None or not _are_plain(given.kwargs):
+    chosen = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
+    most = max(small, key=axes_of, default=None)
+    if most is not None and all(axes_of(sample) < axes_of(most) for sample in chosen):
+        chosen.append(most)
+    for sample in chosen:
+        own = _axis(spec, sample)
+        if own is None or not _are_plain(sample.kwargs):
             continue
-        for axis in range(-axes_of(most), axes_of(most)):
-            options = {**given.kwargs, "axis": axis}
-            along = replace(most, kwargs=options, label=f"{most.label}, options {options}")
-            if is_safely_taken(spec, along) and _runs(spec, device, along):
+        for axis in range(-axes_of(sample), axes_of(sample)):
+            along = _along(sample, own, axis)
+            if axis != own and is_safely_taken(spec, along) and _runs(spec, device, along):
                 yield along
+
+
+def _along(sample: Sample, own: int, axis: int) -> Sample:
+    """The call with axis `own` of its arrays of most axes at the place `axis`."""
+    axes = axes_of(sample)
+
+    def put(array: Any) -> Any:
+        if not isinstance(array, np.ndarray) or array.ndim < axes or not -axes <= own < axes:
+            return array
+        return HostArray(np.ascontiguousarray(np.moveaxis(array, own, axis)))
+
+    args, kwargs = sample.changed(put)
+    options = {**kwargs, "axis": axis}
+    return replace(sample, args=args, kwargs=options, label=f"{sample.label}, along axis {axis} instead of {own}")
 
 
 def _size(sample: Sample) -> int:

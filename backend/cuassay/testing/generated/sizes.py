@@ -278,11 +278,17 @@ def _check_shape_of_nothing(spec: OpSpec, device: Device, dtype: Any, sample: Sa
     expected = spec.expected(sample)
     nothing = not any(array.size for array in arrays_of(*sample.host()))
     if nothing and not expected.size and 0 not in shape and len(shape) == expected.ndim:
-        with on_sample(sample), explained("the reference makes nothing of nothing, the function something"):
+        with on_sample(sample), explained(_NOT_EMPTY):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
     elif expected.shape == spec.expected(options).shape:
         with on_sample(sample), explained("one axis has no elements, which the shape of the result does not depend on"):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
+
+
+_NOT_EMPTY = (
+    "for inputs without elements the reference gives an empty result and the function does not: return an empty "
+    "result, or let the reference refuse such inputs"
+)
 
 
 def _check_empty_axis(spec: OpSpec, device: Device, dtype: Any, sample: Sample, options: Sample) -> None:

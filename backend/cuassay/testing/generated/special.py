@@ -166,7 +166,7 @@ def _with_input(sample: Sample, place: int, array: Array) -> Sample:
 def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """The least number of a range that was asked for is in it, as is a probability of 0; where the answer is finite.
 
-    Zeros are, where it has numbers of both signs.
+    If the range has numbers of both signs, every other number is also set to 0.
     """
     for place, given in enumerate(sample.args):
         if not isinstance(given, HostArray) or given.span is None or not is_float(given.dtype):

@@ -1,7 +1,7 @@
-"""A NaN where the result does not depend on the number: behind a mask, or times a factor of zero that is left out.
+"""A check of NaN where the result does not depend on the number: behind a mask, or times an option of zero.
 
-The reference says so: it gives the same for three numbers there, and a number for NaN. Such places hold what was there
-before: padding, memory that was not initialised, a C that BLAS must not read.
+Which places these are, the reference says: it gives the same for three numbers there, and a number for NaN. Such places
+hold padding, or memory that nobody wrote. What becomes of other NaN is checked in `numbers`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cuassay.testing.generated.numbers import Change, free_floats, refilled
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
 
 __all__ = ["check_unused"]
 
@@ -32,10 +33,18 @@ _PLACES = 8
 
 
 def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """One NaN in a place of which the reference makes nothing spoils no result."""
+    """One NaN behind a mask, or in what an option of 0.0 leaves out, spoils no result if the reference ignores it.
+
+    A mask has the shape of the array that it is for. Nothing else is asked: products and transforms spread a NaN, also
+    of a place whose factor is zero.
+    """
     if spec.is_its_own_reference:
         return
+    is_left_out = any(type(value) is float and value == 0 for value in sample.kwargs.values())
+    shapes = {array.shape for array in arrays_of(*sample.host()) if array.dtype == np.bool_}
     for number, array in enumerate(free_floats(sample)):
+        if not is_left_out and array.shape not in shapes:
+            continue
         for place in generator().integers(0, max(array.size, 1), _PLACES)[: array.size]:
             filled = refilled(sample, _with(place, np.nan), f"a NaN in float array {number}", chosen=[array])
             if is_safely_taken(spec, filled) and _is_unused(spec, sample, filled, array, place):
