@@ -1,0 +1,329 @@
+"""Right functions of many kinds: each passes the checks that once refused it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from suites.shared.fault_sets import run_check
+
+from cuassay.testing import ErrorInput, OpSpec, Sample
+
+#: The function that declares each right function, by the function's name, and the checks that refused it.
+RIGHT: dict[str, tuple[tuple[str, ...], Callable[[], OpSpec]]] = {}
+
+
+def right(*checks: str) -> Callable[[Callable[[], OpSpec]], Callable[[], OpSpec]]:
+    def register(declare: Callable[[], OpSpec]) -> Callable[[], OpSpec]:
+        RIGHT[declare.__name__] = checks, declare
+        return declare
+
+    return register
+
+
+# ------------------------------------------------------------------------------------------------ layouts and shapes
+
+
+@right("layouts", "second_call")
+def arrays_by_name_alone() -> OpSpec:
+    return OpSpec(
+        fn=lambda xp, *, left, right: left @ right,
+        name="arrays_by_name_alone",
+        dtypes=("float32",),
+        samples=lambda make: [Sample((), {"left": make((3, 4)), "right": make((4, 5))})],
+        reference=lambda *, left, right: left @ right,
+    )
+
+
+@right("sizes", "second_call")
+def sums_of_labelled_rows() -> OpSpec:
+    """Labels are sorted integers from 0 to the number of classes, and as many as there are rows."""
+
+    def fn(xp: Any, rows: Any, labels: Any, *, classes: int) -> Any:
+        if labels.shape[0] and int(labels.max()) >= classes:
+            raise ValueError(f"a label is {int(labels.max())} and must be less than {classes}")
+        return (xp.arange(classes)[:, None] == labels[None, :]).astype(rows.dtype) @ rows
+
+    def reference(rows: Any, labels: Any, *, classes: int) -> Any:
+        return np.array([rows[labels == one].sum(axis=0) for one in range(classes)])
+
+    return OpSpec(
+        fn=fn,
+        name="sums_of_labelled_rows",
+        dtypes=("float32",),
+        samples=lambda make: [Sample((make((6, 5)), np.array([0, 0, 1, 2, 3, 6])), {"classes": 7})],
+        reference=reference,
+    )
+
+
+@right("errors")
+def factor_in_place() -> OpSpec:
+    """Finds a pivot that is not positive when part of the matrix has been overwritten."""
+
+    def fn(xp: Any, a: Any) -> Any:
+        for at in range(a.shape[0]):
+            if not float(a[at, at]) > 0:
+                raise ValueError(f"the pivot {at} is not positive")
+            a[at, at] = a[at, at] ** 0.5
+            a[at + 1 :, at] = a[at + 1 :, at] / a[at, at]
+            a[at + 1 :, at + 1 :] -= a[at + 1 :, at, None] * a[None, at + 1 :, at]
+        return a
+
+    return OpSpec(
+        fn=fn,
+        name="factor_in_place",
+        dtypes=("float64",),
+        samples=lambda make: [np.diag([4.0, 9.0, 16.0]) + 1.0],
+        reference=lambda a: fn(np, a.copy()),
+        error_inputs=lambda make: [
+            ErrorInput(sample=np.array([[4.0, 4.0], [4.0, 1.0]]), error=ValueError, match="pivot")
+        ],
+        without={"inputs_unchanged": "in place", "aliasing": "in place"},
+    )
+
+
+# ------------------------------------------------------------------------------------------------ options
+
+
+@right("second_call")
+def largest_of_each_row() -> OpSpec:
+    """With `k=0` it would be the whole row: nobody asks for that."""
+    return _with_options(
+        "largest_of_each_row",
+        lambda xp, a, *, k: xp.sort(a, axis=-1)[..., -k:],
+        lambda a, *, k: np.sort(a, axis=-1)[..., a.shape[-1] - k :],
+        ({"k": 2}, {"k": 4}),
+    )
+
+
+@right("second_call")
+def trimmed_mean() -> OpSpec:
+    return _with_options(
+        "trimmed_mean",
+        lambda xp, a, *, cut: xp.sort(a, axis=-1)[..., cut:-cut].mean(axis=-1),
+        lambda a, *, cut: np.sort(a, axis=-1)[..., cut : a.shape[-1] - cut].mean(axis=-1),
+        ({"cut": 1}, {"cut": 2}),
+    )
+
+
+@right("second_call")
+def maximum_of_the_last() -> OpSpec:
+    return _with_options(
+        "maximum_of_the_last",
+        lambda xp, a, *, count: a[..., -count:].max(axis=-1),
+        lambda a, *, count: a[..., a.shape[-1] - count :].max(axis=-1, initial=-np.inf),
+        ({"count": 2}, {"count": 4}),
+    )
+
+
+@right("second_call")
+def leading_part_along_an_axis() -> OpSpec:
+    """`count` is limited by the extent of its axis: another axis may be shorter."""
+
+    def fn(xp: Any, a: Any, *, axis: int, count: int) -> Any:
+        if count > a.shape[axis]:
+            raise ValueError(f"count is {count}, and the extent is {a.shape[axis]}")
+        return xp.take(a, xp.arange(count), axis=axis)
+
+    return _with_options(
+        "leading_part_along_an_axis",
+        fn,
+        lambda a, *, axis, count: np.moveaxis(np.moveaxis(a, axis, 0)[:count], 0, axis),
+        ({"axis": 0, "count": 7}, {"axis": 0, "count": 4}),
+    )
+
+
+def _with_options(name: str, fn: Any, reference: Any, options: tuple[dict[str, Any], ...]) -> OpSpec:
+    """A function of one matrix, with a sample for each set of options."""
+    return OpSpec(
+        fn=fn,
+        name=name,
+        dtypes=("float32",),
+        samples=lambda make: [Sample((make((7, 6)),), one) for one in options],
+        reference=reference,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ not finite
+
+
+@right("infinities")
+def causal_attention() -> OpSpec:
+    """A row of weights with zeros multiplies all values, as each fused kernel does: zero times infinity is NaN."""
+
+    def fn(xp: Any, q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.T / q.shape[-1] ** 0.5
+        rows, columns = xp.arange(q.shape[0]), xp.arange(k.shape[0])
+        scores = xp.where(columns[None, :] > rows[:, None], -float("inf"), scores)
+        weights = xp.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+    def reference(q: Any, k: Any, v: Any) -> Any:
+        rows = [attend(q[at], k[: at + 1], v[: at + 1]) for at in range(len(q))]
+        return np.array(rows).reshape(len(q), v.shape[1])
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores = k @ q / q.shape[-1] ** 0.5
+        weights = np.exp(scores - scores.max())
+        return weights / weights.sum() @ v
+
+    return OpSpec(
+        fn=fn,
+        name="causal_attention",
+        dtypes=("float32",),
+        samples=lambda make: [(make((5, 8)), make((5, 8)), make((5, 8)))],
+        reference=reference,
+    )
+
+
+@right("infinities")
+def rows_by_one_hot_product() -> OpSpec:
+    def fn(xp: Any, table: Any, index: Any) -> Any:
+        return (index[:, None] == xp.arange(table.shape[0])[None, :]).astype(table.dtype) @ table
+
+    return OpSpec(
+        fn=fn,
+        name="rows_by_one_hot_product",
+        dtypes=("float32",),
+        samples=lambda make: [(make((6, 4)), np.array([5, 0, 3]))],
+        reference=lambda table, index: table[index],
+    )
+
+
+@right("infinities")
+def low_frequencies() -> OpSpec:
+    """A transform spreads a NaN over all frequencies, whichever of them are kept."""
+    return OpSpec(
+        fn=lambda xp, a: xp.fft.irfft(xp.fft.rfft(a)[..., :3], 8),
+        name="low_frequencies",
+        dtypes=("float64",),
+        samples=lambda make: [make((4, 8))],
+        reference=lambda a: np.fft.irfft(np.fft.rfft(a)[..., :3], 8),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ integers
+
+
+@right("stress")
+def lower_case() -> OpSpec:
+    """Right for ASCII, which is what its sample is written in."""
+    text = np.frombuffer(b"The Quick brown Fox, 1984", np.uint8)
+    return OpSpec(
+        fn=lambda xp, a: xp.where((a >= 65) & (a <= 90), a + 32, a).astype(a.dtype),
+        name="lower_case",
+        dtypes=("uint8",),
+        samples=lambda make: [text],
+        reference=lambda a: np.array([ord(chr(one).lower()) for one in a.flat]).reshape(a.shape),
+    )
+
+
+@right("stress")
+def signed_nibbles() -> OpSpec:
+    """Numbers of four bits, written down: others are no valid input."""
+    return OpSpec(
+        fn=lambda xp, a: xp.where(a < 8, a, a - 16).astype("int8"),
+        name="signed_nibbles",
+        dtypes=("uint8",),
+        result_dtype="int8",
+        samples=lambda make: [np.array([1, 15, 7, 0, 3, 9, 12, 4], np.uint8)],
+        reference=lambda a: ((a.astype(np.int64) & 15) ^ 8) - 8,
+    )
+
+
+@right("stress")
+def halves_of_counters() -> OpSpec:
+    """The reference goes through float64, and so tells nothing of integers that float64 does not hold."""
+    return OpSpec(
+        fn=lambda xp, a: a // 2,
+        name="halves_of_counters",
+        dtypes=("uint64",),
+        samples=lambda make: [make(40)],
+        reference=lambda a: np.floor(a / 2).astype(np.uint64),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ tiny numbers
+
+
+@right("units")
+def of_unit_length() -> OpSpec:
+    """Multiplies by a reciprocal, which is infinite for the largest of subnormal numbers."""
+
+    def fn(xp: Any, a: Any) -> Any:
+        return a * (1 / xp.abs(a).max(axis=-1, keepdims=True))
+
+    return OpSpec(
+        fn=fn,
+        name="of_unit_length",
+        dtypes=("float32",),
+        samples=lambda make: [make((4, 9))],
+        reference=lambda a: a / np.abs(a).max(axis=-1, keepdims=True),
+    )
+
+
+@right("units")
+def bins_of_a_range() -> OpSpec:
+    """The width of a bin is a reciprocal of the range: infinite where all numbers are subnormal."""
+
+    def fn(xp: Any, a: Any) -> Any:
+        low, high = a.min(), a.max()
+        return xp.minimum(((a - low) * (8 / (high - low))).astype("int64"), 7)
+
+    return OpSpec(
+        fn=fn,
+        name="bins_of_a_range",
+        dtypes=("float32",),
+        result_dtype="int64",
+        samples=lambda make: [make(41)],
+        reference=lambda a: np.minimum(np.floor(8 * ((a - a.min()) / (a.max() - a.min()))).astype(np.int64), 7),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ lists
+
+
+@right("mixed_lists")
+def norm_of_all_in_float32() -> OpSpec:
+    """The dtype of the result is declared: it is not that of the widest array."""
+    return OpSpec(
+        fn=lambda xp, arrays: sum((a.astype("float32") ** 2).sum() for a in arrays) ** 0.5,
+        name="norm_of_all_in_float32",
+        dtypes=("float16", "float32"),
+        result_dtype="float32",
+        samples=lambda make: [([make(7), make((2, 3))],)],
+        reference=lambda arrays: np.sqrt(sum((a.astype(np.float64) ** 2).sum() for a in arrays)),
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+#: Checks that are not run for each dtype.
+OF_ALL_DTYPES = ("second_call", "mixed_lists", "sizes")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_function_is_not_refused(name: str, kind: str) -> None:
+    checks, declare = RIGHT[name]
+    for check in ("values", *checks):
+        spec = declare()
+        run_check(check, kind, "" if check in OF_ALL_DTYPES else spec.dtypes[0], spec)
+
+
+def test_a_logarithm_without_its_digits_is_found() -> None:
+    def declare(fn: Any) -> OpSpec:
+        return OpSpec(
+            fn=fn,
+            name="log_of_one_more",
+            dtypes=("float32",),
+            samples=lambda make: [make((4, 50), low=1e-6, high=1.0)],
+            reference=np.log1p,
+        )
+
+    run_check("units", "cpu", "float32", declare(lambda xp, a: xp.log1p(a)))
+    with pytest.raises(AssertionError):
+        run_check("units", "cpu", "float32", declare(lambda xp, a: xp.log(1 + a)))
