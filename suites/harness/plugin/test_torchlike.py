@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import SkipTest
 
 import pytest
+
+from cuassay.testing import torchlike
 
 BEGINNING = """
 import unittest
@@ -85,6 +89,8 @@ DECORATED = {
     "skipSIM": ("@torchlike.skipSIM", "PASSED", "SKIPPED marked as skipped on sim"),
     "skipMPS": ("@torchlike.skipMPS", "PASSED", "PASSED"),
     "skipXPUIf": ("@torchlike.skipXPUIf(True, 'why')", "PASSED", "PASSED"),
+    "skipCUDAIfRocm": ("@torchlike.skipCUDAIfRocm", "PASSED", "PASSED"),
+    "skipCUDAIfNotRocm": ("@torchlike.skipCUDAIfNotRocm", "PASSED", "PASSED"),
     "unittest": ("@unittest.skip('later')", "SKIPPED later", "SKIPPED later"),
     "pytest": ("@pytest.mark.skip(reason='later')", "SKIPPED later", "SKIPPED later"),
     "largeTensorTest": ("@largeTensorTest('999999GB', device='sim')", "SKIPPED sim:0: * needed; it has *", "SKIPPED *"),
@@ -102,6 +108,14 @@ def test_skips_by_device(pytester: pytest.Pytester, decorator: str, on_cpu: str,
         outcome, _, reason = told.partition(" ")
         result.stdout.fnmatch_lines([f"*::test_x_{kind} {outcome}*"])
         result.stdout.fnmatch_lines([f"*{reason.replace('[', '[[]')}*"])
+
+
+def test_tests_for_rocm_are_skipped_on_cuda() -> None:
+    on_cuda = SimpleNamespace(device_type="cuda")
+
+    with pytest.raises(SkipTest, match="for ROCm"):
+        torchlike.skipCUDAIfNotRocm(lambda self: None)(on_cuda)
+    assert torchlike.skipCUDAIfRocm(lambda self: "run")(on_cuda) == "run"
 
 
 def test_dtypes_of_a_device_type_replace_the_others(pytester: pytest.Pytester) -> None:

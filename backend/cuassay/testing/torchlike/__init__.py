@@ -277,7 +277,10 @@ def with_tf32_off(test: Test) -> Test:
 _OF_A_KIND = re.compile(r"(only|dtypesIf|expectedFailure|skip)(SIM|MPS|XPU|HPU|XLA|Meta|Lazy|PRIVATEUSE1)(If)?")
 
 #: Every device of ours meets these: NumPy has LAPACK and FFT, cuda has cuSOLVER in MAGMA's place, and none is ROCm.
-_ALWAYS_MET = re.compile("skipCPUIfNo(Lapack|FFT)|skipCUDAIf(NoCusolver|NoMagma|NoMagmaAndNoCusolver|Rocm)")
+_ALWAYS_MET = re.compile("skipCPUIfNo(Lapack|FFT)|skipCUDAIf(NoCusolver|NoMagma|NoMagmaAndNoCusolver|Rocm|Miopen)")
+
+#: No device of ours meets these.
+_NEVER_MET = re.compile("skipCUDAIfNot(Rocm|MiopenSuggestNHWC)")
 
 #: What cannot be supported (a regular expression), and what to use instead.
 _INSTEAD = {
@@ -293,6 +296,8 @@ _INSTEAD = {
 def __getattr__(name: str) -> Callable[..., Any]:
     if _ALWAYS_MET.fullmatch(name):
         return lambda test: test
+    if _NEVER_MET.fullmatch(name):
+        return skipIf(True, "the test is for ROCm, which no kind of ours uses", device_type="cuda")
     found = _OF_A_KIND.fullmatch(name)
     if found is not None:
         return _of_a_kind(found[1] + (found[3] or ""), found[2].lower())
