@@ -222,7 +222,7 @@ def lower_case() -> OpSpec:
 
 @right("stress")
 def signed_nibbles() -> OpSpec:
-    """Numbers of four bits, written down: others are no valid input."""
+    """Numbers of four bits, written down: others are invalid."""
     return OpSpec(
         fn=lambda xp, a: xp.where(a < 8, a, a - 16).astype("int8"),
         name="signed_nibbles",
