@@ -57,7 +57,7 @@ def shape_on_host(spec: OpSpec, sample: Sample) -> tuple[int, ...] | None:
 
 
 #: Extents that are smaller than what options may say, and those around which tails and paddings end.
-_SMALL = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1_019, 1_021)
+_SMALL = (1, 2, 3, 5, 7, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1_019, 1_021)
 #: Elements of a call that costs nearly nothing.
 MOST_OF_SMALL = 2**14
 

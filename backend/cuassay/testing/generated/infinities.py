@@ -5,22 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, floats_of, on_host
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
 from cuassay.testing.generated.natively import check_predicate, with_number
-from cuassay.testing.generated.numbers import refilled
+from cuassay.testing.generated.numbers import Change, refilled
 from cuassay.testing.generated.special import is_spread, samples_to_fill
 from cuassay.testing.generated.unused import check_unused
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
 
+Array = NDArray[Any]
+
 
 @check(is_function)
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
+    """An infinity among ordinary numbers, of either sign, or a row of them: so are results where the reference's are.
 
     A NaN behind a mask, or in what an option of 0.0 leaves out, does not spoil a result.
 
@@ -35,11 +38,19 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
         check_unused(spec, device, sample)
         if len(floats_of(sample)) > 1:
             continue
-        for number in (np.inf, -np.inf):
-            filled = refilled(sample, with_number(number), f"one number is {number}")
+        changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
+        for label, change in {**changes, "a row of minus infinity": _low_row}.items():
+            filled = refilled(sample, change, label)
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, sample, filled):
                     _check_infinity(spec, device, dtype, filled, sample)
+
+
+def _low_row(array: Array) -> Array:
+    """The first row along the last axis is minus infinity: so is its maximum, and not the least finite number."""
+    low = array.copy()
+    low.reshape(-1)[: array.shape[-1] if array.ndim else 1] = -np.inf
+    return low
 
 
 def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample) -> None:

@@ -23,7 +23,8 @@ from cuassay.testing.generated.execution import (
     on_sample,
     run_sample,
 )
-from cuassay.testing.generated.selection import generator, one
+from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.selection import by_options, generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists
 from cuassay.testing.terms import arrays_of
@@ -89,6 +90,9 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     like = one(spec, device, dtype, most=_COUNT)
     chance = generator()
     _check_ranges(spec, device, dtype, like, chance)
+    if np.dtype(dtype).itemsize == 1:
+        _check_text(spec, device, dtype)
+    like = _of_free_integers(spec, device, dtype, most=_COUNT)
     if dtype_name(dtype) == "uint64":
         _check_beyond_float64(spec, device, dtype, chance)
         return
@@ -103,8 +107,12 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
                 _compare_believed(spec, device, dtype, sample, spec.expected(wide))
-    if np.dtype(dtype).itemsize == 1:
-        _check_text(spec, device, dtype, like)
+
+
+def _of_free_integers(spec: OpSpec, device: Device, dtype: Any, *, most: int) -> Sample:
+    """The largest sample of at most `most` elements with integers for which no range was asked; if none has, any."""
+    free = by_options(spec, device, dtype, most=most, keep=lambda sample: any(_is_free(a, dtype) for a in sample.args))
+    return max(free, key=elements_of) if free else one(spec, device, dtype, most=most)
 
 
 def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
@@ -130,28 +138,38 @@ def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
-def _check_text(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
-    """Each printable character of ASCII, of a function that gives a text as long as the text that it is given."""
-    arrays = arrays_of(*like.host())
-    (given, *others) = like.args or (None,)
-    if others or len(arrays) != 1 or not isinstance(given, HostArray) or not _is_text(given):
-        return
-    if spec.expected(like).shape != given.shape:
-        return
-    sample = replace(like, args=(HostArray(_PRINTABLE.astype(dtype)),), label="each printable character")
-    if is_safely_taken(spec, sample) and spec.expected(sample).shape == _PRINTABLE.shape:
-        with filled_from(spec, device, dtype, like, sample):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Each printable character, of a function that gives a text as long as the text that it is given.
+
+    Of ASCII, or of Latin-1 if a text has other letters.
+    """
+    beyond = by_options(spec, device, dtype, most=_COUNT, keep=lambda sample: _is_text(sample) and _most(sample) > 127)
+    texts = beyond or by_options(spec, device, dtype, most=_COUNT, keep=_is_text)
+    letters = (_LATIN_1 if beyond else _ASCII).astype(dtype)
+    for like in texts[:1]:
+        sample = replace(like, args=(HostArray(letters),), label="each printable character")
+        keeps_length = spec.expected(like).shape == like.args[0].shape
+        if keeps_length and is_safely_taken(spec, sample) and spec.expected(sample).shape == letters.shape:
+            with filled_from(spec, device, dtype, like, sample):
+                compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
-def _is_text(given: HostArray) -> bool:
-    """Whether it was written down and seems to be words: printable, eight characters or more, with a space."""
+def _most(sample: Sample) -> int:
+    return int(sample.args[0].values.max())
+
+
+def _is_text(sample: Sample) -> bool:
+    """Whether the only array was written down and seems to be words: printable, with a space, of eight characters."""
+    (given, *others) = sample.args or (None,)
+    if others or not isinstance(given, HostArray) or len(arrays_of(*sample.host())) != 1:
+        return False
     met = set(given.values.reshape(-1).tolist())
     is_written = given.span is None and not given.is_free and given.values.ndim == 1
-    return is_written and len(met) >= 8 and ord(" ") in met and met <= set(_PRINTABLE.tolist())
+    return is_written and len(met) >= 8 and ord(" ") in met and met <= set(_LATIN_1.tolist())
 
 
-_PRINTABLE = np.arange(32, 127)
+_ASCII = np.arange(32, 127)
+_LATIN_1 = np.concatenate([_ASCII, np.arange(160, 256)])
 
 #: The least range that is probed: of a smaller one the samples hold most numbers.
 _RANGE = 64
@@ -159,7 +177,7 @@ _RANGE = 64
 
 def _check_beyond_float64(spec: OpSpec, device: Device, dtype: Any, chance: np.random.Generator) -> None:
     """Integers that float64 does not hold, small enough that sums stay in range; unless the reference uses float64."""
-    like = one(spec, device, dtype, most=_FEW)
+    like = _of_free_integers(spec, device, dtype, most=_FEW)
     if max((array.size for array in arrays_of(*like.host())), default=0) > _FEW:
         return
 

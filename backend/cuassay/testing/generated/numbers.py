@@ -31,6 +31,7 @@ from cuassay.testing.generated.execution import (
     run_unchanging,
 )
 from cuassay.testing.generated.integers import check_default_integers, check_given_integers
+from cuassay.testing.generated.parts import check_parts, names_nan
 from cuassay.testing.generated.places import check_place_of_nan
 from cuassay.testing.generated.selection import by_options, generator, one
 from cuassay.testing.opspec import OpSpec
@@ -123,9 +124,10 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An offset, NaN, ties, a stretch of minus infinity, a large number at the end; integers of the whole range."""
+    """An offset, NaN, ties, minus infinity, a large number at the end; integers at both ends; complex NaN."""
     if not is_float(dtype):
         check_given_integers(spec, device, dtype)
+        check_parts(spec, device, dtype)
         return
     sample = one(spec, device, dtype, most=9000)
     if not floats_of(sample):
@@ -142,8 +144,18 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     _check_filled(spec, device, dtype, sample, refilled(sample, _offset, f"{_OFFSET:g} added"))
     _check_large_at_end(spec, device, dtype, sample)
     masked = refilled(sample, _masked, f"{_STRETCH} times -inf")
-    if is_taken(spec, masked) and np.isfinite(spec.expected(masked)).all():
-        _check_filled(spec, device, dtype, sample, masked, is_excused=False)
+    if is_taken(spec, masked) and (np.isfinite(spec.expected(masked)).all() or not _spreads(spec, device, sample)):
+        _check_filled(spec, device, dtype, sample, masked, is_excused=False, is_finite=True)
+
+
+def _spreads(spec: OpSpec, device: Device, sample: Sample) -> bool:
+    """Whether a single minus infinity makes NaN of results that are finite by the reference, as a transform does."""
+    low = refilled(sample, _large_at(0, -np.inf), "")
+    if not is_safely_taken(spec, low):
+        return True
+    expected, result = spec.expected(low), run_sample(spec, device, low)
+    got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
+    return got.shape != expected.shape or got.dtype.kind != "f" or bool((np.isnan(got) & np.isfinite(expected)).any())
 
 
 def _check_large_at_end(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
@@ -156,10 +168,10 @@ def _check_large_at_end(spec: OpSpec, device: Device, dtype: Any, sample: Sample
         compare_values(spec, device, dtype, last, lost)
 
 
-def _large_at(place: int) -> Change:
+def _large_at(place: int, number: float = _OFFSET) -> Change:
     def put(array: NDArray[Any]) -> NDArray[Any]:
         flat = array.reshape(-1).copy()
-        flat[place] = _OFFSET
+        flat[place] = number
         return flat.reshape(array.shape)
 
     return put
@@ -178,13 +190,23 @@ def _overflowed(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Any
 
 
 def _check_filled(
-    spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample, *, is_excused: bool = True
+    spec: OpSpec,
+    device: Device,
+    dtype: Any,
+    base: Sample,
+    sample: Sample,
+    *,
+    is_excused: bool = True,
+    is_finite: bool = False,
 ) -> None:
-    """Compare where the reference gives a number: it may overflow on the way, where the function does not."""
+    """Compare where the reference gives no NaN, or a finite number: it may overflow where the function does not."""
     if is_taken(spec, sample):
         with filled_from(spec, device, dtype, base, sample):
             result, floor = run_sample(spec, device, sample), 2 * conditioning(spec, sample)
-            expected = _or_as_got(spec.expected(sample), result)
+            expected = spec.expected(sample)
+            if is_finite and expected.dtype.kind in "fc":
+                expected = np.where(np.isfinite(expected), expected, np.nan)
+            expected = _or_as_got(expected, result)
             compare_values(spec, device, dtype, sample, result, expected=expected, excuse=is_excused, floor=floor)
 
 
@@ -257,7 +279,7 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
 def _check_ignored(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> None:
     """Where a reference that names NaN gives a number, one that depends on the number in its place, NaN is ignored."""
     spread = np.isnan(got) & np.isfinite(expected)
-    if not spread.any() or not _names_nan(spec.reference):
+    if not spread.any() or not names_nan(spec.reference):
         return
     spread &= _depends(spec, sample)
     if spread.any():
@@ -266,13 +288,6 @@ def _check_ignored(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: ND
             f"a NaN is not ignored: {int(spread.sum()):,} of {spread.size:,} results are nan, the first at {place}; "
             f"the reference, which names NaN, gives {expected[place].item()!r} there\n  sample: {sample.label}"
         )
-
-
-def _names_nan(reference: Any) -> bool:
-    """Whether a function names NaN, as `nanmean`, `isnan` and `fmax` do, and so means what it does with one."""
-    code = getattr(reference, "__code__", None)
-    names = code.co_names if code is not None else (getattr(reference, "__name__", ""),)
-    return any("nan" in name or name in ("fmax", "fmin") for name in names)
 
 
 def _depends(spec: OpSpec, sample: Sample) -> NDArray[np.bool_]:

@@ -50,7 +50,7 @@ def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
     for sample, other in permutations(several, 2):
         if _are_plain(sample.kwargs) and _are_plain(other.kwargs):
             swapped = replace(sample, kwargs=other.kwargs, label=f"{sample.label}, options {dict(other.kwargs)}")
-            if is_safely_taken(spec, swapped):
+            if _keeps_bounds(spec, several, swapped) and is_safely_taken(spec, swapped):
                 yield from (sample, swapped)
 
 
@@ -121,7 +121,7 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
     for sample in several:
         for options in _mixtures(spec, sample, several):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
-            new = (axes_of(sample), options) not in seen
+            new = (axes_of(sample), options) not in seen and _keeps_bounds(spec, several, mixed)
             if new and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
                 seen.append((axes_of(sample), options))
                 yield mixed
@@ -153,11 +153,30 @@ def _combined(
         longer = resized(base, {extent: extent + 1})
         for sample in (longer,) if (axes_of(base), options) in seen else (base, longer):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
-            if is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+            if _keeps_bounds(spec, several, mixed) and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
                 yield mixed
 
 
 _ABSENT = object()
+
+
+def _keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool:
+    """Whether an option that is larger than all integers of an array in each sample, as a number of rows, still is."""
+    names = {name for sample in [*several, mixed] for name in sample.kwargs}
+    return all(
+        _is_above(spec, mixed, name, place) or not all(_is_above(spec, sample, name, place) for sample in several)
+        for name in names
+        for place in range(len(mixed.args))
+    )
+
+
+def _is_above(spec: OpSpec, sample: Sample, name: str, place: int) -> bool:
+    """Whether an option, or its default, is an integer above all of the integers of an argument."""
+    value = sample.kwargs.get(name, _default(spec, name))
+    array = sample.host()[0][place] if place < len(sample.args) else None
+    if type(value) is not int or not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        return False
+    return not array.size or value > int(array.max())
 
 
 def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[dict[str, Any]]:

@@ -33,6 +33,8 @@ def check_short(spec: OpSpec, device: Device, dtype: Any, sample: Sample, option
     if spec.is_its_own_reference or spec.refusal(sample) is not None:
         return
     got = shape_on_host(spec, sample)
+    if got is None:
+        _check_index(spec, sample)
     if got is None or got == spec.expected(sample).shape:
         return
     (extent, length), *others = _changes(options, sample)
@@ -47,6 +49,25 @@ def check_short(spec: OpSpec, device: Device, dtype: Any, sample: Sample, option
     if ruled and _grown(spec, options, sample) == length - extent:
         with on_sample(sample):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+def _check_index(spec: OpSpec, sample: Sample) -> None:
+    """Fail where the function reads behind an axis that is short, and the reference gives a result.
+
+    On a GPU such a read is not an error: it gives what lies there. A refusal by ``raise`` is respected.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            spec.run("cpu", *sample.copied())
+    except IndexError as error:
+        if not _is_raised_on_purpose(error):
+            with on_sample(sample):
+                raise AssertionError(
+                    f"an axis this short is read behind its end: IndexError: {error}; the reference gives a result of "
+                    f"shape {spec.expected(sample).shape}: give it too, or refuse such inputs by raise"
+                ) from error
+    except Exception:  # noqa: BLE001  libraries refuse by errors of their own
+        return
 
 
 def _changes(before: Sample, after: Sample) -> list[tuple[int, int]]:

@@ -19,6 +19,7 @@ from cuassay.testing.generated.comparison import (
     compare,
     compare_values,
     host_rounding,
+    on_host,
     reference_rounding,
     result_dtype,
 )
@@ -43,6 +44,7 @@ from cuassay.testing.generated.extents import (
     shape_on_host,
 )
 from cuassay.testing.generated.last_number import check_last_number
+from cuassay.testing.generated.ratios import check_ratios
 from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
 from cuassay.testing.generated.short_axes import check_empty_batch, check_short
 from cuassay.testing.opspec import OpSpec
@@ -81,6 +83,7 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
             for sample in (*one_each(spec, options), *multiples(spec, options), *apart(spec, options)):
                 check_larger(spec, device, dtype, sample, options)
             _check_last_number(spec, device, options)
+            check_ratios(spec, device, dtype, options)
             with explained("wrong after calls with larger inputs: is something kept that depends on their size?"):
                 verify(spec, device, dtype, [options])
             _check_empty_axes(spec, device, dtype, options)
@@ -296,6 +299,10 @@ def _check_empty_axis(spec: OpSpec, device: Device, dtype: Any, sample: Sample, 
         _check_shape_of_nothing(spec, device, dtype, sample, options)
         return
     expected = spec.expected(sample)
+    if spec.result_dtype is not None:
+        result = run_sample(spec, device, sample)
+        with on_sample(sample), explained("one axis has no elements: is the result made there without a dtype?"):
+            compare(spec, device, dtype, sample, result, expected=on_host(result))
     if not expected.size or not np.isfinite(expected).all():
         return
     with on_sample(sample), explained(_NEVER_WRITTEN):

@@ -36,10 +36,10 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.far import check_far, check_far_complex
 from cuassay.testing.generated.natively import check_far_units, check_orders
 from cuassay.testing.generated.numbers import conditioning, free_floats, is_general, near_zero, refilled
-from cuassay.testing.generated.selection import by_options
+from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import HostArray, Sample, is_permutation, is_sorted
+from cuassay.testing.samples import HostArray, Sample, each, is_permutation, is_sorted
 from cuassay.testing.tolerance import FUNCTION, GROWTH, allowed
 
 Array = NDArray[Any]
@@ -102,6 +102,14 @@ def _some_zeros(array: Array) -> Array:
     return _some(array, 0)
 
 
+#: Times that numbers of three are drawn: of matrices so small, some have a column of zeros and negative numbers alone.
+_DRAWS = 6
+
+
+def _of_three(chance: np.random.Generator, array: Array) -> Array:
+    return chance.integers(-1, 2, array.shape).astype(array.dtype)
+
+
 def _constant(array: Array) -> Array:
     return np.full_like(array, 2)
 
@@ -118,6 +126,7 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
     if is_float(dtype):
         for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
             _check_least(spec, device, dtype, sample)
+            _check_of_three(spec, device, dtype, sample)
 
 
 def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
@@ -161,6 +170,22 @@ def _several(sample: Sample) -> list[tuple[int, Array]]:
 
 def _with_input(sample: Sample, place: int, array: Array) -> Sample:
     return replace(sample, args=(*sample.args[:place], HostArray(array), *sample.args[place + 1 :]))
+
+
+def _check_of_three(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """-1, 0 and 1 alone, where they are in range; of results in floats, as equal numbers may be in any order."""
+    chosen = [*free_floats(sample), *(given.values for given in each(sample.args) if _has_three(given))]
+    chance = generator()
+    for _ in range(_DRAWS if chosen and spec.expected(sample).dtype.kind in "fc" else 0):
+        few = refilled(sample, functools.partial(_of_three, chance), "numbers are -1, 0 and 1", chosen=chosen)
+        _check(spec, device, dtype, sample, few, is_finite=True)
+
+
+def _has_three(given: Any) -> bool:
+    """Whether a range was asked for that holds -1, 0 and 1."""
+    if not isinstance(given, HostArray) or given.span is None or given.is_free or not is_float(given.dtype):
+        return False
+    return given.span[0] <= -1 and given.span[1] >= 1
 
 
 def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:

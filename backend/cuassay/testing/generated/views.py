@@ -1,8 +1,10 @@
-"""A check of broadcast views: inputs whose first axis has a stride of 0."""
+"""A check of inputs that are broadcast: a first axis with a stride of 0, and extents of 1."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,18 @@ import numpy as np
 from cuassay import devices
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample, runs_on_host
-from cuassay.testing.generated.selection import one, plainest
+from cuassay.testing.generated.execution import (
+    check,
+    explained,
+    is_function,
+    is_safely_taken,
+    on_sample,
+    run_sample,
+    runs_on_host,
+)
+from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, is_permutation
+from cuassay.testing.samples import HostArray, Sample, is_permutation
 from cuassay.testing.terms import arrays_of
 
 
@@ -21,9 +31,11 @@ from cuassay.testing.terms import arrays_of
 def check_broadcast_views(spec: OpSpec, device: Device) -> None:
     """Inputs whose first axis has a stride of zero, as `broadcast_to` makes them, give what dense ones do.
 
+    If the samples show that inputs are broadcast, extents of 1 are, too, where the reference takes them.
     Not for a function that writes its inputs: such a view is read-only.
     """
     dtype = plainest(spec, device)
+    _check_extents_of_one(spec, device, dtype)
     sample = one(spec, device, dtype, most=4096, axes=2)
     if any(is_permutation(array) for array in arrays_of(*sample.host())):
         return
@@ -42,6 +54,45 @@ def check_broadcast_views(spec: OpSpec, device: Device) -> None:
         broadcast = [_broadcast(xp, one_given) for one_given in given]
         with explained("right for dense inputs, wrong where the first axis has a stride of 0, as of broadcast_to"):
             compare(spec, device, dtype, dense, spec.run(device, broadcast, named))
+
+
+def _check_extents_of_one(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """One axis of one input with an extent of 1, where the shape of the right result is the same."""
+    drawn = by_options(spec, device, dtype, most=4096) if spec.op is None and not spec.has_default_samples else []
+    if spec.is_its_own_reference or not any(
+        _broadcasts(sample) for sample in samples_of(spec, device, dtype, "values")
+    ):
+        return
+    for sample in drawn:
+        shape = spec.expected(sample).shape
+        for single in _with_extents_of_one(sample):
+            if is_safely_taken(spec, single) and spec.expected(single).shape == shape:
+                with on_sample(single), explained("wrong where an input that is broadcast has an extent of 1"):
+                    compare(spec, device, dtype, single, run_sample(spec, device, single))
+
+
+def _broadcasts(sample: Sample) -> bool:
+    """Whether two inputs of more than one number each have different shapes that broadcast."""
+    shapes = {array.shape for array in arrays_of(*sample.host()) if array.size > 1}
+    try:
+        return len(shapes) > 1 and np.broadcast_shapes(*shapes) in shapes
+    except ValueError:
+        return False
+
+
+def _with_extents_of_one(sample: Sample) -> Iterator[Sample]:
+    arrays = arrays_of(*sample.host())
+    for place, array in enumerate(arrays):
+        for axis in range(array.ndim if len(arrays) > 1 else 0):
+            if array.shape[axis] > 1:
+                single = HostArray(np.ascontiguousarray(array.take([0], axis)))
+                args, kwargs = sample.changed(partial(_instead, array, single))
+                label = f"{sample.label}, axis {axis} of input {place} of extent 1"
+                yield replace(sample, args=args, kwargs=kwargs, label=label)
+
+
+def _instead(old: Any, new: Any, value: Any) -> Any:
+    return new if value is old else value
 
 
 def _first_row_repeated(value: Any) -> Any:

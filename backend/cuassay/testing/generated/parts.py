@@ -1,0 +1,69 @@
+"""Complex numbers of which one part alone is NaN: such a number is NaN, and not only if its real part is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare_values, on_host
+from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
+from cuassay.testing.generated.selection import one
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample, each
+
+__all__ = ["check_parts", "names_nan"]
+
+_NUMBERS = {
+    "the real part of one number is NaN": complex(np.nan, 1),
+    "the imaginary part of one number is NaN": complex(1, np.nan),
+}
+
+
+def check_parts(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Of free complex numbers one is NaN in one part: the result is NaN where the reference's is."""
+    if np.dtype(dtype).kind != "c" or spec.is_its_own_reference:
+        return
+    sample = one(spec, device, dtype, most=9000)
+    free = [given.values for given in each(sample.args, sample.kwargs) if _is_free(given, dtype)]
+    for label, number in _NUMBERS.items():
+        filled = _with(sample, number, free, label)
+        if free and is_safely_taken(spec, filled):
+            with filled_from(spec, device, dtype, sample, filled):
+                _check(spec, device, dtype, filled)
+
+
+def _is_free(given: Any, dtype: Any) -> bool:
+    return isinstance(given, HostArray) and given.dtype == dtype and given.is_free and given.values.size > 0
+
+
+def _with(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: str) -> Sample:
+    def put(array: Any) -> Any:
+        if not any(array is one for one in chosen):
+            return array
+        flat = array.reshape(-1).copy()
+        flat[flat.size // 3] = number
+        return HostArray(flat.reshape(array.shape))
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
+
+
+def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """A reference that does not name NaN may give fewer of them than a function, as one by FFT spreads it."""
+    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+    got = on_host(result)
+    if got.shape != expected.shape or got.dtype.kind not in "fc" or expected.dtype.kind not in "fc":
+        return
+    is_right = np.isnan(got) & (np.isnan(expected) | (not names_nan(spec.reference)))
+    compare_values(spec, device, dtype, sample, result, expected=np.where(is_right, got, expected))
+
+
+def names_nan(reference: Any) -> bool:
+    """Whether a function names NaN, as `nanmean`, `isnan` and `fmax` do, and so means what it does with one."""
+    code = getattr(reference, "__code__", None)
+    names = code.co_names if code is not None else (getattr(reference, "__name__", ""),)
+    return any("nan" in name or name in ("fmax", "fmin") for name in names)

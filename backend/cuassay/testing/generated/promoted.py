@@ -1,0 +1,71 @@
+"""Operands of two dtypes of a function whose declaration says which dtype the result then has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype, dtype_name, is_float
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.selection import one
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample, each
+
+__all__ = ["check_promoted", "says_what_promotes"]
+
+#: Dtypes that are mixed: what a step in 16 bits next to one in 32 means differs between libraries.
+_MIXED = ("int8", "int16", "int32", "int64", "float32", "float64")
+
+
+def says_what_promotes(spec: OpSpec) -> bool:
+    """Whether `result_dtype` is a function that gives the same for two dtypes in either order, as promotion does."""
+    return spec.op is None and next(_pairs(spec), None) is not None
+
+
+def _pairs(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """Declared dtypes that are promoted, in both orders."""
+    rule = spec.result_dtype
+    if not callable(rule):
+        return
+    for one_name, other in permutations([name for name in spec.dtypes if name in _MIXED], 2):
+        try:
+            promoted, turned = rule(one_name, other), rule(other, one_name)
+        except Exception:  # noqa: BLE001  of one dtype, of three, or of others
+            return
+        if dtype_name(as_dtype(promoted)) == dtype_name(as_dtype(turned)):
+            yield one_name, other
+
+
+def check_promoted(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The first of two arrays in `dtype`, the second in another one: the result's dtype and values are as promoted."""
+    for name, other in _pairs(spec):
+        if name != dtype_name(dtype) or spec.why_unsupported(device, other) is not None:
+            continue
+        mixed = _mixed(one(spec, device, dtype, most=4096), as_dtype(dtype), as_dtype(other))
+        if mixed is not None and is_safely_taken(spec, mixed):
+            with on_sample(mixed):
+                compare(spec, device, _coarser(name, other), mixed, run_sample(spec, device, mixed))
+
+
+def _mixed(sample: Sample, dtype: np.dtype[Any], other: np.dtype[Any]) -> Sample | None:
+    """The call with its second array in another dtype, with fractions if that is of floats; None if it has not two."""
+    given = [array for array in each(sample.args) if isinstance(array, HostArray)]
+    if len(given) != 2 or any(array.dtype != dtype for array in given):
+        return None
+    second = given[1].values
+    values = second.astype(other) + (other.type(0.25) if is_float(other) and not is_float(dtype) else other.type(0))
+    args, kwargs = sample.changed(lambda array: HostArray(values) if array is second else array)
+    label = f"{sample.label}, the second array in {dtype_name(other)}"
+    return replace(sample, args=args, kwargs=kwargs, label=label)
+
+
+def _coarser(name: str, other: str) -> Any:
+    """The dtype of floats of two that is less exact, or the one that is of floats."""
+    floats = [one for one in (name, other) if is_float(as_dtype(one))]
+    return as_dtype("float32" if "float32" in floats else (floats or [name])[0])

@@ -1,0 +1,81 @@
+"""Many lengths of an axis next to many lengths of the result: which element is chosen must not be lost to rounding.
+
+``floor(i * (n / size))`` is wrong for a few lengths in a hundred, in float64 too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.selection import generator
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["check_ratios"]
+
+#: Pairs of lengths on the host, and on a device, where each call costs more.
+_PAIRS, _PAIRS_ON_DEVICE = 128, 24
+#: The lengths are from this range.
+_LEAST, _MOST = 64, 400
+#: Extents of all other axes.
+_OTHERS = 2
+
+
+def check_ratios(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
+    """Other lengths of the axis whose elements are chosen from, and of the result, if an option says how many."""
+    found = None if spec.is_its_own_reference else _chosen_from(spec, options)
+    if found is None:
+        return
+    name, extent = found
+    others = {one: _OTHERS for array in arrays_of(*options.host()) for one in array.shape if one != extent}
+    pairs = generator().integers(_LEAST, _MOST, (_PAIRS if device.kind == "cpu" else _PAIRS_ON_DEVICE, 2))
+    for length, size in pairs.tolist():
+        sample = resized(options, {**others, extent: length})
+        sample = replace(sample, kwargs={**sample.kwargs, name: size}, label=f"{sample.label}, {name}={size}")
+        if not is_safely_taken(spec, sample):
+            return
+        with on_sample(sample), explained(f"wrong elements are chosen for some lengths and {name}: {_ROUNDED}"):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+_ROUNDED = "is a place computed from a ratio that is rounded? compute it in integers"
+
+
+def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int] | None:
+    """The option that says how many elements are chosen, and the extent of the axis that they are chosen from."""
+    arrays = arrays_of(*sample.host())
+    if len(arrays) != 1 or not is_safely_taken(spec, sample):
+        return None
+    expected, given = spec.expected(sample), arrays[0]
+    if expected.ndim != given.ndim or not np.isin(expected, given).all():
+        return None
+    changed = [(old, new) for old, new in zip(given.shape, expected.shape, strict=True) if old != new]
+    if len(changed) != 1 or given.shape.count(changed[0][0]) != 1:
+        return None
+    for name, value in _integers(spec, sample):
+        more = replace(sample, kwargs={**sample.kwargs, name: value + 1})
+        if value == changed[0][1] and is_safely_taken(spec, more):
+            longer = tuple(value + 1 if extent == value else extent for extent in expected.shape)
+            if spec.expected(more).shape == longer:
+                return name, changed[0][0]
+    return None
+
+
+def _integers(spec: OpSpec, sample: Sample) -> Iterator[tuple[str, int]]:
+    """The options of a call that are integers, and such defaults of those that it leaves out."""
+    try:
+        parameters = inspect.signature(spec.fn).parameters.values() if spec.fn is not None else ()
+    except (TypeError, ValueError):  # a function without a signature
+        parameters = ()
+    values = {**{one.name: one.default for one in parameters}, **sample.kwargs}
+    yield from ((name, value) for name, value in values.items() if type(value) is int)
