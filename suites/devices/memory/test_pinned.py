@@ -279,6 +279,31 @@ def test_memory_of_a_captured_copy_is_not_reused_while_the_graph_may_run(
 
 
 @requires("graphs")
+def test_memory_of_a_captured_copy_is_kept_when_nothing_runs(
+    device: Device, backend: Backend, side: Any, numbers: Any
+) -> None:
+    host, there = pinned(device, numbers), from_host(np.zeros(N, np.float32), device)
+    address = host.ctypes.data
+    capture = backend.new_capture(device.index)
+    backend.synchronize(device.index)
+    with backend.use_stream(side):
+        capture.begin(side)
+        devices.copy(host, there, non_blocking=True)
+        capture.end()
+    del host
+    gc.collect()
+    backend.synchronize(device.index)  # what a stream was given is done: only the graph still needs the memory
+    others = [pinned(device, np.full(N, 99, np.float32)) for _ in range(64)]
+    with backend.use_stream(side):
+        capture.replay()
+        side.synchronize()
+
+    np.testing.assert_array_equal(to_host(there), numbers)
+    assert address not in [other.ctypes.data for other in others]
+    capture.reset()
+
+
+@requires("graphs")
 @pytest.mark.parametrize("non_blocking", [False, True])
 def test_a_copy_that_the_host_waits_for_is_refused_in_a_capture(
     device: Device, backend: Backend, side: Any, numbers: Any, non_blocking: bool

@@ -55,6 +55,27 @@ def test_an_out_with_gaps_or_backwards_is_written(device: Device, ones: Any, vie
     assert (to_host(whole) == expected).all()
 
 
+@requires("views")
+@pytest.mark.parametrize("name", ["add", "relu", "where", "cast"])
+def test_an_out_that_is_an_input_turned_is_refused_or_read_before_it_is_written(device: Device, name: str) -> None:
+    numbers = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) - 2000
+    a, b = from_host(numbers, device), from_host(np.ones((64, 64), np.float32), device)
+    calls: dict[str, Callable[[], Any]] = {
+        "add": lambda: ops.add(a.T, b, out=a),
+        "relu": lambda: ops.relu(a.T, out=a),
+        "where": lambda: ops.where(ops.greater(b, 0), a.T, b, out=a),
+        "cast": lambda: ops.cast(a.T, dtype="float32", out=a),
+    }
+    expected = {"add": numbers.T + 1, "relu": np.maximum(numbers.T, 0), "where": numbers.T, "cast": numbers.T}[name]
+
+    try:
+        calls[name]()
+    except ArgumentError:
+        assert (to_host(a) == numbers).all()
+    else:
+        assert (to_host(a) == expected).all()
+
+
 IN_PLACE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "exp": (lambda a: ops.exp(a, out=a), np.exp),
     "with a number": (lambda a: ops.add(a, 1.0, out=a), lambda a: a + 1),

@@ -241,6 +241,23 @@ def test_runs_are_equal_to_the_bit(tokens: int) -> None:
         case.check()
 
 
+def test_no_launch_leaves_a_mark_that_sums_are_there() -> None:
+    """The next launch that gets the memory would not wait, and add the sums of this one."""
+    case = Case(make_problem(2112, 16, 7168))
+    offered = [one for one in PROVIDER.candidates(case.problem, 0) if case.plan(one).workspace_nbytes]
+    assert offered, "no tiling of this problem shares sums by way of memory"
+    for candidate in offered:
+        plan = case.plan(candidate)
+        memory = cupy.zeros(-(-plan.workspace_nbytes // 8), np.uint64)
+        cupy.cuda.get_current_stream().synchronize()
+
+        c = case.c if case.problem.beta else case.d
+        plan.run(case.a.data.ptr, case.b.data.ptr, c.data.ptr, case.d.data.ptr, workspace=memory.data.ptr)
+
+        case.check()
+        assert not bool((memory == np.uint64(skinny._READY)).any()), candidate
+
+
 def test_a_captured_product_reads_what_its_operands_hold_at_replay() -> None:
     case, other = (Case(make_problem(512, 16, 4096), seed) for seed in (0, 1))
     plan = case.plan()

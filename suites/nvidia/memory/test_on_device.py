@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import cuassay
+from cuassay import devices
 from cuassay.cuda import memory
 from cuassay.errors import ArgumentError, DeviceError, LibraryNotFoundError, OutOfMemoryError
 
@@ -509,6 +510,26 @@ class TestOtherLibraries:
         buffer.close()
         stream.sync()
         assert memory.memory_allocated() == before
+
+    def test_a_buffer_closed_on_another_stream_waits_for_the_work_there(self) -> None:
+        core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")
+        device = core.Device(0)
+        device.set_current()
+        resource, (first, second) = memory.memory_resource(), (device.create_stream() for _ in range(2))
+        backend = devices.backend("cuda")
+        buffer = resource.allocate(4 << 20, stream=first)
+        address = int(buffer.handle)
+        first.sync()
+        with cupy.cuda.ExternalStream(int(second.handle)):
+            backend.spin(0, 400_000_000)
+
+        buffer.close(stream=second)
+        given = [resource.allocate(4 << 20, stream=first) for _ in range(4)]
+
+        assert address not in [int(one.handle) for one in given]
+        for one in given:
+            one.close()
+        device.sync()
 
     def test_cuda_cores_device_may_have_it_as_its_own(self) -> None:
         core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")

@@ -19,6 +19,7 @@ from cuassay import Device, cuda, from_host, ops, to_host
 from cuassay.arrays.dtypes import as_dtype, epsilon
 from cuassay.devices.cuda.ops.tables import KEEPER, Keeper, Tables
 from cuassay.optim import Adam, AdamW
+from cuassay.testing import exclusive
 from cuassay.testing.compare import assert_same_bits
 
 pytestmark = pytest.mark.usefixtures("on_cuda")
@@ -62,6 +63,19 @@ def test_unscaling_checking_clipping_stepping_and_zeroing_are_two_launches() -> 
     optimizer.step(grads, **options)
 
     assert launches(lambda: optimizer.step(grads, **options)) == 2
+
+
+@exclusive
+def test_blocks_that_start_late_take_the_same_step() -> None:
+    """A tensor of more chunks than run at once: the count of steps moves on when the last of them has read it."""
+    params = [cupy.zeros(2**27, cupy.float32)]
+    grads, optimizer = [cupy.full(2**27, 0.5, cupy.float32)], Adam(params, lr=1.0)
+
+    for _ in range(3):
+        optimizer.step(grads)
+
+        first = float(params[0][0])
+        assert bool((params[0] == first).all())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
