@@ -57,7 +57,7 @@ def test_an_out_with_gaps_or_backwards_is_written(device: Device, ones: Any, vie
 
 @requires("views")
 @pytest.mark.parametrize("name", ["add", "relu", "where", "cast"])
-def test_an_out_that_is_an_input_turned_is_refused_or_read_before_it_is_written(device: Device, name: str) -> None:
+def test_an_out_that_is_an_input_transposed_is_refused(device: Device, name: str) -> None:
     numbers = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) - 2000
     a, b = from_host(numbers, device), from_host(np.ones((64, 64), np.float32), device)
     calls: dict[str, Callable[[], Any]] = {
@@ -66,14 +66,10 @@ def test_an_out_that_is_an_input_turned_is_refused_or_read_before_it_is_written(
         "where": lambda: ops.where(ops.greater(b, 0), a.T, b, out=a),
         "cast": lambda: ops.cast(a.T, dtype="float32", out=a),
     }
-    expected = {"add": numbers.T + 1, "relu": np.maximum(numbers.T, 0), "where": numbers.T, "cast": numbers.T}[name]
 
-    try:
+    with pytest.raises(ArgumentError, match="out shares memory with a, and would be read after it is written"):
         calls[name]()
-    except ArgumentError:
-        assert (to_host(a) == numbers).all()
-    else:
-        assert (to_host(a) == expected).all()
+    assert (to_host(a) == numbers).all()
 
 
 IN_PLACE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
