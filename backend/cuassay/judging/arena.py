@@ -24,7 +24,7 @@ from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.judging.protocol import ARENA_ALIGNMENT, Claim, Placed, Room, dtype_number
 
-__all__ = ["Arena", "Asked", "Layout", "form_of", "interpreted", "poison", "repeated", "unwritten"]
+__all__ = ["Arena", "Asked", "Layout", "bytes_of", "form_of", "interpreted", "poison", "repeated", "unwritten"]
 
 #: An output that is asked for: its shape and dtype, or the bytes of room that it may take.
 Asked = tuple[tuple[int, ...], Any] | int
@@ -223,8 +223,15 @@ def poison(dtype: np.dtype[Any], chance: random.Random) -> bytes:
 
 def repeated(pattern: bytes, nbytes: int) -> NDArray[np.uint8]:
     """That many bytes of a pattern."""
-    return np.resize(np.frombuffer(pattern, _BYTE), nbytes)
+    rows = np.empty((-(-nbytes // len(pattern)), len(pattern)), _BYTE)
+    rows[:] = np.frombuffer(pattern, _BYTE)
+    return rows.reshape(-1)[:nbytes]
+
+
+def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of an array in C order, without a copy where it lies so."""
+    return np.ascontiguousarray(array).reshape(-1).view(_BYTE)
 
 
 def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    return a.tobytes() == b.tobytes()
+    return np.array_equal(bytes_of(a), bytes_of(b))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.judging.arena import bytes_of
 from cuassay.judging.probes import Finding, Probe
 from cuassay.judging.schedule import WARM_UP, Schedule
 from cuassay.judging.subject import Answer, Subject
@@ -239,8 +240,9 @@ class _Outputs:
 
 
 def _digest(array: NDArray[Any]) -> bytes:
-    told = f"{array.shape}{dtype_name(array.dtype)}".encode()
-    return hashlib.blake2b(told + np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
+    found = hashlib.blake2b(f"{array.shape}{dtype_name(array.dtype)}".encode(), digest_size=16)
+    found.update(bytes_of(array).data)
+    return found.digest()
 
 
 def _inputs_digest(sample: Sample) -> bytes:

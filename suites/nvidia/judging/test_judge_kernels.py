@@ -20,7 +20,7 @@ def rows(make):
 scaled = OpSpec(
     fn=lambda xp, a, *, factor: a * factor, name="scaled", dtypes=("float32",), samples=rows,
     reference=lambda a, *, factor: a * factor,
-    bench=lambda make, sizes: [Sample((make((4096, 4096)),), {"factor": 3.0})],
+    bench=lambda make, sizes: [Sample((make((2048, 2048)),), {"factor": 3.0})],
 )
 """
 
