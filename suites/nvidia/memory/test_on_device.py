@@ -511,25 +511,28 @@ class TestOtherLibraries:
         stream.sync()
         assert memory.memory_allocated() == before
 
-    def test_a_buffer_closed_on_another_stream_waits_for_the_work_there(self) -> None:
+    def test_a_buffer_closed_on_another_stream_is_read_there_before_it_is_written(self) -> None:
         core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")
-        device = core.Device(0)
+        device, runtime, nbytes = core.Device(0), cupy.cuda.runtime, 4 * MIB
         device.set_current()
         resource, (first, second) = memory.memory_resource(), (device.create_stream() for _ in range(2))
-        backend = devices.backend("cuda")
-        buffer = resource.allocate(4 << 20, stream=first)
-        address = int(buffer.handle)
-        first.sync()
-        with cupy.cuda.ExternalStream(int(second.handle)):
-            backend.spin(0, 400_000_000)
+        kept = filled(nbytes, 0)
+        buffer = resource.allocate(nbytes, stream=first)
+        runtime.memset(int(buffer.handle), 7, nbytes)
+        device.sync()
+        with cupy.cuda.Stream.from_external(second) as reading:
+            devices.backend("cuda").spin(0, 400_000_000)
+            runtime.memcpyAsync(kept.data.ptr, int(buffer.handle), nbytes, runtime.memcpyDeviceToDevice, reading.ptr)
 
         buffer.close(stream=second)
-        given = [resource.allocate(4 << 20, stream=first) for _ in range(4)]
+        given = [resource.allocate(nbytes, stream=first) for _ in range(4)]
+        for one in given:
+            runtime.memsetAsync(int(one.handle), 9, nbytes, int(first.handle))
+        device.sync()
 
-        assert address not in [int(one.handle) for one in given]
+        assert bool((kept == 7).all())
         for one in given:
             one.close()
-        device.sync()
 
     def test_cuda_cores_device_may_have_it_as_its_own(self) -> None:
         core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")
