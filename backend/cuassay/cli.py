@@ -146,7 +146,10 @@ def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:
     report.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")
     report.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
     report.add_argument(
-        "--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished,skipped,nowhere"
+        "--fail-on",
+        default="",
+        metavar="WORDS",
+        help="end with 1 on: failed,slower,vanished,uncompared,skipped (that ran before),nowhere",
     )
     report.add_argument(
         "--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing (default: 2)"

@@ -142,6 +142,8 @@ def _unknown(text: str) -> str:
     quantity = re.match(rf"({'|'.join(QUANTITIES)})\s*[<>=]", text.strip())
     if quantity is not None:
         return f"{text!r} is not a requirement; write {quantity[1]}>=NUMBER, bytes with one of KiB, MiB, GiB, TiB"
+    if text.strip() in QUANTITIES:
+        return f"{text!r} is a quantity and needs a number; write {text.strip()}>=NUMBER"
     meant = did_you_mean(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES))
     return (
         f"{text!r} names no capability{meant}; features: {', '.join(FEATURES)}; "

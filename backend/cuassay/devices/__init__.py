@@ -90,6 +90,8 @@ def backend(kind: str) -> Backend:
 
 def unknown_kind(kind: object) -> str:
     """The message for a `kind` that no installed package provides: the nearest name, and all names."""
+    if isinstance(kind, Device):
+        return f"there is no device kind {kind!r}, which is a device; give its kind, {kind.kind!r}"
     usual = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "simulator": "sim"}.get(str(kind), str(kind))
     return (
         f"there is no device kind {shown(kind)}{did_you_mean(usual, kinds())}; known: {', '.join(kinds())}; "

@@ -128,7 +128,17 @@ def one_on(device: Device, answer: Any) -> Any:
     """What a function gives on `device`; of a list or tuple of arrays one array with their elements, in order.
 
     They are joined on the current stream, without a wait. If one of them is of another device, on the host.
+
+    Raises
+    ------
+    SpecError
+        If it is None.
     """
+    if answer is None:
+        raise SpecError(
+            "the function returned None; return the array that it makes: a kernel that writes into an array is called "
+            "as `out = xp.empty_like(a); launch(a, out); return out`"
+        )
     if not isinstance(answer, tuple | list):
         return answer
     backend = devices.backend(device.kind)

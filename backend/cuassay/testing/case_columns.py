@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cuassay.testing import rerun, skips
+from cuassay.testing.unasked import unasked_options
 
 __all__ = ["case_columns"]
 
@@ -24,4 +25,6 @@ def case_columns(item: pytest.Item) -> dict[str, Any]:
         told |= {"op": case["op"].name, "check": skips.check_of(item)}
         if getattr(case["op"], "is_its_own_reference", False):
             told["own_reference"] = True
+        if unasked := unasked_options(case["op"]):
+            told["unasked_options"] = list(unasked)
     return told

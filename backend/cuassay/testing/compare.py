@@ -291,12 +291,14 @@ def _keep(found: ErrorMap | None) -> None:
 def _numbers(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
     index = verdict.index
     share = verdict.bad / verdict.total
-    over = f"{verdict.ratio:.3g}x over" if np.isfinite(verdict.ratio) else "none allowed"
-    return (
+    told = (
         f"{verdict.bad:,} of {verdict.total:,} elements ({share:.2%}) are out of tolerance\n"
-        f"  worst at {index}: got {number(got[index])}, expected {number(want[index])}\n"
-        f"  error {verdict.error!r} against tolerance {verdict.limit!r} ({over})"
+        f"  worst at {index}: got {number(got[index])}, expected {number(want[index])}"
     )
+    if not np.isfinite(verdict.error) or not np.isfinite(verdict.limit):
+        return f"{told}\n  no tolerance applies to nan and infinities"
+    over = f"{verdict.ratio:.3g}x over" if np.isfinite(verdict.ratio) else "none allowed"
+    return f"{told}\n  error {verdict.error!r} against tolerance {verdict.limit!r} ({over})"
 
 
 def _message(problem: str) -> str:

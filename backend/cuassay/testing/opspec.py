@@ -57,8 +57,8 @@ class OpSpec(Declared):
     samples : callable, optional
         ``samples(make)`` yields the inputs: `Sample` objects, tuples of arguments, or single arrays.
         ``make(shape, low=None, high=None, dtype=None)`` makes random numbers from -3 to 3, in the dtype under test or
-        in `dtype`, such as ``"int64"`` for indices. Checks also fill the array with other numbers, unless `low` or
-        `high` says which ones `fn` is meant for. ``make.of(numbers)`` and ``make.full(shape, number)`` make given ones.
+        in `dtype`, such as ``"int64"`` for indices, `high` included. Checks also fill the array with others, unless
+        `low` or `high` says what `fn` is meant for. ``make.of(numbers)``, ``make.full(shape, number)`` make given ones.
         Default: elementwise inputs, one or two arrays, by the number of parameters of `fn`.
     error_inputs : callable, optional
         ``error_inputs(make)`` yields `ErrorInput`: calls that must raise, with the error that is expected.

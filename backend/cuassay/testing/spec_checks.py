@@ -103,6 +103,10 @@ def _check_known_failures(spec: OpSpec) -> None:
 
 def _check_words(spec: OpSpec) -> None:
     """Relations and the checks left out are known by name; leaving one out has a reason."""
+    if not isinstance(spec.without, Mapping):
+        raise SpecError(
+            f"{spec.name}: without= maps checks to reasons; got {spec.without!r}; write without={{'aliasing': 'why'}}"
+        )
     for field, words, known in (("relations", spec.relations, RELATION_NAMES), ("without", spec.without, CHECK_NAMES)):
         for word in words:
             if word not in known:

@@ -60,6 +60,7 @@ class Outcomes:
         self._ran: set[str] = set()
         self._skipped: dict[str, str] = {}
         self._own_references: set[str] = set()
+        self._unasked: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
         return f"Outcomes({len(self._counts)} devices, {len(self._ran)} tests ran)"
@@ -72,6 +73,14 @@ class Outcomes:
             yield f"without reference=, so compared with themselves on NumPy arrays ({len(names)}): {shown}"
             yield from _WITHOUT_REFERENCE
 
+    def options_of_no_sample(self) -> Iterator[str]:
+        """Which options of functions no sample gives; nothing where each is given."""
+        if self._unasked:
+            names = [f"{name} ({', '.join(options)})" for name, options in sorted(self._unasked.items())]
+            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+            yield f"options that no sample gives, so that their defaults alone are tested: {shown}"
+            yield "  Give them in samples=, as in Sample((make((3, 5)),), {'name': value})."
+
     def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
         """Count one case: `told` may name its device and op, `why` says why it was skipped.
 
@@ -81,6 +90,8 @@ class Outcomes:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1
         if told.get("own_reference"):
             self._own_references.add(told["op"])
+        if told.get("unasked_options"):
+            self._unasked[told["op"]] = told["unasked_options"]
         name = _name(nodeid, told)
         if outcome == "skipped":
             if not told.get("is_of_check"):
@@ -178,7 +189,9 @@ class Tally:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table, what ran nowhere, and the verdict."""
-        told = () if self._is_part else (*self._outcomes.nowhere(), *self._outcomes.compared_with_themselves())
+        outcomes = self._outcomes
+        told = (*outcomes.nowhere(), *outcomes.compared_with_themselves(), *outcomes.options_of_no_sample())
+        told = () if self._is_part else told
         lines = [*self._causes, *self._outcomes.table(), *told]
         if not lines and self._left_out and terminalreporter.config.getoption("benchmark_only", default=False):
             lines = [_NOTHING_TO_MEASURE]
