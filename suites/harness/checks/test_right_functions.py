@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fault_sets import run_check
 
-from cuassay.testing import ErrorInput, OpSpec, Sample
+from cuassay.testing import ErrorInput, OpSpec, Sample, Tolerance
 from cuassay.testing.generated.checks import CHECKS
 
 #: The function that declares each right function, by the function's name, and the checks that refused it.
@@ -299,6 +299,56 @@ def bins_of_a_range() -> OpSpec:
         result_dtype="int64",
         samples=lambda make: [make(41)],
         reference=lambda a: np.minimum(np.floor(8 * ((a - a.min()) / (a.max() - a.min()))).astype(np.int64), 7),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ declared tolerances
+
+
+@right("stress", "zeros", "units", "halves")
+def product_in_tf32() -> OpSpec:
+    """Each input has ten bits of mantissa, as in the tensor cores of a GPU."""
+
+    def cut(array: Any) -> Any:
+        return (array.view("int32") & ~0x1FFF).view("float32")
+
+    return OpSpec(
+        fn=lambda xp, a, b: cut(a) @ cut(b),
+        name="product_in_tf32",
+        dtypes=("float32",),
+        samples=lambda make: [(make((17, 33)), make((33, 9)))],
+        reference=lambda a, b: a @ b,
+        tolerance=Tolerance(ulps=2**14, growth="sqrt"),
+        magnitude=lambda a, b: np.abs(a) @ np.abs(b),
+        terms=lambda a, b: a.shape[-1],
+    )
+
+
+@right("stress", "zeros", "units")
+def fast_exponential() -> OpSpec:
+    return OpSpec(
+        fn=lambda xp, a: (xp.exp(a) * (1 + 2e-5)).astype(a.dtype),
+        name="fast_exponential",
+        dtypes=("float32",),
+        samples=lambda make: [make((17, 33))],
+        reference=np.exp,
+        tolerance=Tolerance(ulps=1000),
+    )
+
+
+@right("full_range")
+def gelu_in_float32() -> OpSpec:
+    """The reference has a NumPy scalar of float64, which widens it whatever it is given."""
+
+    def fn(xp: Any, a: Any) -> Any:
+        x = a.astype("float32")
+        return (0.5 * x * (1 + xp.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))).astype(a.dtype)
+
+    return OpSpec(
+        fn=fn,
+        name="gelu_in_float32",
+        dtypes=("float32",),
+        reference=lambda a: 0.5 * a * (1 + np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a**3))),
     )
 
 

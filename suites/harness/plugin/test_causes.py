@@ -79,6 +79,28 @@ def test_what_a_function_without_a_reference_hides_is_said_once(pytester: pytest
     result.stdout.fnmatch_lines(["*cannot find a wrong*"])
 
 
+def test_options_that_no_sample_gives_are_named(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, Sample, conformance
+
+        def scaled(xp, a, factor=1.0, *, power=1):
+            return a**power * factor
+
+        def samples(make):
+            return [make((3, 5)), Sample((make((3, 5)),), {"power": 2})]
+
+        test_scaled = conformance(OpSpec(fn=scaled, samples=samples))
+        def given(make):
+            return [Sample((make(5), 2.0), {"power": 3})]
+
+        test_given = conformance(OpSpec(fn=scaled, name="given", samples=given))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "wider_result")
+
+    result.stdout.fnmatch_lines(["options that no sample gives*: scaled (factor)", "  Give them in samples=*"])
+
+
 def test_nothing_is_said_where_every_function_has_a_reference(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TAIL)
 

@@ -93,6 +93,9 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param({"fn": double, "known_failures": (KnownFailure(reason=" "),)}, "without a reason", id="no-reason"),
         pytest.param(
+            {"fn": double, "without": ("aliasing",)}, r"maps checks to reasons; got \('aliasing',\)", id="no-mapping"
+        ),
+        pytest.param(
             {"fn": double, "like": {"cpu": "exp"}}, "is a function, and like= is for ops", id="function-like-op"
         ),
         pytest.param(

@@ -44,9 +44,15 @@ def test_a_requirement_is_read(text: str, name: str, minimum: float | None) -> N
     assert (requirement.name, requirement.minimum) == (name, minimum)
 
 
-@pytest.mark.parametrize("text", ["graph", "memory", "float12", "convolution:float32", "graphs>=2"])
+@pytest.mark.parametrize("text", ["graph", "float12", "convolution:float32", "graphs>=2"])
 def test_an_unknown_requirement_lists_what_exists(text: str) -> None:
     with pytest.raises(CapabilityNameError, match=r"names no capability.*; features: streams"):
+        parse_requirement(text)
+
+
+@pytest.mark.parametrize("text", ["memory", "compute"])
+def test_a_quantity_alone_needs_a_number(text: str) -> None:
+    with pytest.raises(CapabilityNameError, match=f"is a quantity and needs a number; write {text}>=NUMBER"):
         parse_requirement(text)
 
 
