@@ -38,7 +38,7 @@ _CALLS = 3
 
 @check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one.
+    """A result is an array of its own: kept by no call, a view of an input in all calls or none; two inputs may be one.
 
     Of an op that is declared as a view, it shows the memory of its array wherever NumPy's does.
     """
