@@ -64,6 +64,35 @@ def test_a_wrong_function_is_not_said_to_keep_something(pytester: pytest.Pyteste
     result.assert_outcomes(failed=1, passed=2)
 
 
+def test_a_check_of_calls_in_turn_is_no_cause_where_the_first_call_is_wrong(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import numpy as np
+        from cuassay.testing import OpSpec, conformance
+
+        def turned(xp, a):
+            return a[::-1] * 1 if not a.flags["C_CONTIGUOUS"] else a * 1
+
+        test_turned = conformance(OpSpec(fn=turned, samples=lambda make: [make((4, 6))], reference=lambda a: a))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "layouts or second_call")
+
+    result.stdout.fnmatch_lines(["turned: 2 checks failed; look at layouts first, as second_call may follow from it"])
+
+
+def test_of_one_error_in_every_check_the_plain_one_comes_first(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        test_beyond = conformance(OpSpec(fn=lambda xp, a: a[..., 100], samples=lambda make: [make((4, 6))],
+                                         reference=lambda a: a[..., 0]))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "state or deterministic or values")
+
+    result.stdout.fnmatch_lines(["beyond: 3 checks failed; look at values first, as *"])
+
+
 def test_what_a_function_without_a_reference_hides_is_said_once(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import numpy as np
