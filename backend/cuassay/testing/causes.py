@@ -1,7 +1,7 @@
 """Failures of one declaration, those first that name their cause: one fault often fails several checks.
 
-The order of causes is that of `CHECK_NAMES`, but for `extremal`, which comes before checks that choose numbers. Last come
-a check that says itself that its subject is not the cause, and one that ended by another error than its own.
+The order of causes is that of `CHECK_NAMES`, but for `extremal`, which comes before checks that choose numbers. A check
+that says itself that its subject is not the cause comes last, as does one that ended by another error than its own.
 """
 
 from __future__ import annotations
