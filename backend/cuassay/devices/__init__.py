@@ -1,8 +1,7 @@
 """The kinds of devices: from a kind's name to its module, loaded at first use.
 
-Built-in kinds stand in one table; others register by the entry point group ``cuassay.devices``, whose name
-is the kind and whose value is a module with a ``BACKEND`` (see `cuassay.core.protocols.Backend`). Nothing here
-imports a driver.
+Built-in kinds stand in one table; others register by the entry point group ``cuassay.devices``, whose name is the kind
+and whose value is a module with a ``BACKEND`` (see `cuassay.core.protocols.Backend`). Nothing here imports a driver.
 """
 
 from __future__ import annotations
