@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from cuassay.testing import rerun, skips
-from cuassay.testing.unasked import unasked_options
 
 __all__ = ["case_columns"]
 
@@ -25,6 +24,8 @@ def case_columns(item: pytest.Item) -> dict[str, Any]:
         told |= {"op": case["op"].name, "check": skips.check_of(item)}
         if getattr(case["op"], "is_its_own_reference", False):
             told["own_reference"] = True
+        from cuassay.testing.unasked import unasked_options
+
         if unasked := unasked_options(case["op"]):
             told["unasked_options"] = list(unasked)
     return told
