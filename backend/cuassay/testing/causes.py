@@ -65,7 +65,7 @@ def _declaration(report: Any) -> tuple[str, str]:
 
 
 def _rank(report: Any) -> int:
-    """The place of a failed test among those of its declaration; of errors that are no check's own, `values` first."""
+    """The place of a failed test among those of its declaration; after an error of another kind, `values` first."""
     check, text = _check(report), str(getattr(report, "longrepr", None) or "")
     if check is None:
         return -1

@@ -11,7 +11,7 @@ from fault_sets import pairs_of, run_check
 
 from cuassay.errors import RaceError
 
-PARTS = (1, 3)
+PARTS = (1, 2, 3)
 PAIRS = {f"{part} {name}": pair for part in PARTS for name, pair in pairs_of(f"eleventh_set/part_{part}.py").items()}
 
 #: The check that names each fault, the device and the dtype; no dtype for a check that runs once for a function.
@@ -35,6 +35,23 @@ FOUND = {
     "1 shift_diagonal_": ("layouts", "cpu", "float32"),
     "1 top_k": ("stress", "cpu", "int8"),
     "1 weighted_mean": ("broadcast_views", "cpu", ""),
+    "2 adagrad_step": ("layouts", "cpu", "float32"),
+    "2 attention_pool": ("sizes", "cpu", ""),
+    "2 clip_gradients": ("stress", "cpu", "float32"),
+    "2 cosine_similarity": ("units", "cpu", "float32"),
+    "2 dropout_with_mask_of_seed": ("layouts", "cpu", "float16"),
+    "2 fake_quantize": ("halves", "cpu", "float32"),
+    "2 flash_attention": ("sizes", "cpu", ""),
+    "2 gelu_in_scratch": ("side_stream", "sim", "float64"),
+    "2 l2_normalize": ("zeros", "cpu", "float16"),
+    "2 layer_norm": ("stress", "cpu", "float32"),
+    "2 masked_attention": ("sizes", "cpu", ""),
+    "2 position_ids": ("sizes", "cpu", ""),
+    "2 rotary_embedding": ("second_call", "cpu", ""),
+    "2 round_to_e4m3": ("sizes", "cpu", ""),
+    "2 route_to_experts": ("halves", "cpu", "float32"),
+    "2 sgd_with_momentum": ("aliasing", "cpu", ""),
+    "2 stochastic_round": ("deterministic", "cpu", "float32"),
     "3 absolute_difference": ("stress", "cpu", "int8"),
     "3 days_in_month": ("values", "cpu", "int64"),
     "3 digitize_edges": ("halves", "cpu", "float32"),
@@ -58,7 +75,12 @@ FOUND = {
 }
 
 #: What no check finds, and why.
-MISSED = {"1 uniform_histogram": "no check knows where the edges of bins are"}
+MISSED = {
+    "1 uniform_histogram": "no check knows where the edges of bins are",
+    "2 grouped_query_attention": "no sample has several heads of keys that each serve several, and no check makes one",
+    "2 mask_padding": "a NaN is put behind a mask that is given; this one is made of lengths",
+    "2 unscale_or_skip": "no sum of the declared numbers leaves float16, and no check draws larger ones in this range",
+}
 
 
 def test_every_fault_of_the_set_is_found_or_named() -> None:
