@@ -337,17 +337,17 @@ class CandidateProcess(Handle):
                 return
             if said != self._last:
                 self._lose("protocol", f"reply {said} where reply {number} was due")
-            now = time.monotonic()
-            if now - begun > seconds:
+            if (now := time.monotonic()) - begun > seconds:
                 self._lose("hang", f"no answer after {seconds:g} s")
             if now > polled:
-                self._sleep()
+                self._sleep(number)
             else:
                 os.sched_yield()
 
-    def _sleep(self) -> None:
+    def _sleep(self, number: int) -> None:
         events = dict(self._poll.poll(_NAP_SECONDS * 1000))
-        if self._report in events and not self._hear():
+        told = number == protocol.LOADED == protocol.reply_number(self._control)  # why it is not loaded, before its end
+        if self._report in events and not self._hear() and not told:
             self._lose_as_reported()
         if self._ends[0] in events and not self._bell.wait(0):
             time.sleep(_NAP_SECONDS)  # nobody holds the other end any more; the supervisor will say so

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from cuassay.errors import CandidateLostError
+from cuassay.judging import protocol
 from cuassay.judging.jail import PARTS
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.process import CandidateProcess
@@ -182,6 +185,25 @@ def test_file_that_cannot_be_loaded(judged: Any, head: str, reason: str, detail:
 
     assert caught.value.reason == reason
     assert detail in caught.value.detail
+
+
+def test_why_a_file_cannot_be_loaded_is_told_where_its_process_has_ended_by_then(
+    judged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, reply_number = itertools.count(), protocol.reply_number
+
+    def late(control: Any) -> int:
+        found = reply_number(control)
+        if next(looks) == 0:
+            time.sleep(1)
+        return found
+
+    monkeypatch.setattr(protocol, "reply_number", late)
+
+    with pytest.raises(CandidateLostError) as caught:
+        judged("", replace(LIMITS, load_s=20), head="raise ValueError('red')")
+
+    assert caught.value.reason == "load"
 
 
 def test_file_without_run_is_refused(zygote: Zygote, tmp_path: Path) -> None:
