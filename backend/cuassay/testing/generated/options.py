@@ -21,6 +21,7 @@ from cuassay.testing.terms import arrays_of
 __all__ = [
     "MOST_OF_OPTIONS",
     "check_axis_beyond",
+    "options_of",
     "with_each_axis",
     "with_mixed_options",
     "with_near_options",
@@ -79,12 +80,17 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
 
 def _numbers_of_others(spec: OpSpec, sample: Sample, name: str) -> list[float]:
     """The numbers that the call gives to its other options, and the defaults of those that it leaves out."""
-    try:
-        parameters = inspect.signature(spec.fn).parameters if spec.fn is not None else {}
-    except (TypeError, ValueError):  # a function without a signature
-        parameters = {}
-    values = {**{one.name: one.default for one in parameters.values()}, **sample.kwargs}
+    values = options_of(spec, sample)
     return [value for other, value in values.items() if other != name and type(value) in (int, float)]
+
+
+def options_of(spec: OpSpec, sample: Sample) -> dict[str, Any]:
+    """The options that a call gives by name, and the defaults of those that it leaves out."""
+    try:
+        parameters = inspect.signature(spec.fn).parameters.values() if spec.fn is not None else ()
+    except (TypeError, ValueError):  # a function without a signature
+        parameters = ()
+    return {**{one.name: one.default for one in parameters}, **sample.kwargs}
 
 
 def _near(name: str, value: Any) -> list[float]:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +14,7 @@ from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.options import options_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
@@ -62,20 +61,12 @@ def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int] | None:
     changed = [(old, new) for old, new in zip(given.shape, expected.shape, strict=True) if old != new]
     if len(changed) != 1 or given.shape.count(changed[0][0]) != 1:
         return None
-    for name, value in _integers(spec, sample):
+    for name, value in options_of(spec, sample).items():
+        if type(value) is not int or value != changed[0][1]:
+            continue
         more = replace(sample, kwargs={**sample.kwargs, name: value + 1})
-        if value == changed[0][1] and is_safely_taken(spec, more):
+        if is_safely_taken(spec, more):
             longer = tuple(value + 1 if extent == value else extent for extent in expected.shape)
             if spec.expected(more).shape == longer:
                 return name, changed[0][0]
     return None
-
-
-def _integers(spec: OpSpec, sample: Sample) -> Iterator[tuple[str, int]]:
-    """The options of a call that are integers, and such defaults of those that it leaves out."""
-    try:
-        parameters = inspect.signature(spec.fn).parameters.values() if spec.fn is not None else ()
-    except (TypeError, ValueError):  # a function without a signature
-        parameters = ()
-    values = {**{one.name: one.default for one in parameters}, **sample.kwargs}
-    yield from ((name, value) for name, value in values.items() if type(value) is int)
