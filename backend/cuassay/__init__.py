@@ -101,7 +101,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("cuassay")
     if name not in (*_FROM_DEVICES, "profile"):
-        raise AttributeError(f"module 'cuassay' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(f"module 'cuassay' has no attribute {name!r}{_advice(name)}")
     home = "cuassay.observe.profile" if name == "profile" else "cuassay.devices"
     found = globals()[name] = getattr(import_module(home), name)
     return found
@@ -109,6 +109,14 @@ def __getattr__(name: str) -> Any:
 
 if _settings.get("CUASSAY_CUDA_SANITIZER"):
     import_module("cuassay.cuda._sanitizer").enable_cuda_sanitizer()
+
+
+def _advice(name: str) -> str:
+    """What to write instead of ``cuassay.<name>``."""
+    if not name.startswith("_") and import_module("importlib.util").find_spec(f"cuassay.{name}") is not None:
+        return f": it is a module of its own; write import cuassay.{name}"
+    near = import_module("cuassay.core.nearest").did_you_mean(name, __all__)
+    return near or f"; it has {', '.join(__all__)}"
 
 
 def __dir__() -> list[str]:

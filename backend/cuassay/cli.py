@@ -170,7 +170,7 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> None:
         help="compare the recorded timings of two commits or runs",
         example="cuassay compare 4f2a91c 9e07b3d --results results",
     )
-    comparing.add_argument("a", metavar="A", help="the old one: first digits of a commit, or the id of a run")
+    comparing.add_argument("a", metavar="A", help="the old one: first digits of a commit, the id of a run, or a file")
     comparing.add_argument("b", metavar="B", help="the new one")
     comparing.add_argument("--results", default="reports/out/run", metavar="DIR|FILE", help="default: %(default)s")
     comparing.set_defaults(command=_compare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
+from cuassay_reports.files import COMPRESSED
 from cuassay_reports.load import Results, load, records
 from cuassay_reports.outcomes import DEFAULT, FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.page import Page, build
@@ -130,14 +132,18 @@ def compare(a: str, b: str, path: str | Path) -> int:
     Parameters
     ----------
     a, b : str
-        The id of a run, or the first digits of a commit; `a` is the old one.
+        The id of a run, or the first digits of a commit; `a` is the old one. Two result files stand for the newest
+        run with times of each.
     path : path
-        The file or folder of results that holds both.
+        The file or folder of results that holds both; of no meaning where `a` and `b` are files.
     """
     try:
-        results = load(path)
+        are_files = _are_files(a, b)
+        results = load(a, b) if are_files else load(path)
         _require_results(results, "compare")
         _tell(results.rejected, "compare")
+        if are_files:
+            a, b = _newest_run(a), _newest_run(b)
         found = analysis.compare(results, a, b)
     except (OSError, LookupError) as error:
         sys.stderr.write(f"cuassay compare: {error}\n")
@@ -148,6 +154,35 @@ def compare(a: str, b: str, path: str | Path) -> int:
         line = f"{row['verdict'] or 'not compared':12} {change:>8}  {name}: {row['why']}"
         sys.stdout.write(fitted(line, columns(sys.stdout)) + "\n")
     return FOUND if (found["verdict"] == "slower").any() else 0
+
+
+def _are_files(a: str, b: str) -> bool:
+    """Whether both sides are files; raises `LookupError` where only one is, or is named like one."""
+    if Path(a).is_file() and Path(b).is_file():
+        return True
+    named = [one for one in (a, b) if one.endswith((".jsonl", COMPRESSED))]
+    missing = [one for one in named if not Path(one).is_file()]
+    if missing:
+        raise LookupError(f"{missing[0]} is not a file; {_SIDES}; give: cuassay compare RUN RUN --results FILE")
+    if named:
+        runs = " ".join("RUN" if one in named else shlex.quote(one) for one in (a, b))
+        file = shlex.quote(named[0])
+        raise LookupError(
+            f"{named[0]} is a file and the other side is not; {_SIDES}; give: cuassay compare {runs} --results {file}"
+        )
+    return False
+
+
+_SIDES = "A and B are two result files, or two runs or commits of the files that --results names"
+
+
+def _newest_run(file: str) -> str:
+    """The newest run with times in a file."""
+    results = load(file)
+    _require_results(results, "compare")
+    if results.times.empty:
+        raise LookupError(f"{file} holds no times; name a file with times: `cuassay run` writes them")
+    return str(results.times["run"].iloc[-1])
 
 
 def _tell(rejected: Sequence[Rejected], command: str) -> None:

@@ -85,8 +85,10 @@ def _judge(options: argparse.Namespace) -> int:
     for candidate in options.candidates:
         if not candidate.is_file():
             raise SettingError(f"{candidate} is not a file; name files with run(xp, *arrays)")
-    declaration = load_declaration(options.spec)
     known = [] if options.replay is None else read_verdicts(options.replay)
+    if (known[0].tier if known else options.tier) == "program":
+        _refuse_kernels(options.candidates)
+    declaration = load_declaration(options.spec)
     asked = _options(options, known)
     with ExitStack() as held:
         candidates = held.enter_context(Candidates(declaration, asked))
@@ -98,6 +100,15 @@ def _judge(options: argparse.Namespace) -> int:
     if options.record is not None:
         _record(options, verdicts)
     return exit_status(verdicts)
+
+
+def _refuse_kernels(candidates: Sequence[Path]) -> None:
+    """Refuse what is not Python, before anything is run."""
+    for candidate in candidates:
+        if candidate.suffix in (".cu", ".cuh"):
+            raise SettingError(f"{candidate} is CUDA C++; give --tier kernel --device cuda:0")
+        if candidate.suffix == ".ptx":
+            raise SettingError(f"{candidate} is PTX; give CUDA C++, by --tier kernel --device cuda:0")
 
 
 def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOptions:
@@ -180,7 +191,7 @@ def _tell_weak(referee: Referee) -> None:
 
 def _show(verdict: Verdict) -> None:
     style = "bold" if verdict.verdict == "correct" else "red"
-    print(f"{painted(verdict.verdict, style, sys.stdout)}  {verdict.candidate}: {verdict.reason}")
+    print(f"{painted(verdict.verdict, style, sys.stdout)}  {verdict.path}: {verdict.reason}")
     if verdict.failing_check and verdict.worst:
         lines = verdict.worst.splitlines()
         on = f" on {verdict.sample}" if verdict.sample else ""
@@ -197,7 +208,7 @@ def _show(verdict: Verdict) -> None:
 def _timed(case: CaseTime) -> str:
     what = f"{case.label} {case.dtype}"
     if case.median_s is None:
-        return f"{what}: no figure; {case.withheld}"
+        return f"{what}: no time is given: {case.withheld}"
     against = f", {case.ratio_low:.3g} to {case.ratio_high:.3g} times as fast as declared" if case.ratio_low else ""
     return f"{what}: {case.median_s * 1e6:.4g} µs ± {case.error_s * 1e6:.2g}, {case.clock} clock{against}"
 

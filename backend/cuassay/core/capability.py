@@ -160,8 +160,16 @@ def dtype_word(dtype: Any) -> Any:
 
 def unknown_dtype(name: object) -> str:
     """The message for a `name` that is not in `DTYPE_NAMES`: the nearest name, and all names."""
-    meant = did_you_mean(shown(name), DTYPE_NAMES)
+    short = _SHORT_NAMES.get(str(name))
+    meant = did_you_mean(shown(name), DTYPE_NAMES) if short is None else f" (did you mean {short!r}?)"
     return f"{shown(name)} is not a dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
+
+
+#: Names that other projects give to dtypes.
+_SHORT_NAMES = {
+    "half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
+    "float": "float32", "fp64": "float64", "f64": "float64", "double": "float64", "int": "int64", "long": "int64",
+}  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -148,7 +148,8 @@ def _why_withheld(median: float, error: float) -> str:
         return "the calls took no longer than those of a candidate that does nothing"
     if error > MOST_ERROR * median:
         return (
-            f"its error is {error / median:.0%} of it ({MOST_ERROR:.0%} is the most): such short calls are host-bound"
+            f"its error is {100 * error / median:,.1f} %, and at most {100 * MOST_ERROR:g} % is allowed; the call is "
+            "too short, so measure a larger size by bench=, or give --no-times"
         )
     return ""
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -81,6 +81,25 @@ class JudgeOptions:
             "policy": dict(self.policy), "allow_unjailed": self.allow_unjailed, "allow_weak": self.allow_weak,
             "apart": self.apart,
         }  # fmt: skip
+
+    def words(self) -> Iterator[str]:
+        """As the command takes them: the device, and what differs from the defaults."""
+        yield from ("--device", str(self.device))
+        plain = JudgeOptions(device=self.device)
+        differ = {one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)}
+        if "tier" in differ:
+            yield from ("--tier", self.tier)
+        if "seconds" in differ:
+            yield from ("--seconds", f"{self.seconds:.12g}")
+        if "policy" in differ:
+            yield from ("--policy", ",".join(f"{name}={word}" for name, word in self.policy.items()))
+        if "apart" in differ and self.times:
+            yield from ("--jobs", "2")  # any number above 1 takes times apart from checks
+        yield from (option for name, option in _SWITCHES.items() if name in differ)
+
+
+#: Options without a value.
+_SWITCHES = {"times": "--no-times", "allow_unjailed": "--allow-unjailed", "allow_weak": "--allow-weak"}
 
 
 class Opened(Subject, Protocol):
@@ -239,7 +258,7 @@ class Referee:
             weak=self.weak, verified_calls=trial.verified, timed_calls=trial.timed, calls=trial.calls,
             declaration_digest=self.declaration.digest, candidate_digest=found.digest,
             device_digest=_device_digest(self.options.device), jail=found.jail, options=self.options.told(),
-            is_nonce_given=found.is_nonce_given, group=found.group,
+            is_nonce_given=found.is_nonce_given, group=found.group, path=_shown(found.path),
         )  # fmt: skip
 
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
@@ -247,7 +266,7 @@ class Referee:
         proven = [one for one in found.evidence if one.certainty == "proven"]
         worst: Outcome = "refused" if proven else "wrong"
         if found.problem:
-            return worst, f"it cannot be loaded: {found.problem}", "load"
+            return worst, f"it cannot be loaded: {found.problem.removeprefix('load: ')}", "load"
         if trial.finding is not None:
             return worst, trial.finding.text.splitlines()[0], trial.finding.check
         if proven:
@@ -275,8 +294,8 @@ class Referee:
         return trial.ended or indicated or (weak if self.weak and not self.options.allow_weak else "")
 
     def _reproduce(self, found: _Found) -> str:
-        spec = f"{self.declaration.path.name}::{self.declaration.name}"
-        words = ["cuassay", "judge", spec, escaped(found.path.name), "--device", str(self.options.device)]
+        file = _shown(Path(self.declaration.given or self.declaration.path))
+        words = ["cuassay", "judge", f"{file}::{self.declaration.name}", _shown(found.path), *self.options.words()]
         return shlex.join([*words, "--nonce", f"{found.nonce:x}"])
 
 
@@ -340,6 +359,11 @@ class _Turns:
             self._checked -= checked
             self._timed = self._timed and not timed
             self._changed.notify_all()
+
+
+def _shown(path: Path) -> str:
+    """A path as it was given, safe to print; its parts are escaped one by one, which shortens none of them."""
+    return str(Path(*map(escaped, path.parts)))
 
 
 def _device_digest(device: Device) -> str:

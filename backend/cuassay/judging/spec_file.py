@@ -36,6 +36,8 @@ class Declaration:
         The first 16 digits of the file's SHA-256.
     files : tuple of Path
         That file and the files of the user's that it imports: what a candidate must not read.
+    given : str
+        Its file as the command was given it; empty where no command was.
     """
 
     spec: OpSpec
@@ -43,6 +45,7 @@ class Declaration:
     name: str
     digest: str
     files: tuple[Path, ...] = ()
+    given: str = ""
 
     @property
     def target(self) -> str:
@@ -59,7 +62,7 @@ def load_declaration(target: str) -> Declaration:
     ------
     SpecError
         There is no such file or name, it is something else, or it cannot judge a candidate: it has no reference of its
-        own, its op returns nothing, or it gives several arrays.
+        own, its op returns nothing, it gives several arrays, or it works in place.
     """
     file, _, name = target.partition("::")
     path = Path(file).resolve()
@@ -77,7 +80,7 @@ def load_declaration(target: str) -> Declaration:
         raise SpecError(f"{file} declares no {name!r}{did_you_mean(name, found)}; OpSpecs in it: {', '.join(found)}")
     _refuse_unable(found[name])
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return Declaration(found[name], path, name, digest, tuple(dict.fromkeys(files)))
+    return Declaration(found[name], path, name, digest, tuple(dict.fromkeys(files)), given=file)
 
 
 def _files_of(modules: Iterable[str]) -> Iterator[Path]:
@@ -123,6 +126,11 @@ def _refuse_unable(spec: OpSpec) -> None:
         )
     if spec.op is not None and not spec.op.schema.outputs:
         raise SpecError(f"{spec.name} writes its arguments and returns nothing; a candidate must return its result")
+    if "inputs_unchanged" in spec.without:
+        raise SpecError(
+            f"{spec.name} works in place (without= names inputs_unchanged); a candidate may not write its inputs; "
+            "declare a form that returns a new array"
+        )
     answer = spec.answers(next(spec.draw(0, spec.dtypes[0], "values"))) if spec.has_lists else None
     if isinstance(answer, list | tuple):
         raise SpecError(f"{spec.name} gives a {type(answer).__name__}; a candidate must return one array: join them")

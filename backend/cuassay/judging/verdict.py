@@ -104,6 +104,8 @@ class Verdict:
         One sentence: why.
     candidate, declaration : str
         The candidate's file name, and the declaration's name.
+    path : str
+        The candidate's file as the command was given it: tells files of the same name in several folders apart.
     device, tier : str
         Where and how it ran.
     failing_check, sample, worst : str
@@ -170,6 +172,7 @@ class Verdict:
     seconds: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
     is_nonce_given: bool = False
+    path: str = ""
     catalogue: int = CATALOGUE
 
     def __post_init__(self) -> None:

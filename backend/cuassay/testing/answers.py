@@ -114,6 +114,8 @@ def as_one(answer: Any, who: str = "the function") -> Any:
     if len(kinds) == 1 and np.dtype(object) not in [one.dtype for one in arrays]:
         return np.concatenate([one.reshape(-1) for one in arrays])
     found = ", ".join(dict.fromkeys(_kind_of(one) for one in answer)) or "nothing"
+    if answer and all(isinstance(one, list) for one in answer):
+        raise SpecError(f"{who} gives a nested list of Python objects; give an array: omit .tolist()")
     raise SpecError(
         f"{who} gives a {type(answer).__name__} of {found}; a spec compares one array, or several of one kind of "
         "dtype: write one for each, as fn=lambda xp, a: f(xp, a)[0]"
@@ -124,16 +126,22 @@ def _kind_of(value: Any) -> str:
     return str(value.dtype) if hasattr(value, "dtype") else type(value).__name__
 
 
-def one_on(device: Device, answer: Any) -> Any:
+def one_on(device: Device, answer: Any, *, in_place: bool = False) -> Any:
     """What a function gives on `device`; of a list or tuple of arrays one array with their elements, in order.
 
-    They are joined on the current stream, without a wait. If one of them is of another device, on the host.
+    They are joined on the current stream, without a wait. If one of them is of another device, on the host. `in_place`
+    tells whether the function is declared to write its input.
 
     Raises
     ------
     SpecError
         If it is None.
     """
+    if answer is None and in_place:
+        raise SpecError(
+            "the function returned None; it is declared to work in place, so return the input that it writes: "
+            "fn=lambda xp, a: (f(a), a)[1]"
+        )
     if answer is None:
         raise SpecError(
             "the function returned None; return the array that it makes: a kernel that writes into an array is called "

@@ -9,6 +9,7 @@ __all__ = ["AROUND_FORMULA", "CHECK_NAMES", "OF_DEVICES", "OF_OTHER_KIND", "RELA
 CHECK_NAMES = (
     "state",
     "inputs_unchanged",
+    "written",
     "aliasing",
     "deterministic",
     "second_call",

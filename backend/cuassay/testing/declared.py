@@ -41,6 +41,8 @@ class Declared:
         unknown = next((name for name in named if name not in known), None)
         if unknown is not None:
             meant = did_you_mean(unknown, known)
+            if unknown in ("rtol", "atol") and "ulps" in known:
+                meant = "; ulps= counts in the dtype's epsilon: rtol=1e-5 in float32 is ulps=84"
             raise SpecError(f"{cls.__name__} has no field {unknown!r}{meant}; fields: {', '.join(known)}")
         if len(given) > positional:
             raise SpecError(

@@ -304,7 +304,7 @@ class OpSpec(Declared):
             return self.op(*args, **kwargs) if made else written(self.op, device, args, kwargs, self.meaning)
         found = Device(device)
         with devices.backend(found.kind).activate(found.index):  # an array library's own operators need it
-            return one_on(found, self.apply(found, args, kwargs))
+            return one_on(found, self.apply(found, args, kwargs), in_place="inputs_unchanged" in self.without)
 
     def apply(self, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What the function gives for arrays of `device`, which is the current one: an array, or several."""
@@ -328,14 +328,15 @@ class OpSpec(Declared):
     def refusal(self, sample: Sample) -> Exception | None:
         """Why a function's reference does not take `sample`, or None; an op's takes all.
 
-        A user's function may be undefined for a generated input, such as the maximum of nothing. It says so as NumPy
-        does; any other exception is a mistake in it.
+        It may be undefined for a generated input, as a maximum of nothing is. `SpecError` of an ordinary one is raised.
         """
         if self.op is not None:
             return None
         try:
             self.expected(sample)
         except _REFUSALS as error:
+            if sample.kind == "values" and isinstance(error, SpecError):
+                raise
             return error
         return None
 

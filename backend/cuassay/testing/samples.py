@@ -297,6 +297,8 @@ class Samples:
         """
         is_free = low is None and high is None
         span = (SPAN[0] if low is None else low, SPAN[1] if high is None else high)
+        if low is not None and high is not None and low > high:
+            raise SpecError(f"make: low={low!r} is above high={high!r}; exchange them")
         values = self._values(as_shape(shape), as_dtype(dtype or self.dtype), *span)
         return HostArray(np.asarray(values), layout, None if is_free else span, is_free)
 

@@ -5,6 +5,7 @@ Everything here is known without a device. What the fields mean is described in 
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -187,10 +188,39 @@ def _taken(spec: OpSpec, first: Sample) -> Sample:
         part = "fn"
         own = f"it is its own reference, and gets xp=numpy and {given}"
         advice = f"{own}; else give reference=, or give samples= that it takes"
+    if mistaken := _mistaken_namespace(spec):
+        advice = mistaken
     with _blamed(spec, part, advice):
         sample = next(taken, first)
         spec.expected(sample)
     return sample
+
+
+def _mistaken_namespace(spec: OpSpec) -> str:
+    """What to write where the reference takes the array module, or the function does not; else nothing."""
+    if spec.fn is None or spec.reference is None:
+        return ""
+    own, others = _parameters(spec.fn), _parameters(spec.reference)
+    if others and others[0] == "xp":
+        return "a reference is called without xp: write reference=lambda a: ..."
+    if own and own == others:
+        return (
+            f"fn takes ({', '.join(own)}) as well; its first parameter must be xp, the array module: write "
+            f"fn=lambda xp, {', '.join(own)}: ..."
+        )
+    return ""
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of what must be given by position; none where it does not tell them."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [one.name for one in found if one.kind in _POSITIONAL and one.default is one.empty]
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample) -> None:
@@ -220,6 +250,8 @@ def _blamed(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
     except CuassayError:
         raise
     except Exception as error:
+        if isinstance(error, IndexError):
+            advice += "; for indices into N places write make(shape, dtype='int64', low=0, high=N - 1)"
         raise SpecError(
             f"{spec.name} cannot be tested: its {part} raises {type(error).__name__}: {error}; {advice}"
         ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 import cuassay
-from cuassay.errors import RaceError, SynchronizationError
+from cuassay.errors import RaceError, SpecError, SynchronizationError
 
 __all__ = ["shorten"]
 
@@ -48,11 +48,11 @@ def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[Tr
 
 
 def _of_a_check(error: BaseException, before: list[TracebackType], inside: list[TracebackType]) -> list[TracebackType]:
-    """Of the steps inside a generated check: from the user's function on; none if the check itself found the fault."""
+    """Of the steps inside a generated check: from the user's function on; none if the check or the spec is at fault."""
     for at in reversed(range(1, len(inside))):
         if _place(inside[at - 1]) in _CALL_THE_FUNCTION and not _is_ours(inside[at]):
             return [*before, *inside[at:]]
-    return before if isinstance(error, AssertionError) else [*before, *inside]
+    return before if isinstance(error, AssertionError | SpecError) else [*before, *inside]
 
 
 def _link(kept: list[TracebackType]) -> None:

@@ -20,7 +20,8 @@ def unasked_options(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _is_option(parameter: inspect.Parameter) -> bool:
-    return parameter.default is not parameter.empty and not parameter.name.startswith("_")
+    is_out = parameter.name == "out" and parameter.default is None  # the check `out` gives it
+    return parameter.default is not parameter.empty and not parameter.name.startswith("_") and not is_out
 
 
 def _found(spec: OpSpec) -> tuple[str, ...]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 from referees import DATA
 
 from cuassay.cli import main
-from cuassay.judging.verdict import read_verdicts
+from cuassay.commands.judge import _timed
+from cuassay.judging.verdict import CaseTime, read_verdicts
 from cuassay_reports.load import load
 
 SPEC = f"{DATA}/spec.py::rms_norm"
@@ -28,10 +31,32 @@ def test_a_verdict_is_printed_written_and_recorded(tmp_path: Path, capsys: pytes
 
     printed = capsys.readouterr().out
     assert status == 1
-    assert "correct  plain.py: all checks passed, no cheat was found" in printed
-    assert "reproduce: cuassay judge spec.py::rms_norm T14_no_time.py" in printed
+    assert f"correct  {HONEST}: all checks passed, no cheat was found" in printed
+    assert f"reproduce: cuassay judge {SPEC} {WRONG} --device sim:0 --no-times --allow-unjailed --nonce" in printed
     assert [one.verdict for one in read_verdicts(verdicts)] == ["correct", "wrong"]
     assert list(load(rows).verdicts["verdict"]) == ["correct", "wrong"]
+
+
+def test_the_line_to_reproduce_gives_the_verdict_again_from_the_same_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("specs", "a", "b"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(DATA / "spec.py", tmp_path / "specs")
+    for folder in "ab":
+        shutil.copy(WRONG, tmp_path / folder / "candidate.py")
+    monkeypatch.chdir(tmp_path)
+
+    judge("specs/spec.py::rms_norm", "a/candidate.py", "b/candidate.py", "--no-times")
+    first, second = (one for one in capsys.readouterr().out.splitlines() if "reproduce: " in one)
+    words = shlex.split(second.partition("reproduce: ")[2])
+    status = main(words[1:])
+
+    assert status == 1
+    assert "specs/spec.py::rms_norm a/candidate.py" in first
+    printed = capsys.readouterr().out
+    assert "wrong  b/candidate.py: " in printed
+    assert second in printed
 
 
 def test_a_replay_gives_the_same_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,6 +114,51 @@ def test_what_is_asked_wrongly_is_answered(
 ) -> None:
     assert judge(*words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kernel.cu", "kernel.cu is CUDA C++; give --tier kernel --device cuda:0"),
+        ("kernel.cuh", "kernel.cuh is CUDA C++; give --tier kernel --device cuda:0"),
+        ("kernel.ptx", "kernel.ptx is PTX; give CUDA C++, by --tier kernel --device cuda:0"),
+    ],
+)
+def test_a_kernel_is_not_taken_for_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
+) -> None:
+    candidate = tmp_path / name
+    candidate.write_text("__global__ void scale() {}")
+
+    assert judge(SPEC, candidate) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_a_declaration_that_works_in_place_is_refused_before_a_candidate_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "spec.py"
+    spec.write_text(
+        "from cuassay.testing import OpSpec\n"
+        "in_place = {'inputs_unchanged': 'in place', 'aliasing': 'in place', 'deterministic': 'in place'}\n"
+        "spec = OpSpec(fn=lambda xp, a: a, reference=lambda a: a, name='scale_', without=in_place)\n"
+    )
+
+    assert judge(spec, HONEST) == 2
+    captured = capsys.readouterr()
+    assert "scale_ works in place" in captured.err
+    assert "declare a form that returns a new array" in captured.err
+    assert captured.out == ""
+
+
+def test_a_time_that_is_withheld_says_why() -> None:
+    case = CaseTime(
+        label="8", dtype="float32", median_s=None, q25=None, q75=None, n=3, error_s=1.0, withheld="too few calls"
+    )
+
+    assert _timed(case) == "8 float32: no time is given: too few calls"
 
 
 def test_a_misspelt_tier_is_answered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,48 @@ def test_the_command_compares_two_commits(
     assert capsys.readouterr().out.startswith(told)
 
 
+def test_the_command_compares_two_files(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = results / "r1.jsonl", results / "r2.jsonl"
+
+    assert cuassay(["compare", str(old), str(new)]) == 1
+    assert capsys.readouterr().out.startswith("slower")
+    assert cuassay(["compare", str(new), str(old)]) == 0
+
+
+def test_of_a_file_with_several_runs_the_newest_with_times_is_compared(
+    write_rows: Make, device_row: Make, test_row: Make, time_row: Make, tmp_path: Path
+) -> None:
+    write_rows("r1", device_row(), time_row(9.0))
+    write_rows("r2", device_row(), time_row(1.0))
+    folder: Path = write_rows("r3", device_row(), test_row())
+    old = tmp_path / "old.jsonl"
+    old.write_text("".join((folder / f"r{n}.jsonl").read_text() for n in (1, 2, 3)))
+    write_rows("r4", device_row(), time_row(1.5))
+
+    assert cuassay(["compare", str(old), str(folder / "r4.jsonl")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "told"),
+    [
+        ("r1.jsonl", "none.jsonl", "none.jsonl is not a file; A and B are two result files, or two runs or commits"),
+        ("r1.jsonl", "r2", "give: cuassay compare RUN r2 --results r1.jsonl"),
+        ("r2", "r1.jsonl", "give: cuassay compare r2 RUN --results r1.jsonl"),
+        ("r1.jsonl", "r1.jsonl", "name the same run, r1; name two"),
+        ("r1.jsonl", "r3.jsonl", "r3.jsonl holds no times"),
+    ],
+)
+def test_files_that_cannot_be_compared_are_answered(
+    results: Path, write_rows: Make, test_row: Make, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, a: str, b: str, told: str,
+) -> None:  # fmt: skip
+    write_rows("r3", test_row())
+    monkeypatch.chdir(results)
+
+    assert cuassay(["compare", a, b]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_the_command_names_a_commit_that_is_not_there(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cuassay(["compare", "c0ffee", "r2", "--results", str(results)]) == 2
     assert "no run or commit begins with 'c0ffee'" in capsys.readouterr().err

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import queue
 import random
@@ -139,9 +140,12 @@ def soak(seconds: float) -> Soak:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(seconds + 30)
-        if worker.is_alive():
-            raise TimeoutError(f"{worker.name} is stuck")
+        while worker.is_alive():
+            before = dict(shared.counts)
+            worker.join(seconds + 30)
+            if worker.is_alive() and shared.counts == before:  # a busy card is slow, and not stuck
+                faulthandler.dump_traceback(all_threads=True)
+                raise TimeoutError(f"{worker.name} is stuck: no thread got or freed a block for {seconds + 30:.0f} s")
     if shared.failures:
         raise shared.failures[0]
     workers[0].take_over()

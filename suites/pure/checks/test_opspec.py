@@ -173,7 +173,10 @@ def test_names_that_are_near_none_are_let_stand() -> None:
             r"no field 'checks' \(did you mean 'check'\?\); fields: ",
         ),
         (lambda: make(Work, byte=3), "Work has no field 'byte' .did you mean 'bytes'"),
-        (lambda: make(Tolerance, rtol=1e-3), "Tolerance has no field 'rtol'; fields: ulps, growth"),
+        (
+            lambda: make(Tolerance, rtol=1e-3),
+            "Tolerance has no field 'rtol'; ulps= counts in .* rtol=1e-5 in float32 is ulps=84; fields: ulps, growth",
+        ),
         (lambda: make(Sample, (), kwarg={}), "Sample has no field 'kwarg' .did you mean 'kwargs'"),
         (lambda: make(conformance, fn=double), r"write conformance\(OpSpec\(fn=.*\)\)"),
         (lambda: make(conformance), "conformance takes an OpSpec; got nothing"),
@@ -420,3 +423,35 @@ def test_a_function_without_a_reference_is_its_own() -> None:
     specs = OpSpec(fn=double), OpSpec(fn=double, reference=lambda a: 2 * a), OpSpec(op=ops.exp, reference=np.exp)
 
     assert [spec.is_its_own_reference for spec in specs] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        (
+            {"fn": lambda a, w: a * w, "reference": lambda a, w: a * w},
+            r"fn takes \(a, w\) as well; .* fn=lambda xp, a, w",
+        ),
+        ({"fn": lambda xp, a: a, "reference": lambda xp, a: a}, "a reference is called without xp: write reference="),
+        ({"fn": lambda xp, a: a, "dtypes": ("fp16",)}, "did you mean 'float16'"),
+        (
+            {"fn": lambda xp, a: a, "samples": lambda make: [make((2, 3))], "reference": lambda a: a.tolist()},
+            "omit .tol",
+        ),
+        (
+            {"fn": lambda xp, a: a, "samples": lambda make: [make(5, low=5, high=2)]},
+            "low=5 is above high=2; exchange them",
+        ),
+        (
+            {
+                "fn": lambda xp, i: i,
+                "samples": lambda make: [make(999, dtype="int64", low=0, high=9)],
+                "reference": lambda i: np.zeros(9)[i],
+            },
+            "for indices into N places write make",
+        ),
+    ],
+)
+def test_usual_mistakes_are_told_with_what_to_write(declared: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        OpSpec(name="mistaken", **declared)

@@ -39,8 +39,11 @@ def test_a_figure_whose_error_is_too_large_is_withheld() -> None:
     found = timed([0.001, 0.02, 0.003, 0.04, 0.002])
 
     assert found.median_s is None
-    share = found.error_s / 0.003
-    assert found.withheld == f"its error is {share:.0%} of it (5% is the most): such short calls are host-bound"
+    share = 100 * found.error_s / 0.003
+    assert found.withheld == (
+        f"its error is {share:,.1f} %, and at most 5 % is allowed; the call is too short, so measure a larger size by "
+        "bench=, or give --no-times"
+    )
 
 
 def test_a_figure_below_that_of_doing_nothing_is_withheld() -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -60,6 +61,7 @@ def judged(
     problem: str = "",
     seen: tuple[Evidence, ...] = (),
     run: Callable[..., Any] | None = None,
+    path: str = "candidate.py",
     **options: Any,
 ) -> tuple[Verdict, Started]:
     function = run or (lambda a: declaration.spec.run("cpu", (a,), {}))
@@ -69,8 +71,8 @@ def judged(
     def start(path: Path) -> Iterator[Started]:
         yield started
 
-    asked = JudgeOptions(device=CPU, policy=parse_policy(""), **{"times": False, **options})
-    return Referee(declaration, asked, start).judge(Path("candidate.py"), nonce=7), started
+    asked = JudgeOptions(device=CPU, **{"policy": parse_policy(""), "times": False, **options})
+    return Referee(declaration, asked, start).judge(Path(path), nonce=7), started
 
 
 def test_a_right_candidate_in_a_whole_jail_is_correct(declaration: Declaration) -> None:
@@ -136,6 +138,44 @@ def test_a_file_that_cannot_be_loaded_is_wrong(declaration: Declaration) -> None
     verdict, started = judged(declaration, problem="load: SyntaxError")
 
     assert (verdict.verdict, verdict.failing_check, started.calls) == ("wrong", "load", 0)
+    assert verdict.reason == "it cannot be loaded: SyntaxError"
+
+
+def reproduced(declaration: Declaration, path: str, **options: Any) -> str:
+    return judged(replace(declaration, given="specs/spec.py"), problem="load: no", path=path, **options)[0].reproduce
+
+
+@pytest.mark.parametrize("path", ["a/candidate.py", "../candidate.py", "/home/me/candidate.py"])
+def test_the_line_to_reproduce_names_files_as_they_were_given(declaration: Declaration, path: str) -> None:
+    line = reproduced(declaration, path, times=True)
+
+    assert line == f"cuassay judge specs/spec.py::rms_norm {path} --device cpu:0 --nonce 7"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"times": False}, "--no-times"), ({"allow_weak": True}, "--allow-weak"), ({"tier": "kernel"}, "--tier kernel"),
+        ({"allow_unjailed": True}, "--allow-unjailed"), ({"seconds": 0.5}, "--seconds 0.5"),
+        ({"policy": parse_policy("library=refuse")}, "--policy library=refuse"), ({"apart": True}, "--jobs 2"),
+        ({"apart": True, "times": False}, "--no-times"),
+    ],
+)  # fmt: skip
+def test_the_line_to_reproduce_has_the_options_that_are_not_the_defaults(
+    declaration: Declaration, options: dict[str, Any], words: str
+) -> None:
+    line = reproduced(declaration, "a.py", **{"times": True, "policy": parse_policy(""), **options})
+
+    assert f" --device cpu:0 {words} --nonce 7" in line
+
+
+def test_a_long_or_unprintable_path_is_escaped_and_whole_in_the_line_to_reproduce(declaration: Declaration) -> None:
+    folders = "/".join(["f" * 200] * 4)
+
+    line = reproduced(declaration, f"{folders}/a\x1b[31m.py")
+
+    assert f"{folders}/a\\x1b[31m.py" in line
+    assert line.isprintable()
 
 
 def test_a_time_below_the_floor_is_refused(declaration: Declaration, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -355,6 +355,18 @@ def test_a_function_that_gives_several_arrays_cannot_judge(tmp_path: Any) -> Non
         load_declaration(str(file))
 
 
+def test_a_function_that_works_in_place_cannot_judge(tmp_path: Any) -> None:
+    file = tmp_path / "spec.py"
+    file.write_text(
+        "from cuassay.testing import OpSpec\n"
+        "in_place = {'inputs_unchanged': 'in place', 'aliasing': 'in place', 'deterministic': 'in place'}\n"
+        "spec = OpSpec(fn=lambda xp, a: a, reference=lambda a: a, name='scale_', without=in_place)\n"
+    )
+
+    with pytest.raises(SpecError, match=r"scale_ works in place \(without= names inputs_unchanged\)"):
+        load_declaration(str(file))
+
+
 def test_files_that_a_declaration_imports_are_hidden_with_it(tmp_path: Any) -> None:
     (tmp_path / "formulas_of_this_test.py").write_text("def right(a):\n    return a + 1\n")
     file = tmp_path / "spec.py"

@@ -10,6 +10,7 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, is_float
@@ -17,6 +18,7 @@ from cuassay.core.device import Device
 from cuassay.testing.answers import members
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
+    IN_PLACE,
     check,
     explained,
     is_safely_taken,
@@ -26,7 +28,7 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.numbers import is_general, refilled
+from cuassay.testing.generated.numbers import free_floats, is_general, refilled
 from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
@@ -84,6 +86,11 @@ class _Place:
 
     def check_computed(self, what: str) -> None:
         """Refuse what is computed for some samples and a view of an input for others."""
+        if self.shared and self.computes and not self.others:
+            raise AssertionError(
+                f"{what} is an input, or a view of one, whose numbers the call has changed: who writes into the result "
+                f"then writes into the input; return a copy, or where it is meant to work in place say so: {IN_PLACE}"
+            )
         if self.shared and self.computes:
             raise AssertionError(
                 f"{what} is a view of an input, or the input itself, for sample {self.shared[0].label}, and computed "
@@ -126,6 +133,21 @@ def _check_one_for_two(spec: OpSpec, device: Device) -> None:
     copies = replace(copies, label=f"{sample.label}, input {second} is input {first}")
     if not is_safely_taken(spec, copies):
         return
+    _check_same(spec, device, dtype, copies, first, second)
+    of_first = [array for array in free_floats(copies) if array is getattr(copies.args[first], "values", None)]
+    special = refilled(copies, _with_nan, "a NaN in it", chosen=of_first)
+    if of_first and spec.reference is not None and is_safely_taken(spec, special):
+        _check_same(spec, device, dtype, special, first, second)
+
+
+def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
+    changed = array.copy()
+    changed.reshape(-1)[array.size // 2] = np.nan
+    return changed
+
+
+def _check_same(spec: OpSpec, device: Device, dtype: Any, copies: Sample, first: int, second: int) -> None:
+    """The call with the first array in both places, against the reference's answer for two equal ones."""
     args, kwargs = copies.on(device)
     with np.errstate(all="ignore"):
         result = spec.run(device, (*args[:second], args[first], *args[second + 1 :]), kwargs)

@@ -41,12 +41,14 @@ from cuassay.testing.generated import (  # noqa: F401  they register theirs
 )
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
+    IN_PLACE,
     REGISTERED,
     Check,
     assert_inputs_held,
     check,
     explained,
     has,
+    is_function,
     is_op,
     is_safely_taken,
     must_raise,
@@ -154,10 +156,32 @@ def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
                 assert_inputs_held(sample, args, kwargs)
 
 
-_CHANGED = (
-    "the call changed its input; work on a copy, or where it is meant to work in place say so: "
-    'without={"inputs_unchanged": "in place", "aliasing": "in place", "deterministic": "in place"}'
-)
+@check(lambda spec: is_function(spec) and "inputs_unchanged" in spec.without)
+def check_written(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """A function that says that it changes its input does."""
+    is_expected = False
+    for sample in few(spec, device, dtype):
+        args, kwargs = sample.on(device)
+        with on_sample(sample), np.errstate(all="ignore"):
+            spec.run(device, args, kwargs)
+        try:
+            assert_inputs_held(sample, args, kwargs)
+        except AssertionError:
+            return
+        is_expected = is_expected or not _is_input(spec.expected(sample), sample)
+    if is_expected:
+        raise AssertionError(
+            f"no call changed an input, although the declaration leaves inputs_unchanged out "
+            f"({spec.without['inputs_unchanged']}); write the input, or leave that word out of without="
+        )
+
+
+def _is_input(expected: Any, sample: Sample) -> bool:
+    """Whether a result is an input as it was: nothing need be written then."""
+    return any(np.array_equal(expected, one, equal_nan=one.dtype.kind in "fc") for one in arrays_of(*sample.host()))
+
+
+_CHANGED = f"the call changed its input; work on a copy, or where it is meant to work in place say so: {IN_PLACE}"
 
 #: Calls of a function that must repeat the first: sums in a random order agree at times.
 _REPEATS = 3

@@ -276,6 +276,10 @@ def turned(sample: Sample) -> Sample:
     return replace(sample, args=args, label=f"{sample.label}, new numbers")
 
 
+#: How a function is declared that works in place.
+IN_PLACE = 'without={"inputs_unchanged": "in place", "aliasing": "in place", "deterministic": "in place"}'
+
+
 def run_sample(spec: OpSpec, device: Device, sample: Sample) -> Any:
     """The result on `device`; NumPy's floating-point warnings are ignored here."""
     args, kwargs = sample.on(device)

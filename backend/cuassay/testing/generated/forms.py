@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from itertools import cycle, islice
@@ -15,7 +16,19 @@ from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.execution import check, has, is_op, moves, must_raise, on_sample, overwrite, turned
+from cuassay.testing.generated.execution import (
+    check,
+    explained,
+    has,
+    is_op,
+    is_taken,
+    moves,
+    must_raise,
+    on_sample,
+    overwrite,
+    run_sample,
+    turned,
+)
 from cuassay.testing.generated.selection import few, of_most_elements, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Kind, Sample, over_lists
@@ -30,13 +43,49 @@ def empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
     return HostArray(np.ones(meta.shape, meta.dtype), layout)
 
 
-@check(is_op)
+def _takes_out(spec: OpSpec) -> bool:
+    """Whether a user's function has a parameter ``out=None``, as NumPy's functions do."""
+    if spec.fn is None:
+        return False
+    try:
+        found = inspect.signature(spec.fn).parameters.get("out")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.default is None
+
+
+@check(lambda spec: is_op(spec) or _takes_out(spec))
 def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
     """`out=` is written, returned, and nothing around it is touched, whatever its layout."""
+    if spec.op is None:
+        _check_out_of_function(spec, device, dtype)
+        return
     layouts = ("contiguous", "strided", "reversed") if devices.capabilities(device).answer("views") else ("contiguous",)
     for sample, layout in zip(few(spec, device, dtype), cycle(layouts), strict=False):
         with on_sample(sample):
             _write_out(spec, device, dtype, sample, empty_out(spec, sample, layout))
+
+
+def _check_out_of_function(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The array that is given as `out` holds the result; a function may refuse one that is not contiguous."""
+    for sample in few(spec, device, dtype):
+        if "out" in sample.kwargs or not is_taken(spec, sample):
+            continue
+        plain = run_sample(spec, device, sample)
+        if getattr(plain, "dtype", None) is None:
+            continue
+        out = devices.from_host(np.ones(tuple(plain.shape), np.dtype(str(plain.dtype))), device)
+        args, kwargs = sample.on(device)
+        with on_sample(sample), np.errstate(all="ignore"):
+            with devices.backend(device.kind).activate(device.index):
+                result = spec.apply(device, args, {**kwargs, "out": out})
+            if isinstance(result, tuple | list):
+                return
+            with explained(_NOT_WRITTEN):
+                compare(spec, device, dtype, sample, out)
+
+
+_NOT_WRITTEN = "out= was given, but does not hold the result after the call: write the result into it"
 
 
 def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: HostArray) -> None:

@@ -93,6 +93,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     if np.dtype(dtype).itemsize == 1:
         _check_text(spec, device, dtype)
     like = _of_free_integers(spec, device, dtype, most=_COUNT)
+    _check_two(spec, device, dtype, like, chance)
     if dtype_name(dtype) == "uint64":
         _check_beyond_float64(spec, device, dtype, chance)
         return
@@ -107,6 +108,19 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
                 _compare_believed(spec, device, dtype, sample, spec.expected(wide))
+
+
+def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
+    """Integers 0 and 1 alone, as of a dark image: what guesses a unit from the largest number takes another one."""
+    args = tuple(
+        HostArray(chance.integers(0, 2, given.shape, dtype=dtype)) if _is_free(given, dtype) else given
+        for given in like.args
+    )
+    sample = replace(like, args=args, label=f"{like.label}, all integers 0 or 1")
+    is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
+    if is_changed and is_safely_taken(spec, sample):
+        with filled_from(spec, device, dtype, like, sample):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
 def _of_free_integers(spec: OpSpec, device: Device, dtype: Any, *, most: int) -> Sample:

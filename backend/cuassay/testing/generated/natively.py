@@ -52,6 +52,8 @@ def check_far_units(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
         return
     exponent = 5 * np.finfo(dtype).maxexp // 8
     units = {f"times 2^{exponent}": exponent, f"in units of 2^-{exponent}": -exponent}
+    if spec.expected(sample).dtype.kind in "bui":
+        units["next to the largest number"] = np.finfo(dtype).maxexp - 2  # a sum of them overflows, none of them does
     if device.kind == "cpu" and _is_of_each_number(spec, sample):
         # Their reciprocals are infinite. Accelerators compute with them as with zeros unless told otherwise.
         units["all subnormal"] = np.finfo(dtype).minexp - _BELOW
@@ -80,7 +82,7 @@ def _compare_decided(
     got = on_host(result)
     if not narrow.shape == expected.shape == got.shape:
         return
-    if narrow.dtype.kind in "iu" and expected.dtype.kind in "iu" and got.dtype.kind in "iu":
+    if all(one.dtype.kind in "biu" for one in (narrow, expected, got)):
         compare_values(spec, device, dtype, sample, result, expected=np.where(narrow == expected, expected, got))
     if expected.dtype.kind not in "fc":
         return

@@ -18,6 +18,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
+from cuassay.testing.generated.chains import check_chains
 from cuassay.testing.generated.comparison import compare_values, explained_rounding, floats_of
 from cuassay.testing.generated.execution import (
     check,
@@ -125,6 +126,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     """An offset, NaN, ties, minus infinity, a large number at the end; integers at both ends; complex NaN."""
+    check_chains(spec, device, dtype)
     if not is_float(dtype):
         check_given_integers(spec, device, dtype)
         check_parts(spec, device, dtype)

@@ -156,11 +156,16 @@ def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: in
     order = of_most_elements(drawn)
     fitting = [place for place in order if _elements(drawn[place]) <= most] or order[::-1]
     fitting = sorted(fitting, key=lambda place: axes_of(drawn[place]) < axes)
+    refusal: Exception | None = None
     for place in fitting:
-        if spec.refusal(drawn[place]) is None:
+        refusal = spec.refusal(drawn[place])
+        if refusal is None:
             return drawn[place]
+    said = "" if refusal is None else f": its reference raises {type(refusal).__name__}: {refusal}"
+    advice = "; for indices into N places write high=N - 1" if isinstance(refusal, IndexError) else ""
     raise SpecError(
-        f"{spec.name} takes none of its ordinary samples in {dtype_name(dtype)}; give samples= that it takes"
+        f"{spec.name} takes none of its ordinary samples in {dtype_name(dtype)}{said}; give samples= that it "
+        f"takes{advice}"
     )
 
 

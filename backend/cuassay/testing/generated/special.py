@@ -189,18 +189,30 @@ def _has_three(given: Any) -> bool:
 
 
 def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """The least number of a range that was asked for is in it, as is a probability of 0; where the answer is finite.
+    """The ends of a range that was asked for, as probabilities of 0 and 1; where the answer is finite.
 
-    If the range has numbers of both signs, every other number is also set to 0.
+    The upper end is met by rounding: numbers that are drawn below it may be rounded to it. If the range has numbers of
+    both signs, every other number is also set to 0.
     """
     for place, given in enumerate(sample.args):
         if not isinstance(given, HostArray) or given.span is None or not is_float(given.dtype):
             continue
         low, high = given.span
-        for number in (low, 0.0) if low < 0 < high else (low,):
+        for number in (low, 0.0, high) if low < 0 < high else (low, high):
             label = f"{sample.label}, every other number of input {place} is {number}"
             filled = replace(_with_input(sample, place, _some(given.values, number)), label=label)
             _check(spec, device, dtype, sample, filled, only_finite=True)
+    ranged = [place for place, given in enumerate(sample.args) if _has_least(given)]
+    if len(ranged) > 1:
+        filled = sample
+        for place in ranged:
+            filled = _with_input(filled, place, _some(sample.args[place].values, sample.args[place].span[0]))
+        filled = replace(filled, label=f"{sample.label}, every other number of each input is its least")
+        _check(spec, device, dtype, sample, filled, only_finite=True)
+
+
+def _has_least(given: Any) -> bool:
+    return isinstance(given, HostArray) and given.span is not None and not given.is_free and is_float(given.dtype)
 
 
 # ------------------------------------------------------------------------------------------------ units

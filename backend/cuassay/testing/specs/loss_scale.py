@@ -25,6 +25,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 #: Scale, tracker, found_inf; interval and factors; what it shows.
 _STATES: tuple[tuple[float, int, float, dict[str, Any], str], ...] = (
     (65536.0, 3, 0.0, {}, "a good step"),
+    (65536.0, 1998, 0.0, {}, "the step before the one that grows it"),
     (65536.0, 1999, 0.0, {}, "the step that grows it"),
     (65536.0, 1999, 1.0, {}, "an overflow where it would have grown"),
     (65536.0, 7, 2.0, {}, "an overflow counted by two"),

@@ -211,6 +211,7 @@ def _normal_gradients(make: Samples) -> Iterator[Sample]:
     for extent in AWKWARD:
         yield Sample((make((3, extent)), make((3, extent)), make(extent)), label=f"3x{extent}")
     yield Sample((make((2, 3, 33)), make((2, 3, 33)), make(33)), {"eps": 0.5}, "a large eps")
+    yield Sample((make((100, 40)), make((100, 40)), make(40)), label="rows for several blocks")
     yield Sample((make((3, 768)), make((3, 768), low=9, high=11), make(768)), label="a mean far from zero")
     for extent, more in ((2500, {}), (4096, {"eps": 0.5})):
         yield Sample((make((2, extent)), make((2, extent)), make(extent)), more, f"rows of {extent:,}")
