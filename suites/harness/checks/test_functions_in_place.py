@@ -36,7 +36,7 @@ def into_without_return(xp: Any, a: Any, out: Any = None) -> Any:
     return xp.clip(a, -1, 1) if out is None else clip_without_return(xp, xp.copyto(out, a) or out)
 
 
-def beside(xp: Any, a: Any, out: Any = None) -> Any:
+def ignores_it(xp: Any, a: Any, out: Any = None) -> Any:
     """It takes an array for the result, and does not write it."""
     return xp.clip(a, -1, 1)
 
@@ -81,7 +81,7 @@ def test_a_result_that_is_the_written_input_is_told_as_such() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fn", [beside, in_half])
+@pytest.mark.parametrize("fn", [ignores_it, in_half])
 def test_an_out_that_is_not_written_is_found(fn: Any, kind: str) -> None:
     with pytest.raises(AssertionError, match="out= was given, but does not hold the result"):
         run_check("out", kind, "float32", spec(fn))
