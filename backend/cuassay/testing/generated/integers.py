@@ -93,7 +93,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     if np.dtype(dtype).itemsize == 1:
         _check_text(spec, device, dtype)
     like = _of_free_integers(spec, device, dtype, most=_COUNT)
-    _check_two(spec, device, dtype, like, chance)
+    _check_two(spec, device, dtype, like)
     if dtype_name(dtype) == "uint64":
         _check_beyond_float64(spec, device, dtype, chance)
         return
@@ -110,8 +110,9 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
                 _compare_believed(spec, device, dtype, sample, spec.expected(wide))
 
 
-def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
+def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
     """Integers 0 and 1 alone, as of a dark image: what guesses a unit from the largest number takes another one."""
+    chance = generator()
     args = tuple(
         HostArray(chance.integers(0, 2, given.shape, dtype=dtype)) if _is_free(given, dtype) else given
         for given in like.args
