@@ -17,7 +17,7 @@ from cuassay.errors import SettingError
 
 if TYPE_CHECKING:
     from cuassay.judging.referee import JudgeOptions, Referee
-    from cuassay.judging.verdict import CaseTime, Verdict
+    from cuassay.judging.verdict import Verdict
 
 __all__ = ["add_judge_command"]
 
@@ -199,18 +199,10 @@ def _show(verdict: Verdict) -> None:
     for seen in verdict.cheat:
         print(f"  {seen}")
     for case in verdict.cases:
-        print(f"  {_timed(case)}")
+        print(f"  {case.told()}")
     if verdict.verdict in ("wrong", "refused"):
         print(f"  reproduce: {verdict.reproduce}")
     sys.stdout.flush()
-
-
-def _timed(case: CaseTime) -> str:
-    what = f"{case.label} {case.dtype}"
-    if case.median_s is None:
-        return f"{what}: no time is given: {case.withheld}"
-    against = f", {case.ratio_low:.3g} to {case.ratio_high:.3g} times as fast as declared" if case.ratio_low else ""
-    return f"{what}: {case.median_s * 1e6:.4g} µs ± {case.error_s * 1e6:.2g}, {case.clock} clock{against}"
 
 
 def _record(options: argparse.Namespace, verdicts: Sequence[Verdict]) -> None:

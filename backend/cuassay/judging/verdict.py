@@ -90,6 +90,14 @@ class CaseTime:
     tier: str = "program"
     withheld: str = ""
 
+    def told(self) -> str:
+        """The line that a terminal shows."""
+        what = f"{self.label} {self.dtype}"
+        if self.median_s is None:
+            return f"{what}: no time is given: {self.withheld}"
+        against = f", {self.ratio_low:.3g} to {self.ratio_high:.3g} times as fast as declared" if self.ratio_low else ""
+        return f"{what}: {self.median_s * 1e6:.4g} µs ± {self.error_s * 1e6:.2g}, {self.clock} clock{against}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:

@@ -11,7 +11,6 @@ import pytest
 from referees import DATA
 
 from cuassay.cli import main
-from cuassay.commands.judge import _timed
 from cuassay.judging.verdict import CaseTime, read_verdicts
 from cuassay_reports.load import load
 
@@ -158,7 +157,7 @@ def test_a_time_that_is_withheld_says_why() -> None:
         label="8", dtype="float32", median_s=None, q25=None, q75=None, n=3, error_s=1.0, withheld="too few calls"
     )
 
-    assert _timed(case) == "8 float32: no time is given: too few calls"
+    assert case.told() == "8 float32: no time is given: too few calls"
 
 
 def test_a_misspelt_tier_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
