@@ -29,6 +29,12 @@ FORMS = {
 }
 
 
+def index_advice(error: Exception) -> str:
+    """What to add to a message where an index is out of range; empty for other errors."""
+    made = "; for indices into N places write make(shape, dtype='int64', low=0, high=N - 1)"
+    return made if isinstance(error, IndexError) else ""
+
+
 class Declared:
     """A dataclass that users write: a field that there is not is told with those that there are."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -123,7 +123,7 @@ def array_count(name: str, fn: Callable[..., Any] | None) -> int:
         parameters = list(inspect.signature(fn).parameters.values())
     except ValueError as error:  # of a builtin, or a ufunc of an older NumPy
         raise SpecError(f"{name} does not tell its parameters: {error}; write fn={FORMS['fn']}") from error
-    required = [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    required = required_names(parameters)
     if len(required) > 1:
         return len(required) - 1
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
@@ -133,6 +133,11 @@ def array_count(name: str, fn: Callable[..., Any] | None) -> int:
         f"{name} takes no array by position; its first parameter is xp, the array namespace{here}, and arrays follow: "
         f"write fn={FORMS['fn']}, or give samples="
     )
+
+
+def required_names(parameters: Iterable[inspect.Parameter]) -> list[str]:
+    """The names of those that must be given, by position."""
+    return [one.name for one in parameters if one.kind in _POSITIONAL and one.default is one.empty]
 
 
 #: Kinds of parameters that an array is given to by position.

@@ -22,7 +22,8 @@ from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.operation import Op
 from cuassay.testing.check_names import CHECK_NAMES, RELATION_NAMES
-from cuassay.testing.declared import FORMS, KnownFailure
+from cuassay.testing.declared import FORMS, KnownFailure, index_advice
+from cuassay.testing.default_samples import required_names
 from cuassay.testing.samples import each
 from cuassay.testing.tolerance import Tolerance
 
@@ -217,10 +218,7 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
-    return [one.name for one in found if one.kind in _POSITIONAL and one.default is one.empty]
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return required_names(found)
 
 
 def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample) -> None:
@@ -250,10 +248,9 @@ def _blamed(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
     except CuassayError:
         raise
     except Exception as error:
-        if isinstance(error, IndexError):
-            advice += "; for indices into N places write make(shape, dtype='int64', low=0, high=N - 1)"
         raise SpecError(
-            f"{spec.name} cannot be tested: its {part} raises {type(error).__name__}: {error}; {advice}"
+            f"{spec.name} cannot be tested: its {part} raises {type(error).__name__}: {error}; "
+            f"{advice}{index_advice(error)}"
         ) from error
 
 

@@ -125,7 +125,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An offset, NaN, ties, minus infinity, a large number at the end; integers at both ends; complex NaN."""
+    """An offset, NaN, ties, minus infinity, a large number at the end; integers at both ends; complex NaN; chains."""
     check_chains(spec, device, dtype)
     if not is_float(dtype):
         check_given_integers(spec, device, dtype)

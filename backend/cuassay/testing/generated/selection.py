@@ -17,7 +17,7 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name, is_complex, is_float
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, DTypeError, SpecError
-from cuassay.testing.declared import ErrorInput
+from cuassay.testing.declared import ErrorInput, index_advice
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Kind, Sample
 from cuassay.testing.terms import arrays_of
@@ -161,8 +161,8 @@ def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: in
         refusal = spec.refusal(drawn[place])
         if refusal is None:
             return drawn[place]
-    said = "" if refusal is None else f": its reference raises {type(refusal).__name__}: {refusal}"
-    advice = "; for indices into N places write high=N - 1" if isinstance(refusal, IndexError) else ""
+    said = "" if refusal is None else f" ({type(refusal).__name__}: {refusal})"
+    advice = "" if refusal is None else index_advice(refusal)
     raise SpecError(
         f"{spec.name} takes none of its ordinary samples in {dtype_name(dtype)}{said}; give samples= that it "
         f"takes{advice}"

@@ -194,25 +194,24 @@ def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> No
     The upper end is met by rounding: numbers that are drawn below it may be rounded to it. If the range has numbers of
     both signs, every other number is also set to 0.
     """
-    for place, given in enumerate(sample.args):
-        if not isinstance(given, HostArray) or given.span is None or not is_float(given.dtype):
-            continue
+    ranged = [(place, given) for place, given in enumerate(sample.args) if _has_range(given)]
+    for place, given in ranged:
         low, high = given.span
         for number in (low, 0.0, high) if low < 0 < high else (low, high):
             label = f"{sample.label}, every other number of input {place} is {number}"
             filled = replace(_with_input(sample, place, _some(given.values, number)), label=label)
             _check(spec, device, dtype, sample, filled, only_finite=True)
-    ranged = [place for place, given in enumerate(sample.args) if _has_least(given)]
     if len(ranged) > 1:
         filled = sample
-        for place in ranged:
-            filled = _with_input(filled, place, _some(sample.args[place].values, sample.args[place].span[0]))
+        for place, given in ranged:
+            filled = _with_input(filled, place, _some(given.values, given.span[0]))
         filled = replace(filled, label=f"{sample.label}, every other number of each input is its least")
         _check(spec, device, dtype, sample, filled, only_finite=True)
 
 
-def _has_least(given: Any) -> bool:
-    return isinstance(given, HostArray) and given.span is not None and not given.is_free and is_float(given.dtype)
+def _has_range(given: Any) -> bool:
+    """Whether it holds floats of a range that was asked for."""
+    return isinstance(given, HostArray) and given.span is not None and is_float(given.dtype)
 
 
 # ------------------------------------------------------------------------------------------------ units
