@@ -123,6 +123,13 @@ class Sanitizer:
                 self._queues[stream] = found
         return found
 
+    def _may_be_gone(self, device: Device, number: int) -> bool:
+        """Whether the stream need not exist any more: a driver that is asked for one that is gone crashes.
+
+        Memory that was taken before the sanitizer was on goes back in the order of such a stream.
+        """
+        return number != 0 and (device.kind, device.index, number) not in self._queues
+
     def _current(self, device: Device) -> Queue:
         ask = self._numbers.get(device.kind)
         if ask is None:
@@ -242,6 +249,8 @@ class Sanitizer:
             _WITHOUT_STREAM[event](self.engine, occurrence)
         elif event == "graph_replay_begun":
             act(occurrence, self._current(device))
+        elif event == "memory_returned" and self._may_be_gone(device, occurrence.stream):
+            self.engine.forget(occurrence.device, occurrence.subject, occurrence.nbytes)
         else:
             number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
             act(occurrence, self._queue(device, number, occurrence.lane))
@@ -304,7 +313,7 @@ _WITHOUT_STREAM: Mapping[str, Callable[[Engine, Occurrence], object]] = {
     "device_synchronized": lambda engine, told: engine.host_waits_for_device(Device(told.device)),
     "graph_captured": lambda engine, told: engine.end_capture(told.subject),
     "graph_updated": lambda engine, told: engine.move_graph(told.subject, told.other),
-    "graph_dropped": lambda engine, told: engine.drop_graph(told.subject),
+    "graph_dropped": lambda engine, told: engine.drop_graph(told.subject, unseen=told.name),
 }
 
 

@@ -10,13 +10,14 @@ import pytest
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.autograd import grad
 from cuassay.testing import devices as on
+from cuassay.testing import racing
 
 #: Cycles that keep a stream busy for longer than the host takes to give the device the few calls below.
 BUSY = 400_000_000
 
 
 @on("cuda:*")
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("waits", [True, pytest.param(False, marks=racing)])
 def test_gradients_of_another_stream_are_there_where_it_is_waited_for(device: Device, waits: bool) -> None:
     backend: Any = devices.backend(device.kind)
     x = from_host(np.full(1024, 5.0), device)

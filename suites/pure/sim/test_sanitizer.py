@@ -352,3 +352,15 @@ def test_torchs_setting_turns_it_on_at_import() -> None:
     found = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
 
     assert found.stderr == "cuassay sanitizer: 0 errors found\n"
+
+
+def test_memory_of_a_stream_that_was_never_met_goes_back_without_a_question(
+    sanitizer: Sanitizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken before; its stream may be gone, and CUDA's driver crashes where it is asked for one that is gone."""
+    asked: list[int] = []
+    monkeypatch.setattr(BACKEND, "stream_facts", lambda index, number: asked.append(number))
+
+    watchers.tell(Occurrence("memory_returned", "sim:0", 4096, 77, 256))
+
+    assert asked == []
