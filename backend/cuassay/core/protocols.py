@@ -251,7 +251,10 @@ class StreamFacts(NamedTuple):
 
 @runtime_checkable
 class Observable(Protocol):
-    """What a `Backend` also offers whose accesses `cuassay.observe.sanitizer` can judge; it tells watchers of them."""
+    """What a `Backend` also offers whose accesses `cuassay.observe.sanitizer` can judge; it tells watchers of them.
+
+    Where other libraries may capture its streams, a method ``is_capturing(number)`` says whether one is captured.
+    """
 
     def extent(self, array: Any) -> Any:
         """Where `array` lies: a `cuassay.order.extents.Extent`."""

@@ -61,8 +61,7 @@ EVENTS = MappingProxyType(
         "graph_body_ended": "it ends: the graph",
         "graph_updated": "a graph took over the work of another one, `other`: the graph",
         "devices_replaced": "other devices of this kind have the same names from here: 0",
-        "graph_dropped": "a graph holds no work any more, or its capture was given up: the graph; `name` is what of it "
-        "nobody tells",
+        "graph_dropped": "a graph holds no work any more, or its capture was given up: the graph",
     }
 )
 

@@ -28,6 +28,9 @@ from cuassay.order.sites import Site, call_site
 
 __all__ = ["Sanitizer", "sanitized", "summary"]
 
+#: What is not seen of graphs that other libraries capture.
+_FOREIGN = "graphs that other libraries captured: their replays are not told"
+
 #: Memory whose allocator waits for every user of a block before it is given out again.
 _PINNED = "pinned host memory"
 
@@ -49,6 +52,8 @@ class Sanitizer:
         self._queues: dict[tuple[str, int, int], Queue] = {}
         self._lasting: dict[tuple[str, int], Queue] = {}
         self._numbers: dict[str, Callable[[int], int]] = {}
+        self._capturing: dict[str, Callable[[int], bool] | None] = {}
+        self._foreign: set[int] = set()
         self._devices: dict[str, tuple[Device, Any]] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._judging, self._judging_plan)
@@ -135,7 +140,27 @@ class Sanitizer:
         if ask is None:
             backend: Any = registry.backend(device.kind)
             ask = self._numbers[device.kind] = backend.current_number
-        return self._queue(device, ask(device.index))
+            self._capturing[device.kind] = getattr(backend, "is_capturing", None)
+        number = ask(device.index)
+        queue = self._queue(device, number)
+        if self._capturing[device.kind] is not None:
+            self._follow(queue, number, device.kind)
+        return queue
+
+    def _follow(self, queue: Queue, number: int, kind: str) -> None:
+        """Captures by other libraries are not told: whether the stream is captured is asked before each launch."""
+        is_known = number in self._foreign
+        if queue.capture is not None and not is_known:
+            return
+        asked = self._capturing[kind]
+        is_captured = asked is not None and asked(number)
+        if is_captured and not is_known:
+            self._foreign.add(number)
+            self.engine.begin_capture(-number, queue)
+            self.engine.unseen[_FOREIGN] += 1
+        elif is_known and not is_captured:
+            self._foreign.discard(number)
+            self.engine.drop_graph(-number)
 
     # -------------------------------------------------------------------------------------------- ops
 
@@ -253,7 +278,10 @@ class Sanitizer:
             self.engine.forget(occurrence.device, occurrence.subject, occurrence.nbytes)
         else:
             number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
-            act(occurrence, self._queue(device, number, occurrence.lane))
+            queue = self._queue(device, number, occurrence.lane)
+            if event == "accessed" and self._capturing.get(device.kind) is not None:
+                self._follow(queue, number, device.kind)
+            act(occurrence, queue)
             if event in self._of_memory and touched.is_always_observable(device.kind):
                 self._remember(device, occurrence)
 
@@ -313,7 +341,7 @@ _WITHOUT_STREAM: Mapping[str, Callable[[Engine, Occurrence], object]] = {
     "device_synchronized": lambda engine, told: engine.host_waits_for_device(Device(told.device)),
     "graph_captured": lambda engine, told: engine.end_capture(told.subject),
     "graph_updated": lambda engine, told: engine.move_graph(told.subject, told.other),
-    "graph_dropped": lambda engine, told: engine.drop_graph(told.subject, unseen=told.name),
+    "graph_dropped": lambda engine, told: engine.drop_graph(told.subject),
 }
 
 

@@ -290,11 +290,9 @@ class Engine:
             else:
                 recording.leave_body()
 
-    def drop_graph(self, graph: int, unseen: str = "") -> None:
-        """The graph holds no work any more, or its capture was given up, or nobody tells its replays: `unseen`."""
+    def drop_graph(self, graph: int) -> None:
+        """The graph holds no work any more, or its capture was given up."""
         recording = self._graphs.pop(graph, None)
-        if unseen:
-            self.unseen[unseen] += 1
         if recording is not None:
             recording.leave()
 

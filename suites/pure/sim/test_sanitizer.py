@@ -364,3 +364,20 @@ def test_memory_of_a_stream_that_was_never_met_goes_back_without_a_question(
     watchers.tell(Occurrence("memory_returned", "sim:0", 4096, 77, 256))
 
     assert asked == []
+
+
+def test_work_in_a_capture_of_another_library_is_not_run(sanitizer: Sanitizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy and torch capture streams without a word: the kind says whether a stream is captured."""
+    captured = set[int]()
+    monkeypatch.setattr(BACKEND, "is_capturing", captured.__contains__, raising=False)
+    array = done()
+    write(array)
+    other = BACKEND.new_stream(0)
+    with BACKEND.use_stream(other):
+        captured.add(BACKEND.current_number(0))
+        ops.mul(array, 2.0, out=array)
+        captured.clear()
+        with pytest.raises(RaceError, match="not ordered after the write"):
+            ops.mul(array, 2.0, out=array)
+
+    assert sanitizer.unseen() == {"graphs that other libraries captured: their replays are not told": 1}

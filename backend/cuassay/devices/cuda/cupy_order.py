@@ -1,7 +1,7 @@
 """How CuPy's own streams and events, and the runtime's waits as CuPy offers them, are reported to a sanitizer.
 
 Ours are told by `cuassay.devices.cuda.watched`. Calls that CuPy's compiled code makes past its Python interface are not
-seen: a capture by a stream of CuPy's is, so that its work is not taken for work that runs, but not the replays.
+seen.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     yield BaseStream, "wait_event", _stream_wait(BaseStream.wait_event)
     yield cupy.cuda.Event, "record", _event_record(cupy.cuda.Event.record)
     yield cupy.cuda.Event, "synchronize", _event_synchronize(cupy.cuda.Event.synchronize)
-    yield BaseStream, "begin_capture", _begin_capture(BaseStream.begin_capture)
-    yield BaseStream, "end_capture", _end_capture(BaseStream.end_capture)
     yield from _runtime_calls()
     yield BaseStream, "done", _stream_done(BaseStream.done)
     yield cupy.cuda.Event, "done", _event_done(cupy.cuda.Event.done)
 
 
-def _told(event: str, index: int, subject: int, stream: int = 0, name: str = "") -> None:
+def _told(event: str, index: int, subject: int, stream: int = 0) -> None:
     if watchers.state.watchers:
-        watchers.tell(Occurrence(event, f"cuda:{index}", subject, stream, name=name))
+        watchers.tell(Occurrence(event, f"cuda:{index}", subject, stream))
 
 
 def _stream_synchronize(plain: _Method) -> _Method:
@@ -67,30 +65,6 @@ def _stream_wait(plain: _Method) -> _Method:
         _told("event_waited", found.device_id, int(event.ptr), int(found.ptr))
 
     return wait_event
-
-
-#: What a sanitizer says that it did not see, for each graph that CuPy captured.
-_UNSEEN = "graphs that CuPy captured, whose replays it does not tell"
-
-
-def _begin_capture(plain: _Method) -> _Method:
-    def begin_capture(stream: Any, mode: Any = None) -> None:
-        plain(stream, mode)
-        found = adopt(stream)
-        _told("graph_capture_begun", found.device_id, -int(found.ptr), int(found.ptr))
-
-    return begin_capture
-
-
-def _end_capture(plain: _Method) -> _Method:
-    def end_capture(stream: Any) -> Any:
-        try:
-            return plain(stream)
-        finally:
-            found = adopt(stream)
-            _told("graph_dropped", found.device_id, -int(found.ptr), name=_UNSEEN)
-
-    return end_capture
 
 
 def _event_record(plain: _Method) -> _Method:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import cupy
 import numpy as np
 
 from cuassay.core.protocols import StreamFacts
@@ -18,7 +19,7 @@ from cuassay.devices.cuda.streams.stream import get_current_stream
 from cuassay.order.accesses import Span
 from cuassay.order.extents import Extent, span_of
 
-__all__ = ["PINNED", "current_number", "extent", "pinned_extent", "stream_facts"]
+__all__ = ["PINNED", "current_number", "extent", "is_capturing", "pinned_extent", "stream_facts"]
 
 #: How messages name page-locked host memory.
 PINNED = "pinned host memory"
@@ -58,6 +59,14 @@ def current_number(index: int) -> int:
     """By which number watchers know the current stream of device `index`: its address; see `perthread`."""
     address = int(get_current_stream(index).ptr)
     return name_of(address, index) if address == perthread.PER_THREAD else address
+
+
+_is_capturing = cupy.cuda.runtime.streamIsCapturing
+
+
+def is_capturing(number: int) -> bool:
+    """Whether the stream that watchers know by `number` is captured, by whomever; a default stream never is."""
+    return number > perthread.PER_THREAD and not perthread.is_number(number) and bool(_is_capturing(number))
 
 
 def stream_facts(index: int, number: int) -> StreamFacts:

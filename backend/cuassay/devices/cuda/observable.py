@@ -21,6 +21,10 @@ class ObservableBackend:
         """By which number watchers know the current stream of device `index`."""
         return int(_facts().current_number(index))
 
+    def is_capturing(self, number: int) -> bool:
+        """Whether the stream that watchers know by `number` is captured."""
+        return bool(_facts().is_capturing(number))
+
     def stream_facts(self, index: int, number: int) -> StreamFacts:
         """The stream that watchers know by `number`, met with device `index`."""
         found: StreamFacts = _facts().stream_facts(index, number)
