@@ -18,7 +18,7 @@ from cuassay.core.watchers import Occurrence
 from cuassay.observe.assembly import Moment
 from cuassay.ops import registry
 
-__all__ = ["Pair", "Pairs"]
+__all__ = ["Pair", "Pairs", "needs_pairs"]
 
 _Quietly = Callable[[Callable[[], Any]], Any]
 
@@ -53,7 +53,7 @@ class Pairs:
 
     def __init__(self, quietly: _Quietly, is_wanted: Callable[[Backend], bool] | None = None) -> None:
         self.quietly = quietly
-        self._is_wanted = is_wanted or _needs_pairs
+        self._is_wanted = is_wanted or needs_pairs
         self._pairs: list[Pair] = []
         self._anchors: dict[Device, tuple[Any, float]] = {}
         self._wanted: dict[type, Backend | None] = {}
@@ -108,7 +108,8 @@ class Pairs:
         return moment
 
 
-def _needs_pairs(backend: Backend) -> bool:
+def needs_pairs(backend: Backend) -> bool:
+    """Whether the kind has streams, and does not tell itself how long its work takes."""
     return backend.kind != "cpu" and not hasattr(backend, "now_s")
 
 

@@ -32,6 +32,15 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         Moments kept; later ones are counted and left out.
     gives_way : bool
         Stop when another profile starts. Otherwise that one is refused.
+    kernels : bool
+        On CUDA, time each kernel, copy and fill by itself, also those of other libraries and those of graph replays.
+        Otherwise an op is timed as a whole. It needs ``cuassay[cupti]``. A launch takes some microseconds longer in the
+        block, and somewhat longer in this process after it.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If `kernels` is asked for and the package cupti-python is not there.
 
     Examples
     --------
@@ -50,9 +59,10 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         memory: bool = True,
         limit: int = 2_000_000,
         gives_way: bool = False,
+        kernels: bool = False,
     ) -> None:
         found = None if device is None else Device(device)
-        self._recorder = Recorder(found, memory=memory, limit=limit, gives_way=gives_way)
+        self._recorder = Recorder(found, memory=memory, limit=limit, gives_way=gives_way, kernels=kernels)
         self._timeline: Timeline | None = None
 
     def __enter__(self) -> Self:
@@ -70,7 +80,7 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         return f"profile({len(self._timeline.spans):,} spans, {self._timeline.seconds:.6g} {self._timeline.unit})"
 
     def start(self) -> None:
-        """Record from here. Raises `StateError` where another profile is recorded."""
+        """Record from here. Raises `StateError` where another profile is recorded, or another profiler traces."""
         self._recorder.start()
 
     def stop(self) -> None:

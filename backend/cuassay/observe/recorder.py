@@ -2,7 +2,8 @@
 
 Ops are seen by taking the place of their call, so that a recorded call takes the way it takes otherwise, shortcuts
 included. The way of the first call with new shapes is asked for once, by `explain`. Device times are told by kinds that
-know them (sim); of others a pair of events is recorded around each outermost call, and read at the end.
+know them (sim); of others a pair of events is recorded around each outermost call, and read at the end, unless their
+kind's tracer is asked for.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Any
 
 from cuassay.core.callers import is_ours
 from cuassay.core.device import Device
+from cuassay.core.protocols import Backend
 from cuassay.core.watchers import EVENTS, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
 from cuassay.observe.assembly import Moment, assemble
-from cuassay.observe.pairs import Pairs
+from cuassay.observe.pairs import Pairs, needs_pairs
 from cuassay.observe.spans import Timeline
+from cuassay.observe.traced import Traces
 from cuassay.ops import Op, registry
 from cuassay.ops.explain import explain
 from cuassay.ops.interposers import interposers
@@ -62,12 +65,20 @@ class Recorder:
         Whether blocks are recorded with their call sites, which is most of what recording costs.
     gives_way : bool
         Whether it stops when another one starts, instead of refusing that.
+    kernels : bool
+        Whether kinds that have a tracer tell each kernel and copy.
     """
 
     _active: Recorder | None = None
 
     def __init__(
-        self, device: Device | None = None, *, limit: int = 2_000_000, memory: bool = True, gives_way: bool = False
+        self,
+        device: Device | None = None,
+        *,
+        limit: int = 2_000_000,
+        memory: bool = True,
+        gives_way: bool = False,
+        kernels: bool = False,
     ) -> None:
         self.gives_way = gives_way
         self._made: Timeline | None = None
@@ -80,7 +91,9 @@ class Recorder:
         self._missed = 0
         self._now: Callable[[], float] = perf_counter
         self._clock: str | None = None
-        self._pairs = Pairs(self._quietly)
+        self._traces = Traces(self._quietly) if kernels else None
+        self._pairs = Pairs(self._quietly, None if self._traces is None else self._needs_pairs)
+        self._thread_numbers: dict[int, int] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._recording)
         self._began = 0.0
@@ -103,6 +116,12 @@ class Recorder:
         if Recorder._active is not None:
             raise StateError("a profile is being recorded already; end it first, because two would count each other")
         Recorder._active = self
+        if self._traces is not None:
+            try:
+                self._traces.start()
+            except BaseException:
+                Recorder._active = None
+                raise
         self._began = self._now()
         self._handle = watch(self._watch, _WATCHED)
         wrap(self._wrapping)
@@ -116,9 +135,12 @@ class Recorder:
         if self._handle is not None:
             self._handle.remove()
         Recorder._active = None
-        kernels = self._pairs.read()
+        moments = [*self._moments, *self._pairs.read()]
+        if self._traces is not None:
+            moments = self._traces.read(moments, self._thread_numbers)
+            self._missed += self._traces.missed
         unit = getattr(registry.backend(self._clock), "time_unit", "s") if self._clock else "s"
-        made = assemble([*self._moments, *kernels], self._began, self._ways)
+        made = assemble(moments, self._began, self._ways)
         made.seconds, made.unit, made.missed = ended - self._began, unit, self._missed
         self._made = made
         return made
@@ -135,6 +157,8 @@ class Recorder:
             moment = enter("op", op.name)
             moment.way = key
             pair = None if local.open[1:] or self._is_full() else self._pairs.begin(args)
+            if self._traces is not None and not local.open[1:]:
+                self._traces.meet(args)
             try:
                 if key not in self._ways and not interposers.is_explaining:
                     self._ways[key] = ""
@@ -149,6 +173,9 @@ class Recorder:
 
         return recorded
 
+    def _needs_pairs(self, backend: Backend) -> bool:
+        return needs_pairs(backend) and not (self._traces is not None and self._traces.covers(backend))
+
     def _meet(self, operands: tuple[Any, ...]) -> None:
         """Take the clock of the kind of the first array."""
         found = next(filter(None, (registry.backend_of(type(operand)) for operand in operands)), None)
@@ -158,12 +185,16 @@ class Recorder:
     def _enter(self, kind: str, name: str, place: _Place | None = None) -> Moment:
         local = self._local
         if not local.number:
-            local.number = next(self._threads)
+            self._number_thread()
         parent = local.open[-1] if local.open else -1
         moment = Moment(kind, name, next(self._numbers), parent, local.number, self._now(), place=place or _caller())
         self._add(moment)
         local.open.append(moment.number)
         return moment
+
+    def _number_thread(self) -> None:
+        self._local.number = next(self._threads)
+        self._thread_numbers[threading.get_ident() & 0xFFFFFFFF] = self._local.number
 
     def _leave(self, moment: Moment) -> None:
         moment.end = self._now()
@@ -219,7 +250,9 @@ class Recorder:
     def _note(self, occurrence: Occurrence) -> None:
         local = self._local
         if not local.number:
-            local.number = next(self._threads)
+            self._number_thread()
+        if self._traces is not None:
+            self._traces.note(occurrence)
         parent = local.open[-1] if local.open else -1
         place = None if occurrence.site or not _has_site(occurrence.event) else _caller()
         now = self._now()

@@ -19,7 +19,7 @@ from cuassay.devices.cuda.streams.stream import get_current_stream
 from cuassay.order.accesses import Span
 from cuassay.order.extents import Extent, span_of
 
-__all__ = ["PINNED", "current_number", "extent", "is_capturing", "pinned_extent", "stream_facts"]
+__all__ = ["PINNED", "current_number", "extent", "is_capturing", "is_own_handle", "pinned_extent", "stream_facts"]
 
 #: How messages name page-locked host memory.
 PINNED = "pinned host memory"
@@ -66,7 +66,12 @@ _is_capturing = cupy.cuda.runtime.streamIsCapturing
 
 def is_capturing(number: int) -> bool:
     """Whether the stream that watchers know by `number` is captured, by whomever; a default stream never is."""
-    return number > perthread.PER_THREAD and not perthread.is_number(number) and bool(_is_capturing(number))
+    return number > perthread.PER_THREAD and is_own_handle(number) and bool(_is_capturing(number))
+
+
+def is_own_handle(number: int) -> bool:
+    """Whether the number by which watchers know a stream is the driver's; a thread's default stream has another."""
+    return number != perthread.PER_THREAD and not perthread.is_number(number)
 
 
 def stream_facts(index: int, number: int) -> StreamFacts:

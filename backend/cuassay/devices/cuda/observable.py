@@ -1,4 +1,4 @@
-"""What kind `cuda` offers a sanitizer; CuPy and the driver are imported by the first question."""
+"""What kind `cuda` offers a sanitizer and a profile; CuPy and the driver are imported by the first question."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from functools import cache
 from typing import Any
 
 from cuassay.core.protocols import StreamFacts
+from cuassay.core.traced import Tracer
 
 __all__ = ["ObservableBackend"]
 
 
 class ObservableBackend:
-    """See `cuassay.core.protocols.Observable`."""
+    """See `cuassay.core.protocols.Observable` and `cuassay.core.traced.Traced`."""
 
     def extent(self, array: Any) -> Any:
         """Where `array` lies."""
@@ -29,6 +30,12 @@ class ObservableBackend:
         """The stream that watchers know by `number`, met with device `index`."""
         found: StreamFacts = _facts().stream_facts(index, number)
         return found
+
+    def new_tracer(self) -> Tracer:
+        """A tracer of this process by CUPTI. Raises `LibraryNotFoundError`."""
+        from cuassay.devices.cuda import activity
+
+        return activity.Tracer()
 
 
 @cache

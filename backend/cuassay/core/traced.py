@@ -1,0 +1,57 @@
+"""What a `Backend` also offers whose work a library of its kind can trace, piece by piece, such as CUPTI."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+__all__ = ["Traced", "TracedWork", "Tracer"]
+
+
+class TracedWork(NamedTuple):
+    """One kernel, copy or fill of a device, as a `Tracer` tells it; times are seconds of `time.perf_counter`.
+
+    Attributes
+    ----------
+    event : str
+        ``"launched"`` or ``"copied"``.
+    stream : int
+        How watchers know the stream; -1 where that is not known, and then `lane` names it.
+    called : float
+        When the host made the call that gave the work.
+    thread : int
+        The low 32 bits of `threading.get_ident` of the thread that made it.
+    """
+
+    event: str
+    name: str
+    device_index: int
+    stream: int
+    lane: str
+    begin: float
+    end: float
+    called: float
+    nbytes: int
+    thread: int
+
+
+class Tracer(Protocol):
+    """Tells each piece of work of a kind's devices; `missed` pieces it had no room for."""
+
+    missed: int
+
+    def start(self) -> None:
+        """Trace from here. Raises `StateError` where something else traces."""
+
+    def meet(self, index: int, number: int | None = None) -> None:
+        """A stream of device `index` (None: the current one) is used; it is alive."""
+
+    def stop(self) -> list[TracedWork]:
+        """Trace no more; all devices have been waited for."""
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """What a `Backend` also offers whose work a library of its kind can trace."""
+
+    def new_tracer(self) -> Tracer:
+        """A tracer of all devices. Raises `LibraryNotFoundError`, which says what to install."""

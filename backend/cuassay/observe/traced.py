@@ -1,0 +1,171 @@
+"""Device times of each kernel and copy, of kinds that have a tracer: put where the host called, on streams as known.
+
+Pairs of events time an op as a whole. A tracer tells each piece of work, also that of other libraries, and when the
+host made the call that gave it: what of this thread was open then is what the work belongs to. A copy that watchers
+were told of is the last one that its thread had asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from cuassay.core.protocols import Backend
+from cuassay.core.traced import Traced, TracedWork, Tracer
+from cuassay.core.watchers import Occurrence
+from cuassay.observe.assembly import Moment
+from cuassay.ops import registry
+
+__all__ = ["Traces"]
+
+_Quietly = Callable[[Callable[[], Any]], Any]
+
+#: What the host does that may give work to devices, or contain what does.
+_OPEN = ("op", "replay", "range")
+
+#: Events whose `stream` is alive.
+_OF_STREAM = ("copied", "event_recorded", "event_waited")
+
+
+class Traces:
+    """The tracers of one recording, one for each loaded kind that has one.
+
+    Parameters
+    ----------
+    quietly : callable
+        Runs a function without recording what it does.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If a kind's tracer lacks a library. A kind without a tracer is left out.
+    """
+
+    def __init__(self, quietly: _Quietly) -> None:
+        self._quietly = quietly
+        found = [one for one in registry.backends() if isinstance(one, Traced) and one.why_absent() is None]
+        self._backends: dict[str, Backend] = {one.kind: one for one in found}
+        self._tracers: dict[str, Tracer] = {kind: _tracer(one) for kind, one in self._backends.items()}
+        self._met: dict[type, str] = {}
+        self.missed = 0
+
+    def start(self) -> None:
+        """Trace from here. Raises `StateError` where another profiler traces."""
+        for tracer in self._tracers.values():
+            self._quietly(tracer.start)
+
+    def covers(self, backend: Backend) -> bool:
+        """Whether this kind's work is traced."""
+        return backend.kind in self._tracers
+
+    def meet(self, operands: Sequence[Any]) -> None:
+        """An op is called with `operands`: the current stream of their device is one that work is given to."""
+        for operand in operands:
+            kind = self._kind_of(operand.__class__)
+            if kind:
+                index = self._backends[kind].device_of(operand).index
+                self._quietly(lambda: self._tracers[kind].meet(index))  # noqa: B023  runs at once
+                return
+
+    def _kind_of(self, array_type: type) -> str:
+        if array_type not in self._met:
+            found = registry.backend_of(array_type)
+            self._met[array_type] = found.kind if found is not None and self.covers(found) else ""
+        return self._met[array_type]
+
+    def note(self, occurrence: Occurrence) -> None:
+        """Watchers were told of a stream."""
+        kind, _, index = occurrence.device.partition(":")
+        tracer = self._tracers.get(kind)
+        if tracer is not None and occurrence.event in _OF_STREAM:
+            self._quietly(lambda: tracer.meet(int(index), occurrence.stream))
+
+    def read(self, moments: Sequence[Moment], threads: Mapping[int, int]) -> list[Moment]:
+        """`moments` with the work of the devices, which are waited for; copies have the times that were traced.
+
+        Parameters
+        ----------
+        threads : mapping
+            From the low 32 bits of a thread's ident to its number.
+        """
+        found: list[Moment] = []
+        for kind, tracer in self._tracers.items():
+            backend = self._backends[kind]
+            for index in range(backend.count()):
+                self._quietly(lambda: backend.synchronize(index))  # noqa: B023  runs at once
+            work = self._quietly(tracer.stop)
+            self.missed += tracer.missed
+            found += _placed(kind, work, moments, threads)
+        replaced = {id(moment) for moment in found}
+        return [*(one for one in moments if id(one) not in replaced), *found]
+
+
+def _tracer(backend: Any) -> Tracer:
+    found: Tracer = backend.new_tracer()
+    return found
+
+
+def _placed(
+    kind: str, work: Iterable[TracedWork], moments: Sequence[Moment], threads: Mapping[int, int]
+) -> list[Moment]:
+    """The moments of `work`; copies among `moments` are these moments themselves, with times."""
+    spans, copies = _Spans(moments), _Copies(kind, moments)
+    numbers = count(-2, -1)
+    made = []
+    for one in sorted(work, key=lambda one: one.called):
+        thread = threads.get(one.thread, 0)
+        where, stream = f"{kind}:{one.device_index}", max(one.stream, 0)
+        times = one.begin, one.end
+        occurrence = Occurrence(one.event, where, 0, stream, one.nbytes, one.name, *times, lane=one.lane)
+        moment = copies.claim(thread, one) if one.event == "copied" else None
+        if moment is None:
+            moment = Moment(one.event, one.name, next(numbers), spans.around(thread, one.called), thread, *times)
+        elif moment.occurrence is not None:
+            occurrence = occurrence._replace(name=moment.occurrence.name)
+        moment.occurrence = occurrence
+        made.append(moment)
+    return made
+
+
+class _Spans:
+    """What was open on each thread, by time."""
+
+    def __init__(self, moments: Iterable[Moment]) -> None:
+        self._by_number = {moment.number: moment for moment in moments if moment.kind in _OPEN}
+        self._of_thread: dict[int, list[Moment]] = {}
+        for moment in self._by_number.values():
+            self._of_thread.setdefault(moment.thread, []).append(moment)
+        self._begins = {thread: [one.begin for one in opened] for thread, opened in self._of_thread.items()}
+
+    def around(self, thread: int, time: float) -> int:
+        """The number of the innermost that was open on `thread` at `time`; -1 for none."""
+        place = bisect_right(self._begins.get(thread, []), time) - 1
+        if place < 0:
+            return -1
+        found: Moment | None = self._of_thread[thread][place]
+        while found is not None and found.end and found.end < time:
+            found = self._by_number.get(found.parent)
+        return -1 if found is None else found.number
+
+
+class _Copies:
+    """The copies that watchers were told of, by thread: they are told when the call is over."""
+
+    def __init__(self, kind: str, moments: Iterable[Moment]) -> None:
+        self._of_thread: dict[int, deque[tuple[int, Moment]]] = {}
+        for moment in moments:
+            told = moment.occurrence
+            if moment.kind == "copied" and told is not None and told.device.partition(":")[0] == kind:
+                self._of_thread.setdefault(moment.thread, deque()).append((told.nbytes, moment))
+
+    def claim(self, thread: int, work: TracedWork) -> Moment | None:
+        """The first copy that was told after the host called for `work`, of as many bytes; each once."""
+        told = self._of_thread.get(thread, deque())
+        for place, (nbytes, moment) in enumerate(told):
+            if moment.begin >= work.called and nbytes == work.nbytes:
+                del told[place]
+                return moment
+        return None

@@ -1,0 +1,149 @@
+"""Work that a kind's tracer tells: on whose call it hangs, on which stream it lies, and what is said without one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuassay
+from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.core import watchers
+from cuassay.core.traced import TracedWork
+from cuassay.cuda import nvtx
+from cuassay.devices.sim import BACKEND
+from cuassay.errors import LibraryNotFoundError, StateError
+
+Tell = Callable[..., None]
+
+
+class MadeUp:
+    """A tracer whose work is what the test says."""
+
+    def __init__(self) -> None:
+        self.missed = 0
+        self.work: list[TracedWork] = []
+        self.met: list[tuple[int, int | None]] = []
+        self.calls: list[str] = []
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def meet(self, index: int, number: int | None = None) -> None:
+        self.met.append((index, number))
+
+    def stop(self) -> list[TracedWork]:
+        self.calls.append("stop")
+        return self.work
+
+    def tell(self, name: str, *, event: str = "launched", nbytes: int = 0, stream: int = 0, lane: str = "") -> None:
+        """Work that the calling thread asks for now, and that begins 1 s later on the device and takes 1 ms."""
+        now, thread = perf_counter(), threading.get_ident() & 0xFFFFFFFF
+        self.work.append(TracedWork(event, name, 0, stream, lane, now + 1, now + 1.001, now, nbytes, thread))
+
+
+@pytest.fixture
+def tracer(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
+    """Of a simulated machine that does not tell how long its work takes, as a GPU does not."""
+    made = MadeUp()
+    monkeypatch.setattr(BACKEND, "new_tracer", lambda: made, raising=False)
+    monkeypatch.setattr(BACKEND, "now_s", perf_counter, raising=False)
+    return made
+
+
+def traced(p: Any) -> dict[str, Any]:
+    return {span.name: span for span in p.timeline.spans if span.kind in ("kernel", "copy")}
+
+
+def test_work_belongs_to_what_its_thread_had_open(tracer: MadeUp) -> None:
+    x = from_host(np.ones(4, np.float32), "sim:0")
+    with cuassay.profile("sim", kernels=True) as p:
+        tracer.tell("before")
+        with nvtx.range("step"):
+            tracer.tell("in the step")
+            ops.exp(x)
+            tracer.tell("after the op")
+        tracer.tell("after")
+        thread = threading.Thread(target=tracer.tell, args=("of a thread that is not known",))
+        thread.start()
+        thread.join()
+
+    names = {name: p.timeline.spans[span.parent].name if span.parent >= 0 else "" for name, span in traced(p).items()}
+    assert tracer.calls == ["start", "stop"]
+    assert names == {
+        "before": "",
+        "in the step": "step",
+        "exp": "exp",
+        "after the op": "step",
+        "after": "",
+        "of a thread that is not known": "",
+    }
+    assert traced(p)["before"].seconds == pytest.approx(0.001)
+
+
+def test_work_inside_an_op_is_the_ops(tracer: MadeUp) -> None:
+    x = from_host(np.ones(4, np.float32), "sim:0")
+    with watchers.watch(lambda told: tracer.tell("k"), ("launched",)), cuassay.profile("sim", kernels=True) as p:
+        ops.exp(x)
+
+    span = traced(p)["k"]
+    assert p.timeline.spans[span.parent].name == "exp"
+
+
+def test_no_pairs_of_events_are_recorded_where_a_tracer_tells(tracer: MadeUp) -> None:
+    x = from_host(np.ones(4, np.float32), "sim:0")
+    with cuassay.profile("sim", kernels=True) as p:
+        ops.exp(x)
+
+    assert all(span.kind != "kernel" or span.name == "exp" for span in p.timeline.spans)
+    assert (0, None) in tracer.met
+
+
+def test_what_the_tracer_missed_is_counted(tracer: MadeUp) -> None:
+    tracer.missed = 3
+    with cuassay.profile("sim", kernels=True) as p:
+        pass
+
+    assert p.timeline.missed == 3
+
+
+def test_streams_that_are_not_known_are_named_by_the_tracer(tracer: MadeUp) -> None:
+    with cuassay.profile("sim", kernels=True) as p:
+        tracer.tell("known", stream=0)
+        tracer.tell("not known", stream=-1, lane="CUPTI's stream 13")
+
+    assert traced(p)["known"].track == "sim:0 default stream"
+    assert traced(p)["not known"].track == "sim:0 CUPTI's stream 13"
+
+
+def test_a_profile_that_cannot_trace_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Any:
+        raise LibraryNotFoundError("not installed; install cuassay[cupti]")
+
+    monkeypatch.setattr(BACKEND, "new_tracer", refuse, raising=False)
+    with pytest.raises(LibraryNotFoundError, match=r"install cuassay\[cupti\]"):
+        cuassay.profile("sim", kernels=True)
+
+    busy = MadeUp()
+    busy.start = lambda: (_ for _ in ()).throw(StateError("another profiler traces"))  # type: ignore[method-assign]
+    monkeypatch.setattr(BACKEND, "new_tracer", lambda: busy, raising=False)
+    with pytest.raises(StateError, match="another profiler"):
+        cuassay.profile("sim", kernels=True).start()
+    with cuassay.profile("sim"):
+        pass
+
+
+def test_asking_for_kernels_is_allowed_on_each_kind(device: Device) -> None:
+    if hasattr(devices.backend(device.kind), "new_tracer"):
+        pytest.importorskip("cupti", reason="cupti-python is not installed")
+    x = from_host(np.ones((64, 64), np.float32), device)
+    with cuassay.profile(device, kernels=True) as p:
+        ops.mm(x, x)
+        sleep(0.001)
+        to_host(x)
+
+    assert any(span.name == "mm" for span in p.timeline.spans if span.kind == "op")
