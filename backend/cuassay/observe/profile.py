@@ -34,8 +34,7 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         Stop when another profile starts. Otherwise that one is refused.
     kernels : bool
         On CUDA, time each kernel, copy and fill by itself, also those of other libraries and those of graph replays.
-        Otherwise an op is timed as a whole. It needs ``cuassay[cupti]``. A launch takes some microseconds longer in the
-        block, and somewhat longer in this process after it.
+        Otherwise an op is timed as a whole. It needs ``cuassay[cupti]``, and no other profiler in the process.
 
     Raises
     ------

@@ -148,7 +148,7 @@ class Sanitizer:
         return queue
 
     def _follow(self, queue: Queue, number: int, kind: str) -> None:
-        """Captures by other libraries are not told: whether the stream is captured is asked before each launch."""
+        """Captures by other libraries are not told: whether the stream is captured is asked before what it orders."""
         is_known = number in self._foreign
         if queue.capture is not None and not is_known:
             return
@@ -279,7 +279,7 @@ class Sanitizer:
         else:
             number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
             queue = self._queue(device, number, occurrence.lane)
-            if event == "accessed" and self._capturing.get(device.kind) is not None:
+            if event in _ORDERED and self._capturing.get(device.kind) is not None:
                 self._follow(queue, number, device.kind)
             act(occurrence, queue)
             if event in self._of_memory and touched.is_always_observable(device.kind):
@@ -329,6 +329,9 @@ class Sanitizer:
 def _kind(told: Occurrence) -> str:
     return told.device.partition(":")[0]
 
+
+#: Events that a capture records in place of their taking place.
+_ORDERED = frozenset({"accessed", "event_recorded", "event_waited"})
 
 #: Events whose subject is the stream.
 _OF_SUBJECT = frozenset({"stream_synchronized", "stream_found_done"})

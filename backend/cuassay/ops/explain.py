@@ -15,6 +15,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.callers import line
 from cuassay.ops.interposers import interposers
 from cuassay.ops.operation import Op
+from cuassay.ops.wrapping import Wrapping, wrap
 
 if TYPE_CHECKING:
     from cuassay.ops.operation import Call
@@ -90,14 +91,16 @@ def note_calls(note: Callable[[str], None]) -> None:
 
     It takes the place of the method, so that a process in which nobody asks for it pays nothing.
     """
-    call = Op.__call__
 
-    def noted(self: Op, *args: Any, out: Any = None, **scalars: Any) -> Any:
-        given = [*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in scalars.items())]
-        note(f"{self.name}({', '.join(given)}), at {line()}")
-        return call(self, *args, out=out, **scalars)
+    def noting(call: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
+            given = [*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in scalars.items())]
+            note(f"{op.name}({', '.join(given)}), at {line()}")
+            return call(op, *args, out=out, **scalars)
 
-    Op.__call__ = noted  # type: ignore[method-assign]
+        return noted
+
+    wrap(Wrapping(noting))
 
 
 def _shown(value: object) -> str:

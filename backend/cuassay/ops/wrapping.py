@@ -27,27 +27,29 @@ class Wrapping(NamedTuple):
     run: Callable[[_Function], _Function] | None = None
 
 
-_plain: tuple[_Function, _Function] = Op.__call__, Plan.run
+#: What is called with the first of none, one, two... wrappings: where one goes, those below stay the same functions.
+_composed: list[tuple[_Function, _Function]] = [(Op.__call__, Plan.run)]
 _wrappings: list[Wrapping] = []
 
 
 def wrap(wrapping: Wrapping) -> None:
     """From here calls pass through `wrapping`, outside of those that were set before."""
     _wrappings.append(wrapping)
-    _renew()
+    _compose(len(_wrappings) - 1)
 
 
 def unwrap(wrapping: Wrapping) -> None:
     """Undo `wrap`, whichever others came after it."""
-    _wrappings.remove(wrapping)
-    _renew()
+    place = _wrappings.index(wrapping)
+    del _wrappings[place]
+    _compose(place)
 
 
-def _renew() -> None:
-    call, run = _plain
-    for wrapping in _wrappings:
-        call = wrapping.call(call)
-        run = run if wrapping.run is None else wrapping.run(run)
-    Op.__call__ = call  # type: ignore[method-assign]
+def _compose(place: int) -> None:
+    """Put the wrappings from `place` on together again."""
+    del _composed[place + 1 :]
+    for wrapping in _wrappings[place:]:
+        call, run = _composed[-1]
+        _composed.append((wrapping.call(call), run if wrapping.run is None else wrapping.run(run)))
     plans: Any = Plan
-    plans.run = run
+    Op.__call__, plans.run = _composed[-1]  # type: ignore[method-assign]

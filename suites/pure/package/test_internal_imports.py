@@ -40,7 +40,7 @@ SUBJECTS = {
     "judging": "judging mutation.stock devices.cuda.driver devices.cuda.launch",
     "graphs": "devices.sim devices.cuda observe",  # whatever takes part in a capture
     "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
-    "timeline": "observe",
+    "timeline": "observe devices.sim devices.cuda.activity",
     "memory": "memory observe devices.cuda.memory devices.cuda.driver testing.guards",
     "memory_stress": "memory devices.cuda.memory devices.cuda.driver",
     "order": "order",
