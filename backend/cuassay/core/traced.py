@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["Traced", "TracedWork", "Tracer"]
+__all__ = ["Stopwatch", "Traced", "TracedWork", "Tracer"]
 
 
 class TracedWork(NamedTuple):
@@ -55,3 +55,17 @@ class Traced(Protocol):
 
     def new_tracer(self) -> Tracer:
         """A tracer of all devices. Raises `LibraryNotFoundError`, which says what to install."""
+
+
+@runtime_checkable
+class Stopwatch(Protocol):
+    """Times work of one device by pairs of marks on its streams; a kind may offer one as ``new_stopwatch(index)``."""
+
+    def start(self) -> Any:
+        """Mark the current stream; None where that cannot be."""
+
+    def stop(self, mark: Any) -> int:
+        """Mark the stream of `mark` again; gives the pair's number."""
+
+    def read(self) -> list[tuple[int, int, float, float]]:
+        """Of each pair: its number, its stream as watchers know it, begin and end in seconds of the kind's clock."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
+from cuassay.core.traced import Stopwatch
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.assembly import Moment
 from cuassay.ops import registry
@@ -24,20 +25,16 @@ _Quietly = Callable[[Callable[[], Any]], Any]
 
 
 class Pair:
-    """Two events around one call."""
+    """Two marks around one call."""
 
-    def __init__(self, pairs: Pairs, backend: Backend, device: Device, stream: Any) -> None:
-        self.device, self.stream = device, stream
-        self._pairs = pairs
-        self.first = backend.new_event(device.index, timing=True)
-        self.last = backend.new_event(device.index, timing=True)
-        self.name, self.parent = "", -1
-        self.first.record(stream)
+    __slots__ = ("_called", "_mark", "_watch")
+
+    def __init__(self, watch: Stopwatch, mark: Any, called: dict[int, tuple[str, int]]) -> None:
+        self._watch, self._mark, self._called = watch, mark, called
 
     def end(self, name: str, parent: int) -> None:
         """The call is over; it was `name`, recorded as `parent`."""
-        self.name, self.parent = name, parent
-        self._pairs.quietly(lambda: self.last.record(self.stream))
+        self._called[self._watch.stop(self._mark)] = name, parent
 
 
 class Pairs:
@@ -54,15 +51,14 @@ class Pairs:
     def __init__(self, quietly: _Quietly, is_wanted: Callable[[Backend], bool] | None = None) -> None:
         self.quietly = quietly
         self._is_wanted = is_wanted or needs_pairs
-        self._pairs: list[Pair] = []
-        self._anchors: dict[Device, tuple[Any, float]] = {}
+        self._watches: dict[Device, tuple[Stopwatch, dict[int, tuple[str, int]]]] = {}
         self._wanted: dict[type, Backend | None] = {}
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return sum(len(called) for _, called in self._watches.values())
 
     def begin(self, operands: Sequence[Any]) -> Pair | None:
-        """A pair whose first event is recorded, or None where none is needed or can be."""
+        """A pair whose first mark is made, or None where none is needed or can be."""
         for operand in operands:
             array_type = operand.__class__
             if array_type not in self._wanted:
@@ -70,42 +66,71 @@ class Pairs:
                 self._wanted[array_type] = found if found is not None and self._is_wanted(found) else None
             backend = self._wanted[array_type]
             if backend is not None:
-                made: Pair | None = self.quietly(lambda: self._begin(backend, operand))  # noqa: B023  runs at once
-                return made
+                device = backend.device_of(operand)
+                watch, called = self._watches.get(device) or self._begin(backend, device)
+                mark = watch.start()
+                return None if mark is None else Pair(watch, mark, called)
         return None
 
-    def _begin(self, backend: Backend, array: Any) -> Pair | None:
-        device = backend.device_of(array)
-        stream = backend.current_stream(device.index)
-        if _is_capturing(stream):
-            return None
-        if device not in self._anchors:
-            anchor = backend.new_event(device.index, timing=True)
-            anchor.record(stream)
-            anchor.synchronize()
-            self._anchors[device] = anchor, getattr(backend, "now_s", perf_counter)()
-        pair = Pair(self, backend, device, stream)
-        self._pairs.append(pair)
-        return pair
+    def _begin(self, backend: Any, device: Device) -> tuple[Stopwatch, dict[int, tuple[str, int]]]:
+        made = getattr(backend, "new_stopwatch", None)
+        watch = self.quietly(lambda: made(device.index)) if made else _Events(backend, device.index, self.quietly)
+        found = self._watches[device] = watch, {}
+        return found
 
     def read(self) -> list[Moment]:
         """The kernels as they were timed; waits for the devices."""
-        return list(self.quietly(self._read)) if self._pairs else []
-
-    def _read(self) -> list[Moment]:
-        for device in self._anchors:
-            registry.backend(device.kind).synchronize(device.index)
         numbers = count(-2, -1)
-        return [self._moment(pair, next(numbers)) for pair in self._pairs if pair.parent >= 0]
+        return [moment for device in self._watches for moment in self._read(device, numbers)]
 
-    def _moment(self, pair: Pair, number: int) -> Moment:
-        anchor, at = self._anchors[pair.device]
-        begin = at + anchor.elapsed_time(pair.first) / 1e3
-        end = begin + pair.first.elapsed_time(pair.last) / 1e3
-        moment = Moment("launched", pair.name, number, pair.parent, 0, begin, end)
-        stream = int(getattr(pair.stream, "ptr", 0))
-        moment.occurrence = Occurrence("launched", str(pair.device), 0, stream, 0, pair.name, begin, end)
-        return moment
+    def _read(self, device: Device, numbers: Any) -> list[Moment]:
+        watch, called = self._watches[device]
+        self.quietly(lambda: registry.backend(device.kind).synchronize(device.index))
+        found = []
+        for pair, stream, begin, end in self.quietly(watch.read):
+            name, parent = called[pair]
+            if parent >= 0:
+                moment = Moment("launched", name, next(numbers), parent, 0, begin, end)
+                moment.occurrence = Occurrence("launched", str(device), 0, stream, 0, name, begin, end)
+                found.append(moment)
+        return found
+
+
+class _Events:
+    """A stopwatch of a kind that has events only."""
+
+    def __init__(self, backend: Backend, index: int, quietly: _Quietly) -> None:
+        self._backend, self._index, self._quietly = backend, index, quietly
+        self._pairs: list[tuple[Any, Any, Any]] = []
+        self._anchor, self._began = quietly(self._synchronized)
+
+    def _synchronized(self) -> tuple[Any, float]:
+        anchor = self._backend.new_event(self._index, timing=True)
+        anchor.record(self._backend.current_stream(self._index))
+        anchor.synchronize()
+        return anchor, getattr(self._backend, "now_s", perf_counter)()
+
+    def start(self) -> Any:
+        stream = self._backend.current_stream(self._index)
+        return None if _is_capturing(stream) else (stream, self._quietly(lambda: self._recorded(stream)))
+
+    def _recorded(self, stream: Any) -> Any:
+        event = self._backend.new_event(self._index, timing=True)
+        event.record(stream)
+        return event
+
+    def stop(self, mark: Any) -> int:
+        stream, first = mark
+        self._pairs.append((stream, first, self._quietly(lambda: self._recorded(stream))))
+        return len(self._pairs) - 1
+
+    def read(self) -> list[tuple[int, int, float, float]]:
+        found = []
+        for number, (stream, first, last) in enumerate(self._pairs):
+            begin = self._began + self._anchor.elapsed_time(first) / 1e3
+            end = begin + first.elapsed_time(last) / 1e3
+            found.append((number, int(getattr(stream, "ptr", 0)), begin, end))
+        return found
 
 
 def needs_pairs(backend: Backend) -> bool:

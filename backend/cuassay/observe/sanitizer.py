@@ -51,8 +51,7 @@ class Sanitizer:
         self._deferred: deque[Occurrence] = deque()
         self._queues: dict[tuple[str, int, int], Queue] = {}
         self._lasting: dict[tuple[str, int], Queue] = {}
-        self._numbers: dict[str, Callable[[int], int]] = {}
-        self._capturing: dict[str, Callable[[int], bool] | None] = {}
+        self._asks: dict[str, tuple[Callable[[int], int], Callable[[int], bool] | None]] = {}
         self._foreign: set[int] = set()
         self._devices: dict[str, tuple[Device, Any]] = {}
         self._handle: WatchHandle | None = None
@@ -136,23 +135,25 @@ class Sanitizer:
         return number != 0 and (device.kind, device.index, number) not in self._queues
 
     def _current(self, device: Device) -> Queue:
-        ask = self._numbers.get(device.kind)
-        if ask is None:
-            backend: Any = registry.backend(device.kind)
-            ask = self._numbers[device.kind] = backend.current_number
-            self._capturing[device.kind] = getattr(backend, "is_capturing", None)
-        number = ask(device.index)
+        number = self._asked(device.kind)[0](device.index)
         queue = self._queue(device, number)
-        if self._capturing[device.kind] is not None:
-            self._follow(queue, number, device.kind)
+        self._follow(queue, number, device.kind)
         return queue
+
+    def _asked(self, kind: str) -> tuple[Callable[[int], int], Callable[[int], bool] | None]:
+        """What the kind says of streams: the number of a device's current one; whether one is captured."""
+        found = self._asks.get(kind)
+        if found is None:
+            backend: Any = registry.backend(kind)
+            found = self._asks[kind] = backend.current_number, getattr(backend, "is_capturing", None)
+        return found
 
     def _follow(self, queue: Queue, number: int, kind: str) -> None:
         """Captures by other libraries are not told: whether the stream is captured is asked before what it orders."""
         is_known = number in self._foreign
         if queue.capture is not None and not is_known:
             return
-        asked = self._capturing[kind]
+        asked = self._asked(kind)[1]
         is_captured = asked is not None and asked(number)
         if is_captured and not is_known:
             self._foreign.add(number)
@@ -279,7 +280,7 @@ class Sanitizer:
         else:
             number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
             queue = self._queue(device, number, occurrence.lane)
-            if event in _ORDERED and self._capturing.get(device.kind) is not None:
+            if event == "accessed" or number in self._foreign:
                 self._follow(queue, number, device.kind)
             act(occurrence, queue)
             if event in self._of_memory and touched.is_always_observable(device.kind):
@@ -329,9 +330,6 @@ class Sanitizer:
 def _kind(told: Occurrence) -> str:
     return told.device.partition(":")[0]
 
-
-#: Events that a capture records in place of their taking place.
-_ORDERED = frozenset({"accessed", "event_recorded", "event_waited"})
 
 #: Events whose subject is the stream.
 _OF_SUBJECT = frozenset({"stream_synchronized", "stream_found_done"})

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from cuassay.core.protocols import StreamFacts
-from cuassay.core.traced import Tracer
+from cuassay.core.traced import Stopwatch, Tracer
 
 __all__ = ["ObservableBackend"]
 
@@ -36,6 +36,12 @@ class ObservableBackend:
         from cuassay.devices.cuda import activity
 
         return activity.Tracer()
+
+    def new_stopwatch(self, index: int) -> Stopwatch:
+        """What times work of device `index` by pairs of events."""
+        from cuassay.devices.cuda.streams import stopwatch
+
+        return stopwatch.Stopwatch(index)
 
 
 @cache

@@ -1,0 +1,101 @@
+"""Times of work on streams by pairs of events whose handles are used again, which costs less than two `Event` objects.
+
+Nobody is told of these events. A pair that is done is read while later ones are recorded, so that few handles are kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import perf_counter
+from typing import NamedTuple
+
+import cupy
+
+from cuassay.devices.cuda.driver.context import at
+from cuassay.devices.cuda.streams import event_handles
+from cuassay.devices.cuda.streams.stream import get_current_stream
+
+__all__ = ["Stopwatch"]
+
+_record = cupy.cuda.runtime.eventRecord
+_query = cupy.cuda.runtime.eventQuery
+_elapsed = cupy.cuda.runtime.eventElapsedTime
+_is_capturing = cupy.cuda.runtime.streamIsCapturing
+_device = cupy.cuda.runtime.getDevice
+
+#: Pairs that may wait to be read before the oldest are looked at.
+_WAITING = 64
+#: Flags of an event with timing.
+_TIMED = 0
+#: The last address of a default stream; these are never captured.
+_LAST_DEFAULT = 2
+
+
+class _Pair(NamedTuple):
+    number: int
+    stream: int
+    first: int
+    last: int
+
+
+class Stopwatch:
+    """Of device `index`; see `cuassay.core.traced.Stopwatch`. Making one waits for an event of the current stream."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._waiting: deque[_Pair] = deque()
+        self._times: list[tuple[int, int, float, float]] = []
+        self._idle: list[int] = []
+        self._count = 0
+        self._anchor = event_handles.take(index, _TIMED)
+        with at(index):
+            _record(self._anchor, get_current_stream(index).ptr)
+            cupy.cuda.runtime.eventSynchronize(self._anchor)
+        self._began = perf_counter()
+
+    def __repr__(self) -> str:
+        return f"Stopwatch(cuda:{self._index}, {self._count:,} pairs)"
+
+    def start(self) -> tuple[int, int] | None:
+        """Mark the current stream; None while it is captured."""
+        stream = get_current_stream(self._index).ptr
+        if stream > _LAST_DEFAULT and _is_capturing(stream):
+            return None
+        return stream, self._mark(stream)
+
+    def stop(self, mark: tuple[int, int]) -> int:
+        """Mark the stream of `mark` again; gives the pair's number."""
+        stream, first = mark
+        number = self._count
+        self._count = number + 1
+        self._waiting.append(_Pair(number, stream, first, self._mark(stream)))
+        if len(self._waiting) > _WAITING:
+            self._read_done()
+        return number
+
+    def _mark(self, stream: int) -> int:
+        handle = self._idle.pop() if self._idle else event_handles.take(self._index, _TIMED)
+        if _device() == self._index:
+            _record(handle, stream)
+        else:
+            with at(self._index):
+                _record(handle, stream)
+        return handle
+
+    def _read_done(self) -> None:
+        while self._waiting and _query(self._waiting[0].last) == 0:
+            self._read(self._waiting.popleft())
+
+    def _read(self, pair: _Pair) -> None:
+        begin = self._began + _elapsed(self._anchor, pair.first) / 1e3
+        self._times.append((pair.number, pair.stream, begin, begin + _elapsed(pair.first, pair.last) / 1e3))
+        self._idle += pair.first, pair.last
+
+    def read(self) -> list[tuple[int, int, float, float]]:
+        """All pairs; the device has been waited for. No more can be taken."""
+        while self._waiting:
+            self._read(self._waiting.popleft())
+        for handle in (*self._idle, self._anchor):
+            event_handles.give_back(self._index, handle, _TIMED)
+        self._idle = []
+        return self._times
