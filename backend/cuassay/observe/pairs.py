@@ -54,9 +54,6 @@ class Pairs:
         self._watches: dict[Device, tuple[Stopwatch, dict[int, tuple[str, int]]]] = {}
         self._wanted: dict[type, Backend | None] = {}
 
-    def __len__(self) -> int:
-        return sum(len(called) for _, called in self._watches.values())
-
     def begin(self, operands: Sequence[Any]) -> Pair | None:
         """A pair whose first mark is made, or None where none is needed or can be."""
         for operand in operands:

@@ -22,7 +22,7 @@ from cuassay.core.protocols import Backend
 from cuassay.core.watchers import EVENTS, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
 from cuassay.observe.assembly import Moment, assemble
-from cuassay.observe.pairs import Pairs, needs_pairs
+from cuassay.observe.pairs import Pair, Pairs, needs_pairs
 from cuassay.observe.spans import Timeline
 from cuassay.observe.traced import Traces
 from cuassay.ops import Op, registry
@@ -82,7 +82,7 @@ class Recorder:
     ) -> None:
         self.gives_way = gives_way
         self._made: Timeline | None = None
-        self._limit = limit
+        self._room = limit
         self._memory = memory
         self._moments: list[Moment] = []
         self._ways: dict[Any, str] = {}
@@ -156,9 +156,7 @@ class Recorder:
             key = _signature(op, args)
             moment = enter("op", op.name)
             moment.way = key
-            pair = None if local.open[1:] or self._is_full() else self._pairs.begin(args)
-            if self._traces is not None and not local.open[1:]:
-                self._traces.meet(args)
+            pair = None if local.open[1:] else self._outermost(args)
             try:
                 if key not in self._ways and not interposers.is_explaining:
                     self._ways[key] = ""
@@ -172,6 +170,14 @@ class Recorder:
                 leave(moment)
 
         return recorded
+
+    def _outermost(self, operands: tuple[Any, ...]) -> Pair | None:
+        """What times a call that is inside no other, as it begins."""
+        if self._traces is not None:
+            self._traces.meet(operands)
+        pair = self._pairs.begin(operands) if self._room > 0 else None
+        self._room -= pair is not None
+        return pair
 
     def _needs_pairs(self, backend: Backend) -> bool:
         return needs_pairs(backend) and not (self._traces is not None and self._traces.covers(backend))
@@ -203,14 +209,11 @@ class Recorder:
             pass
 
     def _add(self, moment: Moment) -> None:
-        if not self._is_full():
+        if self._room > 0:
+            self._room -= 1
             self._moments.append(moment)
-
-    def _is_full(self) -> bool:
-        """Whether there is no room for one more, which is then counted."""
-        is_full = len(self._moments) + len(self._pairs) >= self._limit
-        self._missed += is_full
-        return is_full
+        else:
+            self._missed += 1
 
     # -------------------------------------------------------------------------------------------- watchers
 
