@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from cuassay.core.device import Device
-from cuassay.errors import StateError
+from cuassay.errors import ArgumentError, StateError
 from cuassay.observe import page, perfetto
 from cuassay.observe.comparison import Comparison, compare, figures
 from cuassay.observe.gaps import Gap, idle_gaps
@@ -38,6 +38,8 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
 
     Raises
     ------
+    ArgumentError
+        If `kernels` is not a truth value.
     LibraryNotFoundError
         If `kernels` is asked for and the package cupti-python is not there.
 
@@ -60,6 +62,8 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         gives_way: bool = False,
         kernels: bool = False,
     ) -> None:
+        if not isinstance(kernels, bool):
+            raise ArgumentError(f"kernels is True or False; got a {type(kernels).__name__}; give one of the two")
         found = None if device is None else Device(device)
         self._recorder = Recorder(found, memory=memory, limit=limit, gives_way=gives_way, kernels=kernels)
         self._timeline: Timeline | None = None
