@@ -59,6 +59,7 @@ from cuassay.testing.generated.execution import (
     verify,
 )
 from cuassay.testing.generated.forms import empty_out
+from cuassay.testing.generated.partial_errors import check_partial_errors, ordinary_samples
 from cuassay.testing.generated.promoted import check_promoted, says_what_promotes
 from cuassay.testing.generated.selection import axes_of, bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
@@ -264,6 +265,7 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
 def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Each bad input raises the declared error, with its message, and is not changed; the next call is right."""
     ordinary = _right_sample(spec, device, dtype) if spec.op is None else None
+    rows = ordinary_samples(spec, device, dtype) if spec.op is None and not spec.is_its_own_reference else []
     for bad in bad_inputs(spec, device, dtype):
         with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
@@ -271,6 +273,7 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
             if _must_hold(spec, bad.sample):
                 with explained("a call that was refused has changed its input; look for mistakes before writing"):
                     assert_inputs_held(bad.sample, args, kwargs)
+        check_partial_errors(spec, device, dtype, bad.sample, bad.error, rows)
         if ordinary is not None:
             with explained("wrong after a call that was refused: does the function set something before it raises?"):
                 verify(spec, device, dtype, [ordinary])

@@ -22,7 +22,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_far", "check_far_complex"]
+__all__ = ["check_far", "check_far_complex", "check_small_complex"]
 
 Array = NDArray[Any]
 
@@ -121,8 +121,22 @@ def check_far_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
                 _compare_decided(spec, device, dtype, filled)
 
 
-def _of_other_units(sample: Sample) -> Iterator[Sample]:
-    for exponent in _EXPONENTS:
+#: The exponent of a factor at which ``exp(z) - 1`` has lost half of the digits of complex128.
+_SMALL = -27
+
+
+def check_small_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Complex numbers next to zero: where the reference is exact there, the function is too."""
+    if spec.reference is None:
+        return
+    for filled in _of_other_units(sample, (_SMALL,)):
+        if is_safely_taken(spec, filled):
+            with on_sample(filled), explained("wrong for small complex numbers: does a difference lose their digits?"):
+                _compare_decided(spec, device, dtype, filled)
+
+
+def _of_other_units(sample: Sample, exponents: tuple[int, ...] = _EXPONENTS) -> Iterator[Sample]:
+    for exponent in exponents:
 
         def put(given: Any, factor: float = 2.0**exponent) -> Any:
             is_free = isinstance(given, HostArray) and is_complex(given.dtype) and given.is_free

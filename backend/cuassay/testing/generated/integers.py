@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import INTEGERS, dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import coarsest, compare, compare_values, on_host
+from cuassay.testing.generated.crossed import check_many_integers
 from cuassay.testing.generated.execution import (
     explained,
     filled_from,
@@ -90,6 +91,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     like = one(spec, device, dtype, most=_COUNT)
     chance = generator()
     _check_ranges(spec, device, dtype, like, chance)
+    check_many_integers(spec, device, dtype, like)
     if np.dtype(dtype).itemsize == 1:
         _check_text(spec, device, dtype)
     like = _of_free_integers(spec, device, dtype, most=_COUNT)

@@ -20,6 +20,7 @@ from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.chains import check_chains
 from cuassay.testing.generated.comparison import compare_values, explained_rounding, floats_of
+from cuassay.testing.generated.crossed import check_crossed
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -68,10 +69,14 @@ def free_floats(sample: Sample) -> list[NDArray[Any]]:
 
 
 def near_zero(sample: Sample) -> list[NDArray[Any]]:
-    """The free floats and those of a range that begins at zero, if there are such: small numbers are in it."""
+    """The free floats and those of a range that holds zero, if there are such: small numbers are in it."""
     found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and is_float(one.dtype)]
-    from_zero = [one.values for one in found if one.span is not None and one.span[0] == 0 < one.span[1]]
+    from_zero = [one.values for one in found if one.span is not None and not one.is_free and _holds_zero(one.span)]
     return [*free_floats(sample), *from_zero] if from_zero else []
+
+
+def _holds_zero(span: tuple[float, float]) -> bool:
+    return span[0] <= 0 <= span[1] and span[0] < span[1]
 
 
 def _values(array: HostArray | NDArray[Any]) -> NDArray[Any]:
@@ -127,6 +132,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     """An offset, NaN, ties, minus infinity, a large number at the end; integers at both ends; complex NaN; chains."""
     check_chains(spec, device, dtype)
+    check_crossed(spec, device, dtype)
     if not is_float(dtype):
         check_given_integers(spec, device, dtype)
         check_parts(spec, device, dtype)

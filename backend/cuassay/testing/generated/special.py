@@ -33,7 +33,7 @@ from cuassay.testing.generated.execution import (
     on_sample,
     run_sample,
 )
-from cuassay.testing.generated.far import check_far, check_far_complex
+from cuassay.testing.generated.far import check_far, check_far_complex, check_small_complex
 from cuassay.testing.generated.natively import check_far_units, check_orders
 from cuassay.testing.generated.numbers import conditioning, free_floats, is_general, near_zero, refilled
 from cuassay.testing.generated.selection import by_options, generator
@@ -219,14 +219,16 @@ def _has_range(given: Any) -> bool:
 #: Ordinary numbers in other units: where an epsilon that was added, or a threshold, shows; where logarithms are far
 #: apart, and exponentials still finite in float32.
 _SMALL = 2.0**-27
-_UNITS = {"in units of 2^-27": _SMALL, "times 16": 16.0}
+#: Where the square of a number is below a threshold such as 1e-4, and the number itself is not lost in a result of 1.
+_SMALLER = 2.0**-8
+_UNITS = {"in units of 2^-27": _SMALL, "in units of 2^-8": _SMALLER, "times 16": 16.0}
 
 
 @check(is_function)
 def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers 2^27 times smaller, 16 and 128 times larger; far from zero on either side; one very large number.
+    """Numbers 2^27 and 2^8 times smaller, 16 and 128 times larger; far from zero on either side; one very large number.
 
-    Small numbers also in arrays for which a range was asked that begins at zero, as of a variance. Of a range of one
+    Small numbers also in arrays for which a range was asked that holds zero, as of a variance. Of a range of one
     sign that spans orders of magnitude, numbers of each.
     """
     for sample in samples_to_fill(spec, device, dtype):
@@ -239,15 +241,21 @@ def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
         _check_spike(spec, device, dtype, sample)
         check_far_units(spec, device, dtype, sample)
         check_far(spec, device, dtype, sample)
-    if is_float(dtype) and not is_coarse(dtype):
-        for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
-            if near := near_zero(sample):
-                small = refilled(sample, _times(_SMALL), "numbers next to zero 2^-27 times as large", chosen=near)
-                _check(spec, device, dtype, sample, small)
+    for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
+        if is_float(dtype) and not is_coarse(dtype):
+            _check_next_to_zero(spec, device, dtype, sample)
             check_orders(spec, device, dtype, sample)
-    elif is_complex(dtype):
-        for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS)[:1]:
+        elif is_complex(dtype):
             check_far_complex(spec, device, dtype, sample)
+            check_small_complex(spec, device, dtype, sample)
+            return
+
+
+def _check_next_to_zero(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    if near := near_zero(sample):
+        for name, unit in (("2^-27", _SMALL), ("2^-8", _SMALLER)):
+            label = f"numbers next to zero {name} times as large"
+            _check(spec, device, dtype, sample, refilled(sample, _times(unit), label, chosen=near))
 
 
 def _times(unit: float) -> Fill:

@@ -1,0 +1,134 @@
+"""Integers that one sample has and another's range leaves out, put together; and very many integers of a range.
+
+A fault may need the labels of one sample and the option of another, or one day of a thousand. Only integers are put
+together that were drawn from a range that was asked for: others may have to fit each other, as positions do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
+from cuassay.testing.generated.selection import generator, samples_of
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample, is_permutation, is_sorted
+
+__all__ = ["check_crossed", "check_many_integers"]
+
+Array = NDArray[Any]
+
+#: Elements of a sample, samples, and times that each pair of them is tried.
+_MOST_ELEMENTS, _MOST_SAMPLES, _ROUNDS = 9000, 6, 3
+
+#: Integers of each array at most, and seconds that the reference may take for them.
+_MANY, _PATIENCE_S = 2**14, 0.2
+
+
+def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The integers of another sample, where they are beyond the range of this one's, next to all else of this one."""
+    if spec.op is not None or spec.is_its_own_reference:
+        return
+    several = [one for one in samples_of(spec, device, dtype, "values") if _size(one) <= _MOST_ELEMENTS]
+    chance = generator()
+    for sample, other in permutations(several[:_MOST_SAMPLES], 2):
+        for crossed in _crossed(sample, other, chance):
+            if is_safely_taken(spec, crossed):
+                with filled_from(spec, device, dtype, sample, crossed):
+                    compare(spec, device, dtype, crossed, run_sample(spec, device, crossed))
+
+
+def _crossed(sample: Sample, other: Sample, chance: np.random.Generator) -> Iterator[Sample]:
+    places = [
+        place
+        for place, (mine, theirs) in enumerate(zip(sample.args, other.args, strict=False))
+        if _is_drawn(mine) and _has_news(mine, theirs)
+    ]
+    if not places or len(sample.args) != len(other.args):
+        return
+    label = f"{sample.label}, with the integers of input {', '.join(map(str, places))} of: {other.label}"
+    for _ in range(_ROUNDS):
+        args = [
+            _of(chance.choice(_values(other.args[place]).reshape(-1), given.shape), given)
+            if place in places
+            else _redrawn(given, chance)
+            for place, given in enumerate(sample.args)
+        ]
+        yield replace(sample, args=tuple(args), label=label)
+
+
+def _values(given: Any) -> Array:
+    return np.asarray(given.values if isinstance(given, HostArray) else given)
+
+
+def _is_drawn(given: Any) -> bool:
+    """Whether it holds integers of a range that was asked for, in no order."""
+    if not isinstance(given, HostArray) or given.span is None or given.is_free or given.dtype.kind not in "iu":
+        return False
+    return given.values.size > 1 and not is_sorted(given.values) and not is_permutation(given.values)
+
+
+def _has_news(mine: HostArray, theirs: Any) -> bool:
+    """Whether another sample has integers in the same place that this one's range leaves out."""
+    if not isinstance(theirs, HostArray | np.ndarray):
+        return False
+    found = _values(theirs)
+    if found.dtype != mine.dtype or not found.size or mine.span is None or is_permutation(found):
+        return False
+    return bool(found.min() < mine.span[0] or found.max() > mine.span[1])
+
+
+def _redrawn(given: Any, chance: np.random.Generator) -> Any:
+    if not _is_drawn(given):
+        return given
+    low, high = (int(end) for end in given.span)
+    return _of(chance.integers(low, high, given.shape, endpoint=True), given)
+
+
+def _of(values: Array, given: HostArray) -> HostArray:
+    return HostArray(np.ascontiguousarray(values).astype(given.dtype))
+
+
+def _size(sample: Sample) -> int:
+    return sum(one.size for one in sample.host()[0] if isinstance(one, np.ndarray))
+
+
+# ------------------------------------------------------------------------------------------------ very many
+
+
+def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """As many integers of their ranges as the reference computes in a fifth of a second: few may be wrong.
+
+    For functions of arrays of integers alone, all of one shape.
+    """
+    arrays = [one for one in sample.args if isinstance(one, HostArray)]
+    if not arrays or len(arrays) < len(sample.args) or not all(map(_is_drawn, arrays)):
+        return
+    if len({one.shape for one in arrays}) > 1 or not is_safely_taken(spec, sample):
+        return
+    began = time.thread_time()
+    spec.expected(sample)
+    each_s = (time.thread_time() - began) / arrays[0].values.size
+    count = min(_MANY, int(_PATIENCE_S / max(each_s, 1e-9)))
+    if count <= arrays[0].values.size:
+        return
+    chance = generator()
+    shape = (count,) if len(arrays[0].shape) < 2 else (count // arrays[0].shape[-1] + 1, *arrays[0].shape[1:])
+    if int(np.prod(shape)) > 2 * _MANY:
+        return
+    args = []
+    for one in arrays:
+        low, high = (int(end) for end in one.span or (0, 0))
+        args.append(_of(chance.integers(low, high, shape, endpoint=True), one))
+    many = replace(sample, args=tuple(args), label=f"{sample.label}, very many of its integers")
+    if is_safely_taken(spec, many):
+        with filled_from(spec, device, dtype, sample, many):
+            compare(spec, device, dtype, many, run_sample(spec, device, many))

@@ -1,0 +1,82 @@
+"""Part of the check of errors: a mistake in one row of many must raise as one in all rows does.
+
+The row is taken from the declared bad input, where that is one number throughout, as weights of 0 are. The reference
+decides: only where it refuses the call by the declared exception must the function refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.execution import on_sample, run_sample
+from cuassay.testing.generated.selection import samples_of
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample
+
+__all__ = ["check_partial_errors", "ordinary_samples"]
+
+#: Elements of an ordinary call, and how many of them are tried.
+_MOST_ELEMENTS, _MOST_SAMPLES = 9000, 4
+
+
+def check_partial_errors(
+    spec: OpSpec, device: Device, dtype: Any, bad: Sample, error: type[BaseException], ordinary: list[Sample]
+) -> None:
+    """Ordinary calls with one row of an input as in `bad`: what the reference refuses by `error` must be refused."""
+    for sample in _with_one_row(bad, ordinary):
+        if _is_refused(spec, sample, error):
+            with on_sample(sample):
+                _must_refuse(spec, device, sample, error)
+
+
+def _must_refuse(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException]) -> None:
+    try:
+        run_sample(spec, device, sample)
+    except Exception:  # noqa: BLE001  which one, and what it says, is declared of the whole input
+        return
+    raise AssertionError(
+        f"no error, but the reference raises {error.__name__} where one row of many is as in the declared bad input: "
+        f"look at each row\n  sample: {sample.label}"
+    )
+
+
+def ordinary_samples(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
+    """Ordinary calls with an axis of rows."""
+    found = []
+    for sample in samples_of(spec, device, dtype, "values"):
+        arrays = [one for one in sample.host()[0] if isinstance(one, np.ndarray)]
+        if any(one.ndim > 1 for one in arrays) and sum(one.size for one in arrays) <= _MOST_ELEMENTS:
+            found.append(sample)
+    return found[:_MOST_SAMPLES]
+
+
+def _with_one_row(bad: Sample, ordinary: list[Sample]) -> Iterator[Sample]:
+    for sample in ordinary:
+        if len(sample.args) != len(bad.args) or sample.kwargs != bad.kwargs:
+            continue
+        for place, (wrong, right) in enumerate(zip(bad.host()[0], sample.host()[0], strict=True)):
+            if (
+                not all(isinstance(one, np.ndarray) for one in (wrong, right))
+                or right.ndim < 2
+                or not right.shape[0] > 1
+            ):
+                continue
+            if wrong.size and wrong.dtype == right.dtype and (wrong == wrong.reshape(-1)[0]).all():
+                rows = right.copy()
+                rows[-1] = wrong.reshape(-1)[0]
+                args = (*sample.args[:place], HostArray(rows), *sample.args[place + 1 :])
+                label = f"{sample.label}, the last row of input {place} is {wrong.reshape(-1)[0]}"
+                yield replace(sample, args=args, label=label)
+
+
+def _is_refused(spec: OpSpec, sample: Sample, error: type[BaseException]) -> bool:
+    try:
+        found = spec.refusal(sample)
+    except Exception as raised:  # noqa: BLE001  a reference refuses by errors of its own
+        found = raised
+    return isinstance(found, error)
