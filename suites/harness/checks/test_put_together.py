@@ -67,7 +67,7 @@ def test_an_index_beyond_the_array_is_not_asked_for() -> None:
 
 
 def test_lengths_that_must_fit_each_other_are_left_as_they_are() -> None:
-    """A list of one's own is no range: how its numbers hang together is not known."""
+    """A list of one's own is not a range: how its numbers hang together is not known."""
 
     def fn(xp: Any, a: Any, lengths: Any) -> Any:
         assert int(lengths.sum()) == a.size
@@ -158,7 +158,7 @@ def test_numbers_next_to_zero_are_in_a_range_that_holds_it() -> None:
         return half_square(1e-3)(xp, xp.where(xp.abs(a) < 5e-3, xp.asarray(5e-3, dtype=a.dtype), a))
 
     def squared(xp: Any, a: Any) -> Any:
-        """As `clamped`, but next to zero the result is so small that an error of 1e-6 is none."""
+        """As `clamped`, but next to zero the result is so small that an error of 1e-6 does not show."""
         return (a * a * clamped(xp, a)).astype(a.dtype) + 1
 
     with pytest.raises(AssertionError, match=r"numbers next to zero 2\^-8 times as large"):
