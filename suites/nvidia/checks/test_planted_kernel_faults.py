@@ -208,9 +208,9 @@ FAULTS = (
     Fault("embedding", "row by its place", "values", "float32", "indexing.cu", "gather_rows<uint32, int64, 1>",
           "from = int64(index[row])", "from = int64(index[0])"),
     Fault("segment_sum", "second half of the warps", "values", "float32", "indexing.cu",
-          "segment_sum<float32, int64, false>", "warp < 8; ++warp)", "warp < 4; ++warp)"),
-    Fault("index_add", "start not read", "values", "float32", "indexing.cu", "segment_sum<float32, int64, true>",
-          "total = widen<W>(start[to]);", "total = W(0);"),
+          "segment_sum<float32, int64, false, 1>", "if (other < warp) at += found[other];", ""),
+    Fault("index_add", "start not read", "values", "float32", "indexing.cu", "segment_sum<float32, int64, true, 1>",
+          "is_read = FROM_START && is_inside", "is_read = false && is_inside"),
     # -------------------------------------------------------------------------------------------- scan.cu
     Fault("cumsum", "tiles do not carry", "values", "float32", "scan.cu", "cumsum_rows<float32, float32, float32>",
           "carried += whole;", ""),

@@ -57,6 +57,7 @@ def _segments(make: Samples) -> Iterator[Sample]:
         yield Sample((make((*shape, *rest)), _below(make, shape, count)), {"count": count})
     yield Sample((make((33, 5)), _below(make, 33, 3, "int32")), {"count": 40}, "rows that nothing is added to")
     yield Sample((make.full((4096, 2), 1), _below(make, 4096, 1)), {"count": 1}, "4,096 ones")
+    yield Sample((make((1500, 2)), _below(make, 1500, 40)), {"count": 8200}, "a few of very many rows")
     yield Sample((make((0, 5)), _below(make, 0, 3)), {"count": 3}, kind="empty")
     row = make((33, 2)).values.copy()
     row[3, 1] = np.nan
@@ -127,6 +128,7 @@ def _additions(make: Samples) -> Iterator[Sample]:
         given = make(shape), _below(make, length, shape[axis]), make(_index_shape(shape, axis, length))
         yield Sample(given, {"axis": axis})
     yield Sample((make((3, 5)), _below(make, 0, 3), make((0, 5))), {"axis": 0}, "an empty index")
+    yield Sample((make((8200, 2)), _below(make, 1100, 8200), make((1100, 2))), {"axis": 0}, "very many rows")
     yield Sample((make((0, 5)), _below(make, 0, 3), make((0, 5))), {"axis": 0}, kind="empty")
 
 

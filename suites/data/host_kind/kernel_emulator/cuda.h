@@ -117,6 +117,7 @@ inline bool __all_sync(unsigned mask, bool one) { return host::ballot(mask, one)
 inline bool __any_sync(unsigned mask, bool one) { return host::ballot(mask, one) != 0; }
 
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
 inline void __threadfence() {}
 template <typename T, typename U> T atomicAdd(T* at, U more) { const T old = *at; *at = old + T(more); return old; }
 inline unsigned atomicInc(unsigned* at, unsigned last) { const unsigned old = *at; *at = old >= last ? 0 : old + 1; return old; }

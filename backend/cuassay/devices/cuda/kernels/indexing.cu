@@ -1,10 +1,12 @@
 // out[i, :] = weight[index[i], :], rows that an array of whole numbers names; and the sums of rows by such an array.
 //
 // segment_sum: out[o, r, :] = start[o, r, :] + the sum of source[o, k, :] over
-// the k with index[k] == r, in their order, so that two runs give the same bits. A block looks through the whole index, 256
-// numbers at a time, and mostly finds none of its row: for 50,257 rows and 8,192 numbers that is 1.6 million steps.
+// the k with index[k] == r, in their order, so that two runs give the same bits. A block has ROWS rows and 256 columns,
+// whose sums lie in shared memory. It looks through the whole index, 1,024 numbers at a time, keeps the places that are of
+// its rows in a list, and adds once the list is long: kDepth rows of the source are under way at a time.
 // Shapes: weight (V, D), index (n), out (n, D); source (outer, K, inner), index (K), start and out (outer, rows, inner).
-// Launch: gather_rows: 256 threads, one pack of N elements a thread. segment_sum: grid (outer * rows, tiles of 256 columns).
+// Launch: gather_rows: 256 threads, one pack of N elements a thread. segment_sum: 256 threads, grid (outer * groups of ROWS
+// rows, tiles of 256 columns); ROWS is 1 where there are too few rows to fill the card.
 // Caller: devices/cuda/ops/indexing.py. OpSpecs: cuassay/testing/specs/indexing.py.
 
 #include "element.cuh"
@@ -25,28 +27,75 @@ __global__ void gather_rows(const U* weight, const I* index, U* out, int64 n, in
     store_pack<U, N>(out + at, pack);
 }
 
-template <typename T, typename I, bool FROM_START>
+constexpr int kWarps = 8;
+constexpr int kEach = 4;                            // numbers of the index a thread looks at in a step
+constexpr int kStep = kWarps * 32 * kEach;
+constexpr int kEnough = 128;                        // places in the list from which on it is added
+constexpr int kDepth = 8;
+
+template <typename T, typename I, bool FROM_START, int ROWS>
 __global__ void segment_sum(const T* source, const I* index, const T* start, T* out, int64 rows, int64 length,
                             int64 inner) {
     using W = typename Wide<T>::type;
-    __shared__ uint32 found[2][8];  // two, so that one barrier a step is enough
-    const int64 row = blockIdx.x % rows, outer = blockIdx.x / rows;
-    const int64 column = int64(blockIdx.y) * blockDim.x + threadIdx.x;
-    const int64 to = (outer * rows + row) * inner + column;
-    W total = W(0);
-    if (FROM_START && column < inner) total = widen<W>(start[to]);
-    for (int64 base = 0, step = 0; base < length; base += blockDim.x, ++step) {
-        const int64 k = base + threadIdx.x;
-        const uint32 mine = __ballot_sync(0xffffffffu, k < length && int64(index[k]) == row);
-        if (threadIdx.x % 32 == 0) found[step % 2][threadIdx.x / 32] = mine;
+    __shared__ W totals[ROWS][kWarps * 32];         // a thread reads and writes its own column alone
+    __shared__ int64 places[kEnough + kStep];
+    __shared__ int lines[kEnough + kStep];
+    __shared__ int found[kWarps];
+    const int64 groups = (rows + ROWS - 1) / ROWS, outer = blockIdx.x / groups;
+    const int64 first = (blockIdx.x - outer * groups) * ROWS;
+    const int64 column = int64(blockIdx.y) * (kWarps * 32) + threadIdx.x;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const bool is_inside = column < inner;
+    const int64 to = (outer * rows + first) * inner + column;
+    for (int row = 0; row < ROWS; ++row) {
+        const bool is_read = FROM_START && is_inside && first + row < rows;
+        totals[row][threadIdx.x] = is_read ? widen<W>(start[to + row * inner]) : W(0);
+    }
+    int waiting = 0;
+    for (int64 base = 0; base < length; base += kStep) {
+        int64 line[kEach];
+        uint32 mask[kEach];
+        int mine = 0;
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+            const int64 k = base + (warp * kEach + i) * 32 + lane;
+            line[i] = k < length ? int64(index[k]) - first : int64(-1);
+            mask[i] = __ballot_sync(0xffffffffu, line[i] >= 0 && line[i] < ROWS);
+            mine += __popc(mask[i]);
+        }
+        if (lane == 0) found[warp] = mine;
         __syncthreads();
-        if (column >= inner) continue;
-        for (int warp = 0; warp < 8; ++warp) {
-            for (uint32 left = found[step % 2][warp]; left; left &= left - 1) {
-                const int64 from = outer * length + base + warp * 32 + __ffs(left) - 1;
-                total += widen<W>(source[from * inner + column]);
+        int at = waiting;
+        for (int other = 0; other < kWarps; ++other) {
+            if (other < warp) at += found[other];
+            waiting += found[other];
+        }
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+            if (mask[i] >> lane & 1u) {
+                const int place = at + __popc(mask[i] & ((1u << lane) - 1u));
+                places[place] = base + (warp * kEach + i) * 32 + lane;
+                lines[place] = static_cast<int>(line[i]);
+            }
+            at += __popc(mask[i]);
+        }
+        __syncthreads();
+        if (waiting <= kEnough && base + kStep < length) continue;
+        for (int next = 0; next < waiting && is_inside; next += kDepth) {
+            T value[kDepth];
+#pragma unroll
+            for (int i = 0; i < kDepth; ++i) {
+                if (next + i < waiting) value[i] = source[(outer * length + places[next + i]) * inner + column];
+            }
+#pragma unroll
+            for (int i = 0; i < kDepth; ++i) {
+                if (next + i < waiting) totals[lines[next + i]][threadIdx.x] += widen<W>(value[i]);
             }
         }
+        waiting = 0;
+        __syncthreads();  // the list may be written again
     }
-    if (column < inner) out[to] = narrow<T>(total);
+    for (int row = 0; row < ROWS && is_inside && first + row < rows; ++row) {
+        out[to + row * inner] = narrow<T>(totals[row][threadIdx.x]);
+    }
 }

@@ -29,6 +29,11 @@ Array = Any
 _BLOCK = 256
 _MAX_GRID_Y = 65_535
 
+#: Bytes of one column's sums that a block of `segment_sum` keeps: 32 rows, or 16 of float64.
+_ROWS_NBYTES = 128
+#: Fewer blocks than this leave parts of a large card idle: then each has one row.
+_FEW_BLOCKS = 256
+
 
 def _contiguous(array: Array) -> Array:
     return array if array.flags.c_contiguous else cupy.ascontiguousarray(array)
@@ -79,9 +84,13 @@ def _segments(source: Array, index: Array, start: Array | None, out: Array, fold
         most = _MAX_GRID_Y * _BLOCK
         raise ShapeError(f"a sum by an index takes rows of at most {most:,} elements on cuda; got {inner:,}; sum parts")
     target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
-    name = f"segment_sum<{c_name(out.dtype)}, {c_name(index.dtype)}, {'false' if start is None else 'true'}>"
+    together = _ROWS_NBYTES // max(out.dtype.itemsize, 4)
+    if outer * -(-rows // together) * tiles < _FEW_BLOCKS:
+        together = 1
+    of_start = "false" if start is None else "true"
+    name = f"segment_sum<{c_name(out.dtype)}, {c_name(index.dtype)}, {of_start}, {together}>"
     arguments = (source, index, source if start is None else start, target, rows, index.size, inner)
-    kernel("indexing.cu", name)((outer * rows, tiles, 1), _BLOCK, arguments)
+    kernel("indexing.cu", name)((outer * -(-rows // together), tiles, 1), _BLOCK, arguments)
     if target is not out:
         cupy.copyto(out, target)
 
