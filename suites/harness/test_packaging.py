@@ -86,7 +86,8 @@ def test_a_base_installation_brings_no_cuda_package(metadata: email.message.Mess
 
 def test_extras_are_one_for_each_cuda_major_and_each_further_task(metadata: email.message.Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == {
-        "asv", "benchmark", "cache", "completion", "cuda12", "cuda13", "cupti", "fleet", "jit", "mutate", "nvtx", "report",
+        "asv", "benchmark", "cache", "completion", "cuda12", "cuda13", "cupti", "fleet", "jit", "mutate", "nvtx",
+        "report",
     }  # fmt: skip
 
 
