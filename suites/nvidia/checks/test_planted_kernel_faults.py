@@ -216,8 +216,11 @@ FAULTS = (
           "carried += whole;", ""),
     Fault("cumsum", "warps do not add up", "values", "float32", "scan.cu", "cumsum_rows<float32, float32, float32>",
           "if (other == warp) before += whole;", ""),
-    Fault("cumsum", "columns share a sum", "values", "float32", "scan.cu", "cumsum_columns<float32, float32, float32>",
-          "column / inner * length * inner + column % inner", "column / inner * length * inner"),
+    Fault("cumsum", "columns share the sums of parts", "values", "float32", "scan.cu",
+          "cumsum_columns<float32, float32, float32>", "each_of(sums + column, first", "each_of(sums, first"),
+    Fault("cumsum", "a part is left out", "values", "float32", "scan.cu", "cumsum_parts<float32, float32>",
+          "sums[int64(blockIdx.y) * outer * inner + column] = sum;",
+          "sums[int64(blockIdx.y) * outer * inner + column] = blockIdx.y == 3 ? A(0) : sum;"),
     # -------------------------------------------------------------------------------------------- argmax.cu
     Fault("argmax", "the last of equals", "values", "float32", "argmax.cu", ARGMAX,
           "one.at < other.at ? one : other", "one.at < other.at ? other : one"),

@@ -48,3 +48,23 @@ def test_two_runs_give_the_same_bits(device: Device, shape: tuple[int, ...]) -> 
     a = from_host(np.random.default_rng(2026).standard_normal(shape).astype(np.float32), device)
 
     np.testing.assert_array_equal(to_host(ops.sum(a, axis=-2)), to_host(ops.sum(a, axis=-2)))
+
+
+@devices("cuda")
+@dtypes("bfloat16", "float32", "float64", "int8")
+@pytest.mark.parametrize("rows", [63, 64, 65, 5_000])
+def test_prefix_sums_of_a_column_have_the_same_bits_in_a_batch(device: Device, dtype: np.dtype[Any], rows: int) -> None:
+    """With few columns, parts of one are the work of many threads; with very many a thread takes a column."""
+    columns = 70_000 if rows < 100 else 66_000
+    host = np.random.default_rng(2026).standard_normal((rows, columns)) * 3
+    a = from_host(host.astype(dtype), device)
+    few = ops.copy(a[:, 100:109])
+
+    whole, alone = to_host(ops.cumsum(a, axis=0))[:, 100:109], to_host(ops.cumsum(few, axis=0))
+
+    np.testing.assert_array_equal(whole, alone)
+    expected = np.cumsum(host.astype(dtype)[:, 100:109].astype(np.float64), axis=0)
+    atol = 0.05 * np.sqrt(rows) if dtype.name == "bfloat16" else 1e-4 * np.sqrt(rows)
+    np.testing.assert_allclose(
+        alone.astype(np.float64), expected, rtol=8e-3 if dtype.name == "bfloat16" else 1e-5, atol=atol
+    )

@@ -140,6 +140,7 @@ def _sequences(make: Samples) -> Iterator[Sample]:
     yield from (Sample((make((3, extent)),), {"axis": 1}) for extent in (1, 31, 128, 1023, 1024, 1025, 5000))
     yield from (Sample((make((5, 33, 7)),), {"axis": axis}) for axis in (0, 1, 2, -3))
     yield Sample((make((3, 700)),), {"axis": 0}, "columns for several blocks")
+    yield Sample((make((2, 700, 5)),), {"axis": 1}, "columns in parts")
     yield Sample((make(257),), {"axis": 0})
     yield Sample((make.full(4096, 1),), {"axis": 0}, "4,096 ones")
     yield Sample((make((0, 3)),), {"axis": 1}, kind="empty")

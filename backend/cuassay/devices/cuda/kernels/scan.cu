@@ -3,8 +3,11 @@
 // A block takes a row in tiles: each thread adds up four neighbours, the warp and the block their totals. A long row is one
 // block's work, so few long rows use a part of the card only.
 // Source: M. Harris, S. Sengupta, J. Owens, "Parallel prefix sum (scan) with CUDA", GPU Gems 3, chapter 39.
-// Shapes: cumsum_rows: a (outer, length). cumsum_columns: a (outer, length, inner).
-// Launch: cumsum_rows: one block of 256 threads a row. cumsum_columns: one thread a column.
+// Along another axis a column is in parts, whose length depends on the column's alone: a result is the sum of the parts before
+// plus that within its part, whichever thread adds it up. With few columns each part is one thread's work, and cumsum_parts
+// gives the sums of all but the last part first; with many a thread takes a column as a whole.
+// Shapes: cumsum_rows: a (outer, length). cumsum_parts, cumsum_columns: a (outer, length, inner), sums (parts, outer * inner).
+// Launch: cumsum_rows: one block of 256 threads a row. The others: grid (columns, groups of parts), one thread for each.
 // Caller: devices/cuda/ops/reduction.py. OpSpecs: cuassay/testing/specs/statistics.py.
 
 #include "element.cuh"
@@ -50,14 +53,54 @@ __global__ void cumsum_rows(const T* a, Out* out, int64 length) {
     }
 }
 
-template <typename T, typename A, typename Out>
-__global__ void cumsum_columns(const T* a, Out* out, int64 outer, int64 length, int64 inner) {
+constexpr int kRows = 16;  // rows that a thread has under way, or half of them where an element has eight bytes
+
+// Calls take(value) for `count` elements that are `step` apart, in their order.
+template <typename T, typename Take>
+__device__ __forceinline__ void each_of(const T* next, int64 count, int64 step, Take take) {
+    constexpr int kDepth = sizeof(T) > 4 ? kRows / 2 : kRows;
+    for (; count >= kDepth; count -= kDepth) {
+        T value[kDepth];
+#pragma unroll
+        for (int i = 0; i < kDepth; ++i, next += step) value[i] = *next;
+#pragma unroll
+        for (int i = 0; i < kDepth; ++i) take(value[i]);
+    }
+#pragma unroll 1
+    for (; count > 0; --count, next += step) take(*next);
+}
+
+template <typename T, typename A>
+__global__ void cumsum_parts(const T* a, A* sums, int64 outer, int64 length, int64 inner, int64 part) {
     const int64 column = int64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (column >= outer * inner) return;
     const int64 start = column / inner * length * inner + column % inner;
+    const int64 from = int64(blockIdx.y) * part;
     A sum = A(0);
-    for (int64 at = 0; at < length; ++at) {
-        sum += widen<A>(a[start + at * inner]);
-        out[start + at * inner] = narrow<Out>(sum);
+    each_of(a + start + from * inner, part, inner, [&](T value) { sum += widen<A>(value); });
+    sums[int64(blockIdx.y) * outer * inner + column] = sum;
+}
+
+template <typename T, typename A, typename Out>
+__global__ void cumsum_columns(const T* a, Out* out, const A* sums, int64 outer, int64 length, int64 inner, int64 part,
+                               int64 together) {
+    const int64 column = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (column >= outer * inner) return;
+    const int64 start = column / inner * length * inner + column % inner;
+    const int64 first = int64(blockIdx.y) * together;
+    A carried = A(0);
+    each_of(sums + column, first, outer * inner, [&](A sum) { carried += sum; });
+    int64 left = length - first * part;
+    if (left > together * part) left = together * part;
+    const T* next = a + start + first * part * inner;
+    Out* to = out + start + first * part * inner;
+    for (; left > 0; left -= part, next += part * inner) {
+        A sum = A(0);
+        each_of(next, left < part ? left : part, inner, [&](T value) {
+            sum += widen<A>(value);
+            *to = narrow<Out>(carried + sum);
+            to += inner;
+        });
+        carried += sum;
     }
 }

@@ -173,14 +173,34 @@ def cumsum(a: Array, *, axis: int, out: Array) -> None:
     target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
     axis = axis % a.ndim
     outer, length, inner = prod(a.shape[:axis]), a.shape[axis], prod(a.shape[axis + 1 :])
-    types = ", ".join(map(c_name, (a.dtype, _accumulator("Sum", a.dtype), out.dtype)))
     if inner == 1:
+        types = ", ".join(map(c_name, (a.dtype, _accumulator("Sum", a.dtype), out.dtype)))
         kernel("scan.cu", f"cumsum_rows<{types}>")(outer, _BLOCK, (a, target, length))
     else:
-        launched = kernel("scan.cu", f"cumsum_columns<{types}>")
-        launched(-(-outer * inner // _BLOCK), _BLOCK, (a, target, outer, length, inner))
+        _cumsum_columns(a, target, (outer, length, inner))
     if target is not out:
         cupy.copyto(out, target)
+
+
+#: Parts of a column at most, and their least length: by the column alone, so that its bits are the same in a batch.
+_PARTS, _LEAST_PART = 64, 64
+#: From so many columns on a thread for each is enough.
+_MANY_COLUMNS = 65_536
+
+
+def _cumsum_columns(a: Array, out: Array, folded: tuple[int, int, int]) -> None:
+    outer, length, inner = folded
+    wide = _accumulator("Sum", a.dtype)
+    part = max(_LEAST_PART, -(-length // _PARTS))
+    parts, blocks = -(-length // part), -(-outer * inner // _BLOCK)
+    sums, together = a, parts
+    if parts > 1 and outer * inner < _MANY_COLUMNS:
+        sums, together = cupy.empty((parts, outer * inner), wide), 1
+        name = f"cumsum_parts<{c_name(a.dtype)}, {c_name(wide)}>"
+        kernel("scan.cu", name)((blocks, parts - 1, 1), _BLOCK, (a, sums, outer, length, inner, part))
+    types = ", ".join(map(c_name, (a.dtype, wide, out.dtype)))
+    arguments = (a, out, sums, outer, length, inner, part, together)
+    kernel("scan.cu", f"cumsum_columns<{types}>")((blocks, -(-parts // together), 1), _BLOCK, arguments)
 
 
 def _accumulator(reduction: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
