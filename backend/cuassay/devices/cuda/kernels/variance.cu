@@ -28,7 +28,15 @@ template <typename W> __device__ __forceinline__ void merge_warp(Variance<W>& va
         const Variance<W> other = {__shfl_xor_sync(kAllLanes, variance.count, lane),
                                    __shfl_xor_sync(kAllLanes, variance.mean, lane),
                                    __shfl_xor_sync(kAllLanes, variance.squares, lane)};
-        variance.merge(other);
+        // Of as many numbers each, as nearly always: the share is a half, and there is nothing to divide.
+        if (__all_sync(kAllLanes, other.count == variance.count)) {
+            const W step = other.mean - variance.mean;
+            variance.mean += step * W(0.5);
+            variance.squares += other.squares + step * step * (variance.count * W(0.5));
+            variance.count += other.count;
+        } else {
+            variance.merge(other);
+        }
     }
 }
 
@@ -51,6 +59,7 @@ __global__ void __launch_bounds__(256) var_rows(const T* a, T* out, int64 rows, 
     if (LANES > 32) {
         if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = variance;
         __syncthreads();
+        if (threadIdx.x >= 32) return;
         variance = of_warp[0];
         for (int warp = 1; warp < LANES / 32; ++warp) variance.merge(of_warp[warp]);
     }
