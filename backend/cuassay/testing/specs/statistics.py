@@ -104,6 +104,7 @@ def _variances(make: Samples) -> Iterator[Sample]:
     for correction in (0, 1, 2.5):
         yield Sample((make((33, 7)),), {"axis": 0, "correction": correction})
     yield Sample((make((3, 768), low=999, high=1001),), {"axis": 1}, "a mean far from zero")
+    yield Sample((make((67, 1537)),), {"axis": -1}, "more long rows than a warp has lanes")
 
 
 def _mean(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
