@@ -184,7 +184,7 @@ def cumsum(a: Array, *, axis: int, out: Array) -> None:
 
 #: Parts of a column at most, and their least length: by the column alone, so that its bits are the same in a batch.
 _PARTS, _LEAST_PART = 64, 64
-#: From so many columns on a thread for each is enough.
+#: With this many columns or more a thread for each is enough.
 _MANY_COLUMNS = 65_536
 
 
