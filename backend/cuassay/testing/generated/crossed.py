@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
+from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_permutation, is_sorted
@@ -37,7 +38,7 @@ def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
     """The integers of another sample, where they are beyond the range of this one's, next to all else of this one."""
     if spec.op is not None or spec.is_its_own_reference:
         return
-    several = [one for one in samples_of(spec, device, dtype, "values") if _size(one) <= _MOST_ELEMENTS]
+    several = [one for one in samples_of(spec, device, dtype, "values") if elements_of(one) <= _MOST_ELEMENTS]
     chance = generator()
     for sample, other in permutations(several[:_MOST_SAMPLES], 2):
         for crossed in _crossed(sample, other, chance):
@@ -47,26 +48,21 @@ def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _crossed(sample: Sample, other: Sample, chance: np.random.Generator) -> Iterator[Sample]:
-    places = [
-        place
-        for place, (mine, theirs) in enumerate(zip(sample.args, other.args, strict=False))
-        if _is_drawn(mine) and _has_news(mine, theirs)
-    ]
-    if not places or len(sample.args) != len(other.args):
+    if len(sample.args) != len(other.args):
+        return
+    found = other.host()[0]
+    places = [place for place, mine in enumerate(sample.args) if _is_drawn(mine) and _has_news(mine, found[place])]
+    if not places:
         return
     label = f"{sample.label}, with the integers of input {', '.join(map(str, places))} of: {other.label}"
     for _ in range(_ROUNDS):
         args = [
-            _of(chance.choice(_values(other.args[place]).reshape(-1), given.shape), given)
+            _of(chance.choice(found[place].reshape(-1), given.shape), given)
             if place in places
             else _redrawn(given, chance)
             for place, given in enumerate(sample.args)
         ]
         yield replace(sample, args=tuple(args), label=label)
-
-
-def _values(given: Any) -> Array:
-    return np.asarray(given.values if isinstance(given, HostArray) else given)
 
 
 def _is_drawn(given: Any) -> bool:
@@ -78,12 +74,9 @@ def _is_drawn(given: Any) -> bool:
 
 def _has_news(mine: HostArray, theirs: Any) -> bool:
     """Whether another sample has integers in the same place that this one's range leaves out."""
-    if not isinstance(theirs, HostArray | np.ndarray):
+    if not isinstance(theirs, np.ndarray) or theirs.dtype != mine.dtype or not theirs.size or mine.span is None:
         return False
-    found = _values(theirs)
-    if found.dtype != mine.dtype or not found.size or mine.span is None or is_permutation(found):
-        return False
-    return bool(found.min() < mine.span[0] or found.max() > mine.span[1])
+    return not is_permutation(theirs) and bool(theirs.min() < mine.span[0] or theirs.max() > mine.span[1])
 
 
 def _redrawn(given: Any, chance: np.random.Generator) -> Any:
@@ -95,10 +88,6 @@ def _redrawn(given: Any, chance: np.random.Generator) -> Any:
 
 def _of(values: Array, given: HostArray) -> HostArray:
     return HostArray(np.ascontiguousarray(values).astype(given.dtype))
-
-
-def _size(sample: Sample) -> int:
-    return sum(one.size for one in sample.host()[0] if isinstance(one, np.ndarray))
 
 
 # ------------------------------------------------------------------------------------------------ very many

@@ -245,6 +245,14 @@ def is_safely_taken(spec: OpSpec, sample: Sample) -> bool:
         return False
 
 
+def refusal_of(spec: OpSpec, sample: Sample) -> Exception | None:
+    """Why the reference does not take `sample`, by whichever error; None where it does."""
+    try:
+        return spec.refusal(sample)
+    except Exception as error:  # noqa: BLE001  a reference refuses what nobody declared by errors of its own
+        return error
+
+
 def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
     """Put the numbers of `sample` into `arrays` of `device`."""
     from cuassay import ops

@@ -71,7 +71,7 @@ def free_floats(sample: Sample) -> list[NDArray[Any]]:
 def near_zero(sample: Sample) -> list[NDArray[Any]]:
     """The free floats and those of a range that holds zero, if there are such: small numbers are in it."""
     found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and is_float(one.dtype)]
-    from_zero = [one.values for one in found if one.span is not None and not one.is_free and _holds_zero(one.span)]
+    from_zero = [one.values for one in found if one.span is not None and _holds_zero(one.span)]
     return [*free_floats(sample), *from_zero] if from_zero else []
 
 
@@ -130,7 +130,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An offset, NaN, ties, minus infinity, a large number at the end; integers at both ends; complex NaN; chains."""
+    """An offset, NaN, ties, -inf, a large last number; integers at both ends, of other samples; complex NaN; chains."""
     check_chains(spec, device, dtype)
     check_crossed(spec, device, dtype)
     if not is_float(dtype):

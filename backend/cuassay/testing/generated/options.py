@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import is_safely_taken, run_sample
+from cuassay.testing.generated.execution import is_safely_taken, refusal_of, run_sample
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import axes_of, by_options, generator, samples_of
 from cuassay.testing.opspec import OpSpec
@@ -268,15 +268,8 @@ def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:
             continue
         for axis in (axes_of(sample), -axes_of(sample) - 1):
             beyond = replace(sample, kwargs={**sample.kwargs, "axis": axis})
-            if isinstance(_refusal(spec, beyond), np.exceptions.AxisError) and _runs(spec, device, beyond):
+            if isinstance(refusal_of(spec, beyond), np.exceptions.AxisError) and _runs(spec, device, beyond):
                 raise AssertionError(
                     f"axis={axis} of arrays of {axes_of(sample)} dimensions gives a result; the reference raises "
                     f"AxisError: raise an error instead of taking it for another axis\n  sample: {sample.label}"
                 )
-
-
-def _refusal(spec: OpSpec, sample: Sample) -> Exception | None:
-    try:
-        return spec.refusal(sample)
-    except Exception as error:  # noqa: BLE001  a reference refuses what nobody declared by errors of its own
-        return error

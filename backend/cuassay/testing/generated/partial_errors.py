@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import on_sample, run_sample
+from cuassay.testing.generated.execution import on_sample, refusal_of, run_sample
+from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.selection import samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.terms import arrays_of
 
 __all__ = ["check_partial_errors", "ordinary_samples"]
 
@@ -29,7 +31,7 @@ def check_partial_errors(
 ) -> None:
     """Ordinary calls with one row of an input as in `bad`: what the reference refuses by `error` must be refused."""
     for sample in _with_one_row(bad, ordinary):
-        if _is_refused(spec, sample, error):
+        if isinstance(refusal_of(spec, sample), error):
             with on_sample(sample):
                 _must_refuse(spec, device, sample, error)
 
@@ -49,8 +51,8 @@ def ordinary_samples(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
     """Ordinary calls with an axis of rows."""
     found = []
     for sample in samples_of(spec, device, dtype, "values"):
-        arrays = [one for one in sample.host()[0] if isinstance(one, np.ndarray)]
-        if any(one.ndim > 1 for one in arrays) and sum(one.size for one in arrays) <= _MOST_ELEMENTS:
+        has_rows = any(array.ndim > 1 for array in arrays_of(*sample.host()))
+        if has_rows and elements_of(sample) <= _MOST_ELEMENTS:
             found.append(sample)
     return found[:_MOST_SAMPLES]
 
@@ -60,11 +62,7 @@ def _with_one_row(bad: Sample, ordinary: list[Sample]) -> Iterator[Sample]:
         if len(sample.args) != len(bad.args) or sample.kwargs != bad.kwargs:
             continue
         for place, (wrong, right) in enumerate(zip(bad.host()[0], sample.host()[0], strict=True)):
-            if (
-                not all(isinstance(one, np.ndarray) for one in (wrong, right))
-                or right.ndim < 2
-                or not right.shape[0] > 1
-            ):
+            if not all(isinstance(one, np.ndarray) for one in (wrong, right)) or right.ndim < 2 or len(right) < 2:
                 continue
             if wrong.size and wrong.dtype == right.dtype and (wrong == wrong.reshape(-1)[0]).all():
                 rows = right.copy()
@@ -72,11 +70,3 @@ def _with_one_row(bad: Sample, ordinary: list[Sample]) -> Iterator[Sample]:
                 args = (*sample.args[:place], HostArray(rows), *sample.args[place + 1 :])
                 label = f"{sample.label}, the last row of input {place} is {wrong.reshape(-1)[0]}"
                 yield replace(sample, args=args, label=label)
-
-
-def _is_refused(spec: OpSpec, sample: Sample, error: type[BaseException]) -> bool:
-    try:
-        found = spec.refusal(sample)
-    except Exception as raised:  # noqa: BLE001  a reference refuses by errors of its own
-        found = raised
-    return isinstance(found, error)
