@@ -1,4 +1,4 @@
-"""What a `Backend` also offers whose work a library of its kind can trace, piece by piece, such as CUPTI."""
+"""What a kind may offer to time its work: a tracer, such as CUPTI, which reports each piece; or a stopwatch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Stopwatch", "Traced", "TracedWork", "Tracer"]
 
 
 class TracedWork(NamedTuple):
-    """One kernel, copy or fill of a device, as a `Tracer` tells it; times are seconds of `time.perf_counter`.
+    """One kernel, copy or fill of a device, as a `Tracer` reports it; times are seconds of `time.perf_counter`.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class TracedWork(NamedTuple):
 
 
 class Tracer(Protocol):
-    """Tells each piece of work of a kind's devices; `missed` pieces it had no room for."""
+    """Reports each piece of work of a kind's devices, but for `missed` pieces that it had no room for."""
 
     missed: int
 
@@ -57,7 +57,6 @@ class Traced(Protocol):
         """A tracer of all devices. Raises `LibraryNotFoundError`, which says what to install."""
 
 
-@runtime_checkable
 class Stopwatch(Protocol):
     """Times work of one device by pairs of marks on its streams; a kind may offer one as ``new_stopwatch(index)``."""
 

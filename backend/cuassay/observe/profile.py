@@ -34,7 +34,8 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         Stop when another profile starts. Otherwise that one is refused.
     kernels : bool
         On CUDA, time each kernel, copy and fill by itself, also those of other libraries and those of graph replays.
-        Otherwise an op is timed as a whole. It needs ``cuassay[cupti]``, and no other profiler in the process.
+        Give `device`, unless the program has used CUDA before. It needs ``cuassay[cupti]``, and no other profiler in
+        the process. Without it an op is timed as a whole.
 
     Raises
     ------

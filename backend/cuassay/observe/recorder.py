@@ -66,7 +66,8 @@ class Recorder:
     gives_way : bool
         Whether it stops when another one starts, instead of refusing that.
     kernels : bool
-        Whether kinds that have a tracer tell each kernel and copy.
+        Whether each kernel and copy is recorded, of `device`'s kind and of those that were used before, if they have a
+        tracer.
     """
 
     _active: Recorder | None = None
@@ -91,14 +92,16 @@ class Recorder:
         self._missed = 0
         self._now: Callable[[], float] = perf_counter
         self._clock: str | None = None
-        self._traces = Traces(self._quietly) if kernels else None
-        self._pairs = Pairs(self._quietly, None if self._traces is None else self._needs_pairs)
+        self._traces: Traces | None = None
+        self._pairs = Pairs(self._quietly, self._needs_pairs)
         self._thread_numbers: dict[int, int] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._recording)
         self._began = 0.0
         if device is not None:
             self._choose_clock(device.kind)
+        if kernels:  # after the device's kind is loaded: only loaded kinds are asked for a tracer
+            self._traces = Traces(self._quietly)
 
     def _choose_clock(self, kind: str) -> None:
         self._clock = kind

@@ -1,8 +1,8 @@
-"""Device times of each kernel and copy, of kinds that have a tracer: put where the host called, on streams as known.
+"""Device times of each kernel and copy, for kinds that have a tracer, such as CUDA with CUPTI.
 
-Pairs of events time an op as a whole. A tracer tells each piece of work, also that of other libraries, and when the
-host made the call that gave it: what of this thread was open then is what the work belongs to. A copy that watchers
-were told of is the last one that its thread had asked for.
+Pairs of events time an op as a whole. A tracer reports each piece of work, also that of other libraries, with the time
+at which the host asked for it, and the thread. The work belongs to the op, replay or range that was open in that thread
+at that time. A copy that the recorder saw itself keeps its name and its line, and gets the times that were traced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_STREAM = ("copied", "event_recorded", "event_waited")
 
 
 class Traces:
-    """The tracers of one recording, one for each loaded kind that has one.
+    """The tracers of one recording: one for each kind that the program has used and that has a tracer.
 
     Parameters
     ----------
@@ -46,9 +46,11 @@ class Traces:
 
     def __init__(self, quietly: _Quietly) -> None:
         self._quietly = quietly
-        found = [one for one in registry.backends() if isinstance(one, Traced) and one.why_absent() is None]
-        self._backends: dict[str, Backend] = {one.kind: one for one in found}
-        self._tracers: dict[str, Tracer] = {kind: _tracer(one) for kind, one in self._backends.items()}
+        self._backends: dict[str, Backend] = {}
+        self._tracers: dict[str, Tracer] = {}
+        for one in registry.backends():
+            if isinstance(one, Traced) and one.why_absent() is None:
+                self._backends[one.kind], self._tracers[one.kind] = one, one.new_tracer()
         self._met: dict[type, str] = {}
         self.missed = 0
 
@@ -62,7 +64,7 @@ class Traces:
         return backend.kind in self._tracers
 
     def meet(self, operands: Sequence[Any]) -> None:
-        """An op is called with `operands`: the current stream of their device is one that work is given to."""
+        """An op is called with `operands`, on the current stream of their device: learn the tracer's name of it."""
         for operand in operands:
             kind = self._kind_of(operand.__class__)
             if kind:
@@ -77,7 +79,7 @@ class Traces:
         return self._met[array_type]
 
     def note(self, occurrence: Occurrence) -> None:
-        """Watchers were told of a stream."""
+        """Something happened on a stream: learn the tracer's name of it."""
         kind, _, index = occurrence.device.partition(":")
         tracer = self._tracers.get(kind)
         if tracer is not None and occurrence.event in _OF_STREAM:
@@ -101,11 +103,6 @@ class Traces:
             found += _placed(kind, work, moments, threads)
         replaced = {id(moment) for moment in found}
         return [*(one for one in moments if id(one) not in replaced), *found]
-
-
-def _tracer(backend: Any) -> Tracer:
-    found: Tracer = backend.new_tracer()
-    return found
 
 
 def _placed(
@@ -152,7 +149,7 @@ class _Spans:
 
 
 class _Copies:
-    """The copies that watchers were told of, by thread: they are told when the call is over."""
+    """The copies that the recorder saw, by thread. It hears of a copy when the call that asked for it is over."""
 
     def __init__(self, kind: str, moments: Iterable[Moment]) -> None:
         self._of_thread: dict[int, deque[tuple[int, Moment]]] = {}
@@ -162,7 +159,7 @@ class _Copies:
                 self._of_thread.setdefault(moment.thread, deque()).append((told.nbytes, moment))
 
     def claim(self, thread: int, work: TracedWork) -> Moment | None:
-        """The first copy that was told after the host called for `work`, of as many bytes; each once."""
+        """The first copy of as many bytes that was seen after the host asked for `work`. Each is given once."""
         told = self._of_thread.get(thread, deque())
         for place, (nbytes, moment) in enumerate(told):
             if moment.begin >= work.called and nbytes == work.nbytes:

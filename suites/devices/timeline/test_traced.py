@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from time import perf_counter, sleep
@@ -51,7 +53,7 @@ def tracer(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     """Of a simulated machine that does not tell how long its work takes, as a GPU does not."""
     made = MadeUp()
     monkeypatch.setattr(BACKEND, "new_tracer", lambda: made, raising=False)
-    monkeypatch.setattr(BACKEND, "now_s", perf_counter, raising=False)
+    monkeypatch.delattr(type(BACKEND), "now_s")
     return made
 
 
@@ -99,8 +101,11 @@ def test_no_pairs_of_events_are_recorded_where_a_tracer_tells(tracer: MadeUp) ->
     with cuassay.profile("sim", kernels=True) as p:
         ops.exp(x)
 
-    assert all(span.kind != "kernel" or span.name == "exp" for span in p.timeline.spans)
+    assert [span.name for span in p.timeline.spans if span.kind == "kernel"] == ["exp"]  # the machine's own report
     assert (0, None) in tracer.met
+    with cuassay.profile("sim") as plain:
+        ops.exp(x)
+    assert [span.name for span in plain.timeline.spans if span.kind == "kernel"] == ["exp", "exp"]  # and a pair's
 
 
 def test_what_the_tracer_missed_is_counted(tracer: MadeUp) -> None:
@@ -147,3 +152,25 @@ def test_asking_for_kernels_is_allowed_on_each_kind(device: Device) -> None:
         to_host(x)
 
     assert any(span.name == "mm" for span in p.timeline.spans if span.kind == "op")
+
+
+def test_a_kind_that_is_named_is_traced_although_nothing_used_it_before() -> None:
+    """A kind is loaded by its first use, which may come inside the block."""
+    code = """
+import cuassay
+from cuassay.devices.sim.backend import SimBackend
+asked = []
+class Tracer:
+    missed = 0
+    def start(self): asked.append("start")
+    def meet(self, index, number=None): pass
+    def stop(self): return []
+SimBackend.new_tracer = lambda backend: Tracer()
+from cuassay.ops import registry
+assert all(one.kind != "sim" for one in registry.backends())
+with cuassay.profile("sim", kernels=True):
+    pass
+print(asked)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("['start']", 0), done.stderr

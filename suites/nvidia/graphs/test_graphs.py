@@ -28,7 +28,7 @@ from cuassay.testing import exclusive
 
 DEVICE = "cuda:0"
 
-#: Where accesses are told, each graph is given copies, so that it reads what was told of.
+#: A sanitizer knows the inputs of a graph by the addresses of the capture: while one is on, inputs are copied there.
 pointing = pytest.mark.skipif(watchers.wants_accesses(), reason="inputs are copied while a sanitizer asks for accesses")
 
 SCALE = """

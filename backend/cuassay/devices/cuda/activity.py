@@ -1,8 +1,8 @@
-"""Kernels, copies and fills as CUPTI tells them: each with its times on the device, and the host's call that gave it.
+"""Kernels, copies and fills as CUPTI reports them: each with its times on the device, and the host's call behind it.
 
-By the package cupti-python. CUPTI hands records over in a thread of its own; what is needed of them is taken out there,
-because their memory is CUPTI's. A call of the runtime or of the driver and the work that it gave to a device have the
-same correlation number: by it the work is told with its host thread, and the time at which the host called.
+By the package cupti-python. CUPTI hands records over in a thread of its own. What is needed of them is read there,
+because their memory is CUPTI's. A host's call of the runtime or of the driver, and the device's work that it asks for,
+have the same correlation number, by which they are brought together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Times of work on streams by pairs of events whose handles are used again, which costs less than two `Event` objects.
 
-No watcher hears of these events. A pair that is done is read while later ones are recorded, so few handles are kept.
+Watchers are not notified of these events. A pair that is done is read while later ones are recorded: few handles are
+kept.
 """
 
 from __future__ import annotations
