@@ -24,7 +24,19 @@ from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.judging.protocol import ARENA_ALIGNMENT, Claim, Placed, Room, dtype_number
 
-__all__ = ["Arena", "Asked", "Layout", "bytes_of", "form_of", "interpreted", "poison", "repeated", "unwritten"]
+__all__ = [
+    "Arena",
+    "Asked",
+    "Layout",
+    "bytes_of",
+    "form_of",
+    "interpreted",
+    "poison",
+    "repeated",
+    "same_bits",
+    "unwritten",
+    "words_of",
+]
 
 #: An output that is asked for: its shape and dtype, or the bytes of room that it may take.
 Asked = tuple[tuple[int, ...], Any] | int
@@ -159,7 +171,7 @@ class Arena:
         return tuple(
             index
             for index, (placed, array) in enumerate(zip(layout.inputs, inputs, strict=True))
-            if not _same_bits(self._view(placed.first, array.shape, array.dtype, array.strides), array)
+            if not same_bits(self._view(placed.first, array.shape, array.dtype, array.strides), array)
         )
 
     def snapshot(self, layout: Layout) -> list[NDArray[Any]]:
@@ -233,5 +245,14 @@ def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(_BYTE)
 
 
-def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    return np.array_equal(bytes_of(a), bytes_of(b))
+def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether two arrays hold the same bytes in C order."""
+    (words, rest), (others, other_rest) = words_of(a), words_of(b)
+    return np.array_equal(words, others) and np.array_equal(rest, other_rest)
+
+
+def words_of(array: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """The bits of an array in C order as words of 8 bytes, and the bytes that are left."""
+    flat = bytes_of(array)
+    whole = flat.size // 8 * 8
+    return flat[:whole].view(np.uint64), flat[whole:]

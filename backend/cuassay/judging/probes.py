@@ -35,8 +35,11 @@ _HOST = Device("cpu")
 #: How far a spike is, in ranges of an input; less in 16 bits, where squares must stay in range.
 _SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
 
-#: Parts of a flattened array, in each of which one number is moved.
-_PLACES = 8
+#: Parts of a flattened array, in each of which one number is moved; of one so large that each call takes long fewer.
+_PLACES, _FEW_PLACES = 8, 2
+
+#: Spikes in an array, and in a large one: of what leaves out a twelfth of it, one in a hundred escapes.
+_SPIKES, _MANY_SPIKES = 3, 64
 
 #: Part of a result by which a moved number must change the reference, to be seen.
 _SEEN = 2.0**-6
@@ -44,7 +47,7 @@ _SEEN = 2.0**-6
 #: Hidden shapes a dtype, and elements up to which a sample is made longer.
 _SHAPES, _MOST_ELEMENTS = 6, 2**18
 
-#: Elements up to which numbers of a measured sample are moved one at a time.
+#: Elements of a large sample: numbers of smaller ones are moved one at a time, in every part and among zeros.
 _MOST_MOVED = 2**20
 
 
@@ -144,7 +147,10 @@ def beyond(
     chosen = max(samples, key=_elements)
     if is_float(as_dtype(dtype)) or is_complex(as_dtype(dtype)):
         probes += [_values(spec, dtype, "spikes", one) for one in _spikes(chosen, chance)]
-        probes += influences(spec, dtype, chosen, chance)
+        if small := [one for one in samples if _elements(one) <= _MOST_MOVED]:
+            probes += influences(spec, dtype, max(small, key=_elements), chance)
+        if _elements(chosen) > _MOST_MOVED:
+            probes += influences(spec, dtype, chosen, chance, bases=(False,), places=_FEW_PLACES)
     yield from _if_promised(spec, device, probes)
 
 
@@ -239,7 +245,8 @@ def _spikes(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
         if not _is_movable(value):
             return value
         flat = value.copy().reshape(-1)
-        places = chance.integers(0, flat.size, min(3, flat.size))
+        count = _SPIKES if flat.size <= _MOST_MOVED else _MANY_SPIKES
+        places = chance.integers(0, flat.size, min(count, flat.size))
         flat[places] = (_far(value) * chance.choice((-1.0, 1.0), places.size)).astype(value.dtype)
         return HostArray(flat.reshape(value.shape))
 
@@ -263,13 +270,19 @@ def _special(sample: Sample, chance: np.random.Generator) -> Sample:
 
 
 def influences(
-    spec: OpSpec, dtype: str, sample: Sample, chance: np.random.Generator, *, bases: Sequence[bool] = (True, False)
+    spec: OpSpec,
+    dtype: str,
+    sample: Sample,
+    chance: np.random.Generator,
+    *,
+    bases: Sequence[bool] = (True, False),
+    places: int = _PLACES,
 ) -> Iterator[Probe]:
     """For each array of floats: numbers moved a lot, among zeros and among others; the output must follow."""
     arrays = arrays_of(*sample.host())
     for place, array in enumerate(arrays):
         if _is_movable(array):
-            bounds = np.unique(np.linspace(0, array.size, _PLACES + 1).astype(np.int64))
+            bounds = np.unique(np.linspace(0, array.size, places + 1).astype(np.int64))
             spots = [int(chance.integers(low, high)) for low, high in pairwise(bounds)]
             for among_zeros in bases:
                 base = _with(sample, place, array * 0) if among_zeros else sample

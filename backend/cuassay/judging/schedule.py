@@ -23,7 +23,7 @@ from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import Kind, Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["WARM_UP", "Schedule", "claimed", "schedule"]
+__all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule"]
 
 #: Calls of a case whose time does not count: compilation, tuning, first touch.
 WARM_UP = 2
@@ -155,6 +155,13 @@ def _cases(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Samp
 
 def _case(spec: OpSpec, device: Device, dtype: str, seed: int, place: int) -> Sample:
     return next(islice(_cases(spec, device, dtype, seed), place, None))
+
+
+def by_size(plan: Schedule) -> Schedule:
+    """The same calls, those of the smallest arrays first; for a plan without timed calls, whose samples are drawn."""
+    sizes = [max(_elements(draw()) for draw in probe.draws) for probe in plan.probes]
+    order = sorted(plan.order, key=lambda place: (sizes[place], place))
+    return Schedule(plan.probes, tuple(order))
 
 
 def claimed(spec: OpSpec, device: Device) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.arrays.rounding import narrowed
-from cuassay.judging.schedule import Schedule
+from cuassay.judging.schedule import Schedule, by_size
 from cuassay.judging.subject import LocalSubject, differs
 from cuassay.judging.trial import hear
 from cuassay.mutation.stock import STOCK, Function
@@ -32,8 +32,10 @@ def weaknesses(spec: OpSpec, plan: Schedule, nonce: int) -> Iterator[str]:
     """The names of the stock mutants that pass `plan`, which must hold no timed calls.
 
     A mutant that never differs from the right answer does not count, such as rounding where results are whole numbers.
-    But where an output that does not depend on the input is right, the declaration is weak.
+    But where an output that does not depend on the input is right, the declaration is weak. Small samples come first:
+    most mutants fail by one of them.
     """
+    plan = by_size(plan)
     for name, mutation in STOCK.items():
         watched = _Watched(spec, mutation)
         trial = hear(LocalSubject(watched), plan, nonce)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cuassay.judging.arena import same_bits
 from cuassay.testing.samples import over_lists
 from cuassay.testing.terms import arrays_of
 
@@ -102,4 +103,4 @@ class LocalSubject:
 
 def differs(before: NDArray[Any], after: NDArray[Any]) -> bool:
     """Whether any bit of two arrays of one shape differs."""
-    return np.ascontiguousarray(before).tobytes() != np.ascontiguousarray(after).tobytes()
+    return not same_bits(before, after)

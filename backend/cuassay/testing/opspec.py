@@ -28,7 +28,7 @@ from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput,
 from cuassay.testing.default_samples import default_samples
 from cuassay.testing.samples import BenchSamples, Kind, Sample, Samples, normalized
 from cuassay.testing.spec_checks import check, check_fields
-from cuassay.testing.terms import arrays_of, count_terms
+from cuassay.testing.terms import arrays_of, terms_of
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
 
 __all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work"]
@@ -360,7 +360,7 @@ class OpSpec(Declared):
         if self.op is not None:
             return size, 1
         args, kwargs = self._widened(sample)
-        terms = count_terms(self._answer, args, kwargs, expected)
+        terms = terms_of(self, self._answer, args, kwargs, expected)
         return size if self.magnitude is not None else magnitude_of(arrays_of(args, kwargs), size, terms), terms
 
     def least_work(self, sample: Sample) -> Work:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cuassay.testing.once import once_if_large
 from cuassay.testing.samples import each, over_lists
 
-__all__ = ["arrays_of", "count_terms", "is_elementwise"]
+__all__ = ["arrays_of", "count_terms", "is_elementwise", "terms_of"]
 
 #: Where in each array a number is changed, as parts of its size.
 _PLACES = (0.0, 0.4, 1.0)
@@ -29,6 +30,11 @@ Call = Callable[[Sequence[Any], Mapping[str, Any]], NDArray[Any]]
 def arrays_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[NDArray[Any]]:
     """The arrays among a call's arguments, those in lists one by one."""
     return [one for one in each(args, kwargs) if isinstance(one, np.ndarray)]
+
+
+def terms_of(spec: Any, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expected: NDArray[Any]) -> int:
+    """As `count_terms`; of large calls of `spec` with equal shapes, dtypes and options the terms of the first one."""
+    return once_if_large(spec, "terms", args, kwargs, lambda: count_terms(call, args, kwargs, expected))
 
 
 def count_terms(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expected: NDArray[Any]) -> int:

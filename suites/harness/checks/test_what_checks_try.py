@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,60 @@ def test_a_signalling_nan_is_a_wrong_result() -> None:
 def test_a_signalling_nan_ends_no_check_with_a_warning(name: str) -> None:
     with suppress(AssertionError):  # what each of these says of it does not matter: warnings are errors here
         CHECKS[name](SIGNALLING, "cpu", np.dtype("float32"))
+
+
+def test_a_reference_that_takes_long_is_not_given_long_arrays() -> None:
+    """One with three loops in Python over the length: a square of 1,031 would take it a quarter of an hour."""
+    lengths: set[int] = set()
+
+    def slow(a: Any) -> Any:
+        lengths.add(max(a.shape))
+        for _ in range(min(max(a.shape), 600) ** 3 // 8):
+            pass
+        return a * 2
+
+    spec = OpSpec(
+        fn=lambda xp, a: a * 2, name="doubled", dtypes=("float64",), samples=lambda make: [make((5, 5))], reference=slow
+    )
+    CHECKS["sizes"](spec, "cpu")
+
+    assert 64 < max(lengths) < 1000
+
+
+def test_a_number_of_things_is_not_made_zero() -> None:
+    """A reference that steps by it would never end."""
+    strides: set[int] = set()
+
+    def every(a: Any, stride: int | None = None) -> Any:
+        strides.add(-1 if stride is None else stride)
+        return a[:: stride or 2]
+
+    spec = OpSpec(
+        fn=lambda xp, a, stride=None: a[:: stride or 2].copy(), name="every", dtypes=("float64",), reference=every,
+        samples=lambda make: [make(9), Sample((make(9),), {"stride": 3})],
+    )  # fmt: skip
+    CHECKS["second_call"](spec, "cpu")
+
+    assert 4 in strides
+    assert 0 not in strides
+
+
+def test_what_depends_on_the_shape_alone_is_found_out_once_for_large_calls() -> None:
+    calls = 0
+
+    def reference(a: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return a * 2
+
+    spec = OpSpec(fn=lambda xp, a: a * 2, name="doubled", dtypes=("float64",), reference=reference)
+    small, large = Sample((np.arange(3.0),)), Sample((np.arange(2.0**20),))
+    for sample, most in ((small, 6), (large, 3)):
+        calls = 0
+        terms = [spec.scale(sample, sample.args[0] * 2)[1] for _ in range(2)]
+
+        assert terms == [1, 1]
+        assert calls == most
+    other = replace(large, args=(np.arange(2.0**20 + 8),))
+    spec.scale(other, other.args[0] * 2)
+    assert calls == 6

@@ -270,6 +270,8 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
         with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
             must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
+            with explained("the same call was refused before: does the function keep something of a refused call?"):
+                must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
             if _must_hold(spec, bad.sample):
                 with explained("a call that was refused has changed its input; look for mistakes before writing"):
                     assert_inputs_held(bad.sample, args, kwargs)

@@ -19,6 +19,7 @@ from cuassay.testing.answers import as_one, widened
 from cuassay.testing.compare import assert_close
 from cuassay.testing.generated.doubts import doubts, places_in_list
 from cuassay.testing.generated.reference_errors import reference_errors
+from cuassay.testing.once import once_if_large
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse, rounding_error, rounding_errors
 from cuassay.testing.samples import Sample
@@ -334,6 +335,10 @@ def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
         return as_dtype(spec.result_dtype(*_input_dtypes(sample, args)))
     if spec.result_dtype is not None and sample.kind != "promotion":  # of dtypes that the spec does not declare
         return as_dtype(spec.result_dtype)
+    return once_if_large(spec, "dtype", args, kwargs, functools.partial(_dtype_on_host, spec, sample))
+
+
+def _dtype_on_host(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
     try:
         with np.errstate(all="ignore"):
             return np.asarray(spec.run("cpu", *sample.copied())).dtype

@@ -13,7 +13,7 @@ from cuassay.testing.generated.execution import check, filled_from, is_function,
 from cuassay.testing.generated.natively import check_predicate, with_number
 from cuassay.testing.generated.numbers import Change, refilled
 from cuassay.testing.generated.special import is_spread, samples_to_fill
-from cuassay.testing.generated.unused import check_unused
+from cuassay.testing.generated.unused import check_unread_triangle, check_unused
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
@@ -25,7 +25,8 @@ Array = NDArray[Any]
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """An infinity among ordinary numbers, of either sign, or a row of them: so are results where the reference's are.
 
-    A NaN behind a mask, or in what an option of 0.0 leaves out, does not spoil a result.
+    A NaN behind a mask, or in what an option of 0.0 leaves out, does not spoil a result. Nor do other numbers in the
+    triangle of a matrix that is not read, where an option names the triangle.
 
     Finite results are not compared, as few references are meant for infinities. An infinite result may be NaN if the
     function gives NaN where all numbers are minus infinity, as one that subtracts the maximum does. Functions of
@@ -33,6 +34,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """
     if is_coarse(dtype):
         return
+    check_unread_triangle(spec, device, dtype)
     for sample in samples_to_fill(spec, device, dtype):
         check_predicate(spec, device, dtype, sample)
         check_unused(spec, device, sample)

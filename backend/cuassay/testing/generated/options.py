@@ -15,7 +15,7 @@ from cuassay.testing.generated.execution import is_safely_taken, refusal_of, run
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import axes_of, by_options, generator, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
 
 __all__ = [
@@ -63,19 +63,40 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
     """The ordinary samples with each number among their options changed, where function and reference take it.
 
     Floats are a little smaller, integers larger by one. Floats and seeds are also 0, which is easily taken for an
-    option that is not given; a number of things may not be 0.
+    option that is not given; a number of things may not be 0, unless it is negative in one sample and positive in
+    another. Two floats are also the ends of a range that an input was drawn from.
     """
     if spec.is_its_own_reference:
         return
-    for sample in by_options(spec, device, dtype, most=MOST_OF_OPTIONS):
+    several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
+    for sample in several:
+        yield from _at_ends(spec, device, sample)
         for name, value in sample.kwargs.items():
-            for other in _near(name, value):
+            is_signed = _is_signed(name, several)
+            for other in _near(name, value, is_signed=is_signed):
                 if other in _numbers_of_others(spec, sample, name):
                     continue  # two ends of a range that are one mean nothing
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
-                is_meant = is_safely_taken(spec, near) and (other or _is_like(spec, near, sample))
+                is_meant = is_safely_taken(spec, near) and (other or is_signed or _is_like(spec, near, sample))
                 if is_meant and _runs(spec, device, near):
                     yield near
+
+
+def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
+    """The call with its two float options at the ends of a range that an input was drawn from, and that they are in."""
+    names = [name for name, value in sample.kwargs.items() if isinstance(value, float)]
+    for given in each(sample.args):
+        if not isinstance(given, HostArray) or given.span is None or given.is_free or len(names) != 2:
+            continue
+        low, high = (float(end) for end in given.span)
+        if not all(low <= sample.kwargs[name] <= high for name in names):
+            continue
+        ends = dict(zip(names, (low, high), strict=True))
+        label = f"{sample.label}, {names[0]}={low:g} and {names[1]}={high:g}, the ends of an input's range"
+        wide = replace(sample, kwargs={**sample.kwargs, **ends}, label=label)
+        if is_safely_taken(spec, wide) and _runs(spec, device, wide):
+            yield wide
+            return
 
 
 def _numbers_of_others(spec: OpSpec, sample: Sample, name: str) -> list[float]:
@@ -93,10 +114,17 @@ def options_of(spec: OpSpec, sample: Sample) -> dict[str, Any]:
     return {**{one.name: one.default for one in parameters}, **sample.kwargs}
 
 
-def _near(name: str, value: Any) -> list[float]:
+def _is_signed(name: str, several: Sequence[Sample]) -> bool:
+    """Whether an option is a negative integer in one sample and a positive one in another: 0 is in its range."""
+    given = [value for sample in several if type(value := sample.kwargs.get(name)) is int]
+    return bool(given) and min(given) < 0 < max(given)
+
+
+def _near(name: str, value: Any, *, is_signed: bool) -> list[float]:
     """Other values of an option that is a number; an axis is tried elsewhere."""
     if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
-        return [value + 1, 0] if "seed" in name and value not in (0, -1) else [value + 1]
+        has_zero = is_signed or ("seed" in name and value != 0)
+        return [value + 1, 0] if has_zero and value != -1 else [value + 1]
     return [*(value * factor for factor in _NEAR), 0.0] if isinstance(value, float) and value else []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 
-__all__ = ["check_parts", "names_nan"]
+__all__ = ["check_parts", "names_finite", "names_nan"]
 
 _NUMBERS = {
     "the real part of one number is NaN": complex(np.nan, 1),
@@ -64,6 +65,21 @@ def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
 
 def names_nan(reference: Any) -> bool:
     """Whether a function names NaN, as `nanmean`, `isnan` and `fmax` do, and so means what it does with one."""
-    code = getattr(reference, "__code__", None)
-    names = code.co_names if code is not None else (getattr(reference, "__name__", ""),)
-    return any("nan" in name or name in ("fmax", "fmin") for name in names)
+    return any("nan" in name or name in ("fmax", "fmin") for name in _names(reference))
+
+
+def names_finite(reference: Any) -> bool:
+    """Whether a function names NaN, or asks which numbers are finite: what it makes of a NaN is meant."""
+    return names_nan(reference) or "isfinite" in _names(reference)
+
+
+def _names(function: Any) -> set[str]:
+    """The names that a function uses, and the functions within it; of one without code its own name."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {getattr(function, "__name__", "")}
+    names, inner = set[str](), [code]
+    while inner:
+        names.update((one := inner.pop()).co_names)
+        inner.extend(const for const in one.co_consts if isinstance(const, CodeType))
+    return names

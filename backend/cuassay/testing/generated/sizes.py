@@ -55,11 +55,13 @@ from cuassay.testing.tolerance import allowed
 
 #: Around powers of two and vector widths, and what they do not divide; in one dimension.
 _LENGTHS = (4095, 16_385, 65_537, 131_071, 2**20 + 3)
+#: Tells what an extent costs, and is not compared: each step of a loop in Python may be a million at the next length.
+_FIRST = 67
 #: More rows than a grid's second and third axis have, and lengths beyond; the largest that fits is taken.
-_EXTENTS = (263, 1_031, 4_099, 16_385, 65_537, 262_147, 2**20 + 3)
+_EXTENTS = (_FIRST, 263, 1_031, 4_099, 16_385, 65_537, 262_147, 2**20 + 3)
 _MOST_ELEMENTS = 2**20 + 2**18
 #: One more than a grid's second axis, a 16-bit index and many chunks hold, after sizes that tell what it costs.
-_ONE_MORE = (1_031, 16_385, 65_537)
+_ONE_MORE = (_FIRST, 263, 1_031, 16_385, 65_537)
 #: Extents of the others where one is as long as that.
 _NARROW = 5
 #: Where one dimension has been long already.
@@ -241,10 +243,11 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
 
     A tail that is left out is a large part of the result only where there are few blocks.
     """
-    longer = (resized(sample, {extent: longer}) for longer in _EXTENTS if longer > extent)
+    lengths = [length for length in _EXTENTS if length > extent]
+    longer = (resized(sample, {extent: length}) for length in lengths)
     if spec.has_default_samples:
         return list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]
-    found = list(_affordable(spec, device, longer))
+    found = list(_affordable(spec, device, longer))[lengths[:1] == [_FIRST] :]
     is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
     narrow = [] if is_long else _narrow(spec, device, sample, extent)
     return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
@@ -330,7 +333,8 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
-            for sample in _affordable(spec, device, [resized(base, {extent: _PLACES})]):
+            longer = (resized(base, {extent: length}) for length in (_FIRST, _PLACES))
+            for sample in list(_affordable(spec, device, longer))[1:]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 

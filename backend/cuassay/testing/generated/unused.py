@@ -2,10 +2,13 @@
 
 Which places these are, the reference says: it gives the same for three numbers there, and a number for NaN. Such places
 hold padding, or memory that nobody wrote. What becomes of other NaN is checked in `numbers`.
+
+An option that names one triangle of a matrix says that the other one is not read.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +16,16 @@ from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
-from cuassay.testing.generated.comparison import on_host
-from cuassay.testing.generated.execution import is_safely_taken, run_sample
+from cuassay.testing.generated.comparison import compare, on_host
+from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.numbers import Change, free_floats, refilled
-from cuassay.testing.generated.selection import generator
+from cuassay.testing.generated.options import options_of
+from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["check_unused"]
+__all__ = ["check_unread_triangle", "check_unused"]
 
 Array = NDArray[Any]
 
@@ -88,3 +92,45 @@ _SAME = (
     "whatever number is there, the reference gives the same; leave it out, as by where(), "
     "rather than multiply it by zero"
 )
+
+
+# ------------------------------------------------------------------------------------------------ triangles
+
+#: Options that say which triangle of a matrix is read.
+_TRIANGLES = frozenset({"lower", "upper", "uplo", "UPLO", "triangle", "fill_mode"})
+
+#: Elements of a sample at most.
+_MOST_ELEMENTS = 9000
+
+
+def check_unread_triangle(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Where an option names a triangle of a matrix, other numbers in the one that the reference does not read."""
+    if spec.is_its_own_reference:
+        return
+    for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
+        if not _TRIANGLES & options_of(spec, sample).keys():
+            continue
+        for place, array in enumerate(sample.host()[0]):
+            for name, cut in (("lower", np.tril_indices), ("upper", np.triu_indices)):
+                other = _with_triangle(sample, place, array, cut, name)
+                if other is None or not is_safely_taken(spec, other):
+                    continue
+                if np.array_equal(spec.expected(other), spec.expected(sample)):
+                    with on_sample(other), explained(_OTHER_TRIANGLE):
+                        compare(spec, device, dtype, other, run_sample(spec, device, other))
+
+
+def _with_triangle(sample: Sample, place: int, array: Any, cut: Any, name: str) -> Sample | None:
+    """The call with the numbers of one triangle of a matrix, or of a batch of them, in another order and halved."""
+    if not isinstance(array, np.ndarray) or array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        return None
+    rows, columns = cut(array.shape[-1], {"lower": -1, "upper": 1}[name])
+    if not rows.size or array.dtype.kind not in "fc":
+        return None
+    changed = array.copy()
+    changed[..., rows, columns] = np.roll(array[..., rows, columns], 1, axis=-1) * array.dtype.type(0.5)
+    args = (*sample.args[:place], HostArray(changed), *sample.args[place + 1 :])
+    return replace(sample, args=args, label=f"{sample.label}, other numbers in the {name} triangle of input {place}")
+
+
+_OTHER_TRIANGLE = "wrong for other numbers in the triangle that the reference does not read: is the other one read?"
