@@ -76,6 +76,7 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _judge(options: argparse.Namespace) -> int:
     from cuassay.judging.candidates import Candidates
+    from cuassay.judging.linux import keep_freed_memory
     from cuassay.judging.referee import Referee
     from cuassay.judging.spec_file import load_declaration
     from cuassay.judging.verdict import exit_status, read_verdicts
@@ -88,6 +89,7 @@ def _judge(options: argparse.Namespace) -> int:
     known = [] if options.replay is None else read_verdicts(options.replay)
     if (known[0].tier if known else options.tier) == "program":
         _refuse_kernels(options.candidates)
+    keep_freed_memory()
     declaration = load_declaration(options.spec)
     asked = _options(options, known)
     with ExitStack() as held:

@@ -16,6 +16,7 @@ from cuassay.ops import registry
 from cuassay.ops.operation import Op
 from cuassay.testing.samples import Sample, over_lists
 from cuassay.testing.terms import is_elementwise
+from cuassay.testing.tolerance import finite_size
 
 __all__ = ["as_arrays", "as_one", "called", "magnitude_of", "members", "one_on", "single", "widened", "written"]
 
@@ -164,14 +165,10 @@ def magnitude_of(arrays: Sequence[NDArray[Any]], size: NDArray[Any], terms: int)
 
     It may add its inputs up, with cancellation; element by element it may add small numbers to a 1 on the way.
     """
-    found = [np.abs(_finite(one)) for one in arrays if one.size]
+    found = [finite_size(one) for one in arrays if one.size]
     largest = max((float(np.max(one)) for one in found), default=0.0)
     if not is_elementwise(terms, arrays, size):
         return np.asarray(np.maximum(size, largest))
     for one in found:
         size = np.maximum(size, one)
     return np.asarray(np.maximum(size, min(1.0, 2**8 * largest)))  # but for tiny numbers, of which a 1 would hide all
-
-
-def _finite(array: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0))

@@ -228,7 +228,7 @@ def _within(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict | 
 
 def _room(tolerance: NDArray[Any]) -> NDArray[Any]:
     """About infinity and NaN there is none."""
-    return np.asarray(np.nan_to_num(tolerance, posinf=0.0))
+    return np.where(tolerance < np.inf, tolerance, 0.0)
 
 
 def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> tuple[NDArray[Any], ...]:

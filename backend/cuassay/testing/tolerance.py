@@ -31,6 +31,7 @@ __all__ = [
     "Tolerance",
     "allowed",
     "by_rounding_error",
+    "finite_size",
     "rounding_limit",
 ]
 
@@ -161,7 +162,7 @@ def by_rounding_error(own: RoundingError, dtype: Any, expected: Any, terms: int,
     passed : numpy.ndarray
         Numbers as large as those that are rounded on the way.
     """
-    size, largest = _finite_size(expected), float(np.max(_finite_size(passed), initial=0.0))
+    size, largest = finite_size(expected), float(np.max(finite_size(passed), initial=0.0))
     unit = epsilon(dtype)
     # What is far beyond the rounding of the inputs, or of the largest intermediate number, is not rounding.
     believed = (_STEPS + GROWTH["sqrt"](terms)) * max(own.inputs, unit * largest)
@@ -172,12 +173,14 @@ def by_rounding_error(own: RoundingError, dtype: Any, expected: Any, terms: int,
 
 def rounding_limit(errors: Any, dtype: Any, expected: Any) -> Any:
     """The absolute tolerance that some units of the result, and a function's own rounding `errors`, explain."""
-    size = _finite_size(expected)
+    size = finite_size(expected)
     return FUNCTION.ulps * epsilon(dtype) * size + _OWN_ERRORS * errors + smallest_subnormal(dtype)
 
 
-def _finite_size(array: Any) -> NDArray[Any]:
-    return np.asarray(np.abs(np.nan_to_num(np.asarray(array), nan=0.0, posinf=0.0, neginf=0.0)))
+def finite_size(array: Any) -> NDArray[Any]:
+    """The absolute values; 0 for NaN and infinities."""
+    size = np.abs(np.asarray(array))
+    return np.asarray(np.where(size < np.inf, size, size.dtype.type(0)))
 
 
 def _unit_of(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:

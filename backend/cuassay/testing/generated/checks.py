@@ -59,7 +59,7 @@ from cuassay.testing.generated.execution import (
     verify,
 )
 from cuassay.testing.generated.forms import empty_out
-from cuassay.testing.generated.partial_errors import check_partial_errors, ordinary_samples
+from cuassay.testing.generated.partial_errors import check_next_to_errors, check_partial_errors, ordinary_samples
 from cuassay.testing.generated.promoted import check_promoted, says_what_promotes
 from cuassay.testing.generated.selection import axes_of, bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
@@ -276,6 +276,8 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
                 with explained("a call that was refused has changed its input; look for mistakes before writing"):
                     assert_inputs_held(bad.sample, args, kwargs)
         check_partial_errors(spec, device, dtype, bad.sample, bad.error, rows)
+        if spec.op is None and not spec.is_its_own_reference:
+            check_next_to_errors(spec, device, dtype, bad.sample)
         if ordinary is not None:
             with explained("wrong after a call that was refused: does the function set something before it raises?"):
                 verify(spec, device, dtype, [ordinary])

@@ -24,7 +24,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse, rounding_error, rounding_errors
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of, is_elementwise
-from cuassay.testing.tolerance import FUNCTION, allowed, by_rounding_error, rounding_limit
+from cuassay.testing.tolerance import FUNCTION, allowed, by_rounding_error, finite_size, rounding_limit
 
 __all__ = [
     "coarsest",
@@ -203,7 +203,7 @@ def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) 
     errors = 0.0 if own is None else _most(own[0])
     if spec.reference is not None and is_coarse(precise):
         errors = min(errors, _AS_GOOD * reference_rounding(spec, sample))
-    size = np.abs(np.nan_to_num(expected, nan=0.0, posinf=0.0, neginf=0.0))
+    size = finite_size(expected)
     return allowed(FUNCTION, precise, terms=terms, magnitude=size) + rounding_limit(errors, precise, expected)
 
 
@@ -300,7 +300,7 @@ def _as_rounded(
 
 def _capped(limit: Any, spec: OpSpec, sample: Sample, precise: Any, expected: Any) -> Any:
     """The limit where it is a small part of the results, else what the function's own rounding errors explain."""
-    most = _most(np.abs(np.nan_to_num(expected, nan=0.0, posinf=0.0, neginf=0.0)))
+    most = _most(finite_size(expected))
     if not np.size(limit) or _most(limit) <= _SHARE * most:
         return limit
     own = _rounding_errors(spec, sample) if epsilon(precise) > epsilon("float64") else None  # none is wider

@@ -32,6 +32,7 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.selection import few, of_most_elements, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Kind, Sample, over_lists
+from cuassay.testing.terms import arrays_of, is_elementwise
 
 __all__ = ["empty_out"]
 
@@ -83,6 +84,27 @@ def _check_out_of_function(spec: OpSpec, device: Device, dtype: Any) -> None:
                 return
             with explained(_NOT_WRITTEN):
                 compare(spec, device, dtype, sample, out)
+            _check_out_is_input(spec, device, dtype, sample, plain)
+
+
+def _check_out_is_input(spec: OpSpec, device: Device, dtype: Any, sample: Sample, plain: Any) -> None:
+    """Of a function that works element by element `out` may be an input: it reads an element before it writes it."""
+    expected = spec.expected(sample)
+    arrays = arrays_of(*sample.host())
+    if not is_elementwise(spec.scale(sample, expected)[1], arrays, expected):
+        return
+    for place, given in enumerate(sample.host()[0]):
+        if not isinstance(given, np.ndarray) or given.shape != expected.shape or not given.size:
+            continue
+        args, kwargs = sample.on(device)
+        if args[place].dtype != plain.dtype:
+            continue
+        with devices.backend(device.kind).activate(device.index), explained(_OUT_IS_INPUT.format(place)):
+            spec.apply(device, args, {**kwargs, "out": args[place]})
+            compare(spec, device, dtype, sample, args[place])
+
+
+_OUT_IS_INPUT = "wrong where input {} is also out=: is it written before all inputs are read?"
 
 
 _NOT_WRITTEN = "out= was given, but does not hold the result after the call: write the result into it"

@@ -6,6 +6,7 @@ where all of its results are in range: few references are written not to wrap ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -150,9 +151,21 @@ def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance
     args = tuple(over_lists(given, put) for given in like.args)
     sample = replace(like, args=args, label=f"{like.label}, ends of the range, and steps of roots and logarithms in it")
     is_changed = any(new is not old for new, old in zip(each(args), each(like.args), strict=True))
-    if is_changed and is_safely_taken(spec, sample):
-        with filled_from(spec, device, dtype, like, sample):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+    for filled in (sample, *_of_one_end(sample, like)) if is_changed else ():
+        if is_safely_taken(spec, filled):
+            with filled_from(spec, device, dtype, like, filled):
+                compare(spec, device, dtype, filled, run_sample(spec, device, filled))
+
+
+def _of_one_end(sample: Sample, like: Sample) -> Iterator[Sample]:
+    """The same with one of several arrays all at an end of its range: a product of the others' steps may be a half."""
+    changed = [at for at, (new, old) in enumerate(zip(sample.args, like.args, strict=True)) if new is not old]
+    for place in changed if len(changed) > 1 else ():
+        given = like.args[place]
+        for end in given.span if isinstance(given, HostArray) and given.span is not None else ():
+            args = list(sample.args)
+            args[place] = HostArray(np.full(given.shape, int(end), given.dtype))
+            yield replace(sample, args=tuple(args), label=f"{sample.label}, all of input {place} are {int(end)}")
 
 
 def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:

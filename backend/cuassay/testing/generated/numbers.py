@@ -33,7 +33,7 @@ from cuassay.testing.generated.execution import (
     run_unchanging,
 )
 from cuassay.testing.generated.integers import check_default_integers, check_given_integers
-from cuassay.testing.generated.parts import check_parts, names_finite, names_nan
+from cuassay.testing.generated.parts import check_beside, check_parts, names_finite, names_nan
 from cuassay.testing.generated.places import check_place_of_nan
 from cuassay.testing.generated.selection import by_options, generator, one
 from cuassay.testing.opspec import OpSpec
@@ -114,6 +114,13 @@ def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
     return flat.reshape(array.shape)
 
 
+def _with_all_bits(array: NDArray[Any]) -> NDArray[Any]:
+    """One NaN that is negative, and that a carry turns into another number."""
+    flat = array.reshape(-1).copy()
+    flat.view(np.uint8).reshape(flat.size, -1)[flat.size // 3] = 255
+    return flat.reshape(array.shape)
+
+
 def _masked(array: NDArray[Any]) -> NDArray[Any]:
     masked = array.copy()
     if masked.ndim and masked.shape[-1] > _STRETCH:
@@ -149,6 +156,7 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     _check_nan(spec, device, dtype, sample, refilled(sample, _with_nan, "a NaN"))
     if is_coarse(dtype):
         return
+    check_beside(spec, device, dtype, sample, free_floats(sample))
     _check_filled(spec, device, dtype, sample, refilled(sample, _offset, f"{_OFFSET:g} added"))
     _check_large_at_end(spec, device, dtype, sample)
     masked = refilled(sample, _masked, f"{_STRETCH} times -inf")
@@ -266,6 +274,9 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
     if got.dtype.kind in "iub" and expected.dtype.kind in "iub" and names_finite(spec.reference):
         with filled_from(spec, device, dtype, base, sample):
             compare_values(spec, device, dtype, sample, result)
+        other = refilled(base, _with_all_bits, "a NaN of which all bits are set")
+        with filled_from(spec, device, dtype, base, other):
+            compare_values(spec, device, dtype, other, run_sample(spec, device, other))
         return
     if got.dtype.kind not in "fc" or got.shape != expected.shape or expected.dtype.kind not in "fc":
         return

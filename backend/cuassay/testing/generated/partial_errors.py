@@ -1,7 +1,8 @@
-"""Part of the check of errors: a mistake in one row of many must raise as one in all rows does.
+"""Part of the check of errors: next to what is refused. One row of many must raise, an option one step away must not.
 
 The row is taken from the declared bad input, where that is one number throughout, as weights of 0 are. The reference
-decides: only where it refuses the call by the declared exception must the function refuse it.
+decides: only where it refuses the call by the declared exception must the function refuse it. An integer option that
+is declared to be refused, such as k of -1, says that the next one, 0, was thought of.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import on_sample, refusal_of, run_sample
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.options import options_of
 from cuassay.testing.generated.selection import samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["check_partial_errors", "ordinary_samples"]
+__all__ = ["check_next_to_errors", "check_partial_errors", "ordinary_samples"]
 
 #: Elements of an ordinary call, and how many of them are tried.
 _MOST_ELEMENTS, _MOST_SAMPLES = 9000, 4
@@ -70,3 +73,17 @@ def _with_one_row(bad: Sample, ordinary: list[Sample]) -> Iterator[Sample]:
                 args = (*sample.args[:place], HostArray(rows), *sample.args[place + 1 :])
                 label = f"{sample.label}, the last row of input {place} is {wrong.reshape(-1)[0]}"
                 yield replace(sample, args=args, label=label)
+
+
+def check_next_to_errors(spec: OpSpec, device: Device, dtype: Any, bad: Sample) -> None:
+    """A declared bad input with an integer option one step nearer to ordinary ones, where the reference takes it."""
+    ordinary = list(samples_of(spec, device, dtype, "values"))
+    for name, value in bad.kwargs.items():
+        given = [one for sample in ordinary if type(one := options_of(spec, sample).get(name)) is int]
+        if type(value) is not int or not given or min(given) <= value <= max(given) or "axis" in name:
+            continue
+        nearer = value + 1 if value < min(given) else value - 1
+        sample = replace(bad, kwargs={**bad.kwargs, name: nearer}, label=f"{bad.label}, {name}={nearer}")
+        if is_safely_taken(spec, sample):
+            with on_sample(sample), explained(f"{name}={value} is refused, and {name}={nearer} is wrong"):
+                compare(spec, device, dtype, sample, run_sample(spec, device, sample))

@@ -1,8 +1,9 @@
-"""Complex numbers of which one part alone is NaN: such a number is NaN, and not only if its real part is."""
+"""NaN next to a number: in one part of a complex number, and in one of two arrays where the other holds 0, 1 or inf."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from types import CodeType
 from typing import Any
 
@@ -16,7 +17,7 @@ from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 
-__all__ = ["check_parts", "names_finite", "names_nan"]
+__all__ = ["check_beside", "check_parts", "names_finite", "names_nan"]
 
 _NUMBERS = {
     "the real part of one number is NaN": complex(np.nan, 1),
@@ -61,6 +62,35 @@ def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
         return
     is_right = np.isnan(got) & (np.isnan(expected) | (not names_nan(spec.reference)))
     compare_values(spec, device, dtype, sample, result, expected=np.where(is_right, got, expected))
+
+
+def check_beside(spec: OpSpec, device: Device, dtype: Any, sample: Sample, free: list[NDArray[Any]]) -> None:
+    """A NaN in one of two arrays of floats and 0, 1 or infinity in the other, of a reference that names NaN.
+
+    Of others nothing is asked: in some libraries zero times NaN is zero, as a place that a mask leaves out is.
+    """
+    if not names_nan(spec.reference):
+        return
+    for array, other in permutations(free, 2):
+        if array.shape != other.shape or not array.size:
+            continue
+        for number in (0.0, 1.0, np.inf):
+            filled = _beside(sample, array, other, number)
+            if is_safely_taken(spec, filled):
+                with filled_from(spec, device, dtype, sample, filled):
+                    compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
+
+
+def _beside(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: float) -> Sample:
+    def put(array: Any) -> Any:
+        if array is not nan and array is not other:
+            return array
+        flat = array.reshape(-1).copy()
+        flat[flat.size // 3] = np.nan if array is nan else number
+        return HostArray(flat.reshape(array.shape))
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, a NaN in one array, {number:g} in another")
 
 
 def names_nan(reference: Any) -> bool:
