@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -242,15 +243,54 @@ class _Launches:
 
             for method in ("__call__", "bind"):
                 setattr(Kernel, method, self._watched(getattr(Kernel, method)))
+            setattr(Kernel, "prepare", self._watched_blocks(Kernel.prepare))  # noqa: B010  a method is replaced
+
+    def _note(self, kernel: str) -> None:
+        tests = self.found.setdefault(kernel, [])
+        if self.test and self.test not in tests[-1:]:
+            tests.append(self.test)
 
     def _watched(self, launch: Callable[..., Any]) -> Callable[..., Any]:
         def watched(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            tests = self.found.setdefault(kernel.name, [])
-            if self.test and self.test not in tests[-1:]:
-                tests.append(self.test)
+            self._note(kernel.name)
             return launch(kernel, *args, **kwargs)
 
         return watched
+
+    def _watched_blocks(self, prepare: Callable[..., Any]) -> Callable[..., Any]:
+        """An argument block is kept, and launched by tests other than the one that it was made in."""
+
+        def watched(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            return _Block(prepare(kernel, *args, **kwargs), partial(self._note, kernel.name))
+
+        return watched
+
+
+class _Block:
+    """An argument block that tells of its launches."""
+
+    def __init__(self, block: Any, tell: Callable[[], None]) -> None:
+        self._block, self._tell = block, tell
+
+    def __repr__(self) -> str:
+        return repr(self._block)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._block, name)
+
+    def launch(self, grid: Any, threads: Any, shared: int, stream: int) -> Any:
+        """Launch it."""
+        return self.bind(grid, threads, shared, stream)()
+
+    def bind(self, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+        """Its launch as a call."""
+        fire = self._block.bind(*args, **kwargs)
+
+        def told() -> Any:
+            self._tell()
+            return fire()
+
+        return told
 
 
 @pytest.hookimpl(tryfirst=True)
