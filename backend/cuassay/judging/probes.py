@@ -28,7 +28,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["Finding", "Probe", "beyond", "declared_probe", "equal_runs", "judged_values", "where_measured"]
+__all__ = ["LARGE", "Finding", "Probe", "beyond", "declared_probe", "equal_runs", "judged_values", "where_measured"]
 
 _HOST = Device("cpu")
 
@@ -48,7 +48,7 @@ _SEEN = 2.0**-6
 _SHAPES, _MOST_ELEMENTS = 6, 2**18
 
 #: Elements of a large sample: numbers of smaller ones are moved one at a time, in every part and among zeros.
-_MOST_MOVED = 2**20
+LARGE = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,9 @@ def beyond(
     chosen = max(samples, key=_elements)
     if is_float(as_dtype(dtype)) or is_complex(as_dtype(dtype)):
         probes += [_values(spec, dtype, "spikes", one) for one in _spikes(chosen, chance)]
-        if small := [one for one in samples if _elements(one) <= _MOST_MOVED]:
+        if small := [one for one in samples if _elements(one) <= LARGE]:
             probes += influences(spec, dtype, max(small, key=_elements), chance)
-        if _elements(chosen) > _MOST_MOVED:
+        if _elements(chosen) > LARGE:
             probes += influences(spec, dtype, chosen, chance, bases=(False,), places=_FEW_PLACES)
     yield from _if_promised(spec, device, probes)
 
@@ -163,7 +163,7 @@ def where_measured(
     probes = [_values(spec, dtype, "spikes", one) for one in _spikes(sample, chance)]
     if any(True for _ in spec.draw(0, dtype, "extremal")):
         probes.append(_values(spec, dtype, "extremal", _special(sample, chance)))
-    if _elements(sample) <= _MOST_MOVED:
+    if _elements(sample) <= LARGE:
         probes += influences(spec, dtype, sample, chance, bases=(False,))
     yield from _if_promised(spec, device, probes)
 
@@ -245,7 +245,7 @@ def _spikes(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
         if not _is_movable(value):
             return value
         flat = value.copy().reshape(-1)
-        count = _SPIKES if flat.size <= _MOST_MOVED else _MANY_SPIKES
+        count = _SPIKES if flat.size <= LARGE else _MANY_SPIKES
         places = chance.integers(0, flat.size, min(count, flat.size))
         flat[places] = (_far(value) * chance.choice((-1.0, 1.0), places.size)).astype(value.dtype)
         return HostArray(flat.reshape(value.shape))

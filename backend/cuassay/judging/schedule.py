@@ -16,7 +16,7 @@ import numpy as np
 from cuassay.benchmarking.cases import DTYPES, case_label
 from cuassay.core.device import Device
 from cuassay.errors import SpecError
-from cuassay.judging.probes import Probe, beyond, declared_probe, equal_runs, where_measured
+from cuassay.judging.probes import LARGE, Probe, beyond, declared_probe, equal_runs, where_measured
 from cuassay.testing.generated.selection import why_absent
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
@@ -99,7 +99,9 @@ def _checks(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generato
     if not values:
         return
     if spec.deterministic and "deterministic" not in spec.without:
-        for sample in sorted(values, key=_elements)[-_EQUAL:]:
+        ordered = sorted(values, key=_elements)
+        repeated = [sample for sample in ordered if _elements(sample) <= LARGE][-_EQUAL:]
+        for sample in (*repeated, *ordered[-1:]) if _elements(ordered[-1]) > LARGE else repeated:
             yield equal_runs(spec, dtype, sample)
     for probe in beyond(spec, device, dtype, values[:_SAMPLES], chance):
         if layouts or probe.check != "layouts":
@@ -132,7 +134,7 @@ def _elements(sample: Sample) -> int:
 def _timed(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator, *, times: bool) -> Iterator[Probe]:
     """Timed calls of each case, or a few where no time is taken, every one with numbers of its own."""
     seed = int(chance.integers(2**62))
-    for place, sample in enumerate(_cases(spec, device, dtype, seed)):
+    for place, sample in _cases(spec, device, dtype, seed):
         if why_absent(spec, device, sample) is not None:
             continue
         count = WARM_UP + int(chance.integers(_TIMED[0], _TIMED[1] + 1)) if times else _CHECKED
@@ -144,17 +146,25 @@ def _timed(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator
             yield from where_measured(spec, device, dtype, sample, chance)
 
 
-def _cases(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:
-    """The samples that are measured: those of `bench`, else the largest one of kind values."""
+def _cases(spec: OpSpec, device: Device, dtype: str, seed: int) -> list[tuple[int, Sample]]:
+    """The samples that are measured, with their places among `_measured`: those of `bench`, else the largest."""
+    drawn = list(enumerate(_measured(spec, device, dtype, seed)))
+    if spec.bench is not None:
+        return drawn
+    taken = [(place, sample) for place, sample in drawn if spec.refusal(sample) is None]
+    return sorted(taken, key=lambda one: _elements(one[1]))[-1:]
+
+
+def _measured(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:
+    """The samples of `bench`; those of kind values where there is none."""
     if spec.bench is not None:
         yield from spec.draw_bench(seed, dtype, sizes_for(device))
     else:
-        values = [sample for sample in spec.draw(seed, dtype, "values") if spec.refusal(sample) is None]
-        yield from sorted(values, key=_elements)[-1:]
+        yield from spec.draw(seed, dtype, "values")
 
 
 def _case(spec: OpSpec, device: Device, dtype: str, seed: int, place: int) -> Sample:
-    return next(islice(_cases(spec, device, dtype, seed), place, None))
+    return next(islice(_measured(spec, device, dtype, seed), place, None))
 
 
 def by_size(plan: Schedule) -> Schedule:
