@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cuassay import Device, from_host, ops, random, to_host
+from cuassay import cuda as face_of_cuda
 from cuassay.core.generator import DEFAULT_SEED
 from cuassay.cuda import random as face
 from cuassay.devices.cuda.driver import runtime
@@ -180,6 +181,35 @@ def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy: Any) -> None:
     backend.synchronize(0)
 
     wanted = ops.uniform(from_host(to_host(out), "cuda"), state=GeneratorState(6, 4 + 4 * 19))
+    assert bool((out == wanted).all())
+    graph.reset()
+
+
+def test_a_replay_on_another_stream_waits_for_the_numbers_of_the_one_before(cupy: Any) -> None:
+    """Where a replay begins late, what the next one draws from is not written before it has read its own."""
+    from cuassay import devices
+
+    backend, generator = devices.backend("cuda"), random.Generator("cuda", seed=6)
+    out = cupy.zeros(64, cupy.float32)
+    late, soon = (backend.new_stream(0) for _ in range(2))
+    backend.synchronize(0)
+    graph = backend.new_capture(0)
+    with backend.use_stream(late):
+        random.uniform(out=out, generator=generator)
+        late.synchronize()
+        graph.begin()
+        random.uniform(out=out, generator=generator)
+        graph.end()
+        graph.replay()
+        late.synchronize()
+
+        face_of_cuda.spin(20_000_000)
+        graph.replay()
+    with backend.use_stream(soon):
+        graph.replay()
+    backend.synchronize(0)
+
+    wanted = ops.uniform(from_host(to_host(out), "cuda"), state=GeneratorState(6, 4 + 4 * 2))
     assert bool((out == wanted).all())
     graph.reset()
 
