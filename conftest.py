@@ -8,7 +8,13 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+
+try:
+    from hypothesis import settings
+except ImportError as error:
+    raise pytest.UsageError(
+        "this conftest.py is for cuassay's own tests, which `ci/run test` runs; run your tests in another folder"
+    ) from error
 
 pytest_plugins = ["pytester"]
 

@@ -200,6 +200,8 @@ def _headline(
         return "warn", "; ".join(["Everything that ran passed", *slower])
     if outcomes["passed"]:
         return "good", f"Everything that ran passed, on {where}"
+    if not latest.verdicts.empty:
+        return "plain", "; ".join(f"{one.declaration} on {one.device}: {one.counts}" for one in boards(latest)[:3])
     return "plain", f"No test passed or failed; {where} seen"
 
 

@@ -43,8 +43,10 @@ def nowhere(results: Results) -> pd.DataFrame:
     """Return the tests that were skipped wherever they were collected: on every device, in each of several jobs.
 
     The newest run of every subject counts, and every other run of their commits: the jobs of one commit may share a
-    device, or divide the tests. A run with uncommitted changes counts only where it is the newest. A test that a job
-    collected for none of its devices is taken as run if one of its cases ran in another job.
+    device, or divide the tests. A run with uncommitted changes counts only where it is the newest. Where the commit
+    of a subject's newest run is not known, a test that it lacks counts as in the newest run that has it: the newest one
+    may be of a few tests. A test that a job collected for none of its devices is taken as run if one of its cases ran
+    in another job.
 
     Returns
     -------
@@ -70,8 +72,20 @@ def _of_newest_commits(results: Results) -> pd.DataFrame:
     runs = results.runs
     commits = set(runs.loc[runs["run"].isin(newest["run"]), "commit"]) - {""}
     clean = runs.loc[runs["commit"].isin(commits) & ~runs["dirty"].eq(True).fillna(False), "run"]
-    found: pd.DataFrame = pd.concat([newest, results.tests[results.tests["run"].isin(clean)]], ignore_index=True)
+    of_commits = results.tests[results.tests["run"].isin(clean)]
+    found: pd.DataFrame = pd.concat([newest, of_commits, _lacking(results, newest)], ignore_index=True)
     return found
+
+
+def _lacking(results: Results, newest: pd.DataFrame) -> pd.DataFrame:
+    """Of subjects whose newest run has no known commit the newest rows of tests that this run lacks."""
+    runs, tests = results.runs, results.tests
+    unknown = runs.loc[runs["commit"] == "", "run"]
+    subjects = newest.loc[newest["run"].isin(unknown), "subject"].unique()
+    older = tests[tests["run"].isin(unknown) & tests["subject"].isin(subjects) & ~tests["run"].isin(newest["run"])]
+    held = pd.MultiIndex.from_frame(newest[["subject", "nodeid"]])
+    lacking = older[~pd.MultiIndex.from_frame(older[["subject", "nodeid"]]).isin(held)]
+    return lacking.drop_duplicates(["subject", "nodeid"], keep="last")
 
 
 def _name(nodeid: str, device: str, dtype: str, template: str) -> str:

@@ -26,7 +26,7 @@ from cuassay.core.settings import SETTINGS
 __all__ = ["Checker", "commands"]
 
 #: Programs of others, and of the shell: only what follows compute-sanitizer's own options is looked at.
-_OTHERS = {"", "asv", "cat", "export", "git"}  # Path(".").name is ""
+_OTHERS = {"", "asv", "cat", "cd", "export", "git", "mkdir"}  # Path(".").name is ""
 _ENDS = {"&&", "||", "|", ";"}
 _PLACEHOLDER = re.compile(r"[A-Z]+$")
 

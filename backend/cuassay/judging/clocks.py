@@ -65,6 +65,7 @@ def case_times(
     baseline: Mapping[Key, Sequence[float]],
     *,
     tier: str,
+    on: str,
     peaks: Callable[[int], Peaks],
 ) -> tuple[CaseTime, ...]:
     """The time of each case.
@@ -76,11 +77,13 @@ def case_times(
         same protocol.
     tier : str
         ``program`` or ``kernel``.
+    on : str
+        ``device``, or ``host`` where the device is simulated or the host itself.
     peaks : callable
         From the bytes that a call must move to the peak rates of the device; see `peaks_of`.
     """
     return tuple(
-        _case(spec, key, samples, null.get(key, ()), baseline.get(key, ()), trial.shapes[key], tier, peaks)
+        _case(spec, key, samples, null.get(key, ()), baseline.get(key, ()), trial.shapes[key], tier, on, peaks)
         for key, samples in sorted(trial.times.items())
     )
 
@@ -114,6 +117,7 @@ def _case(
     baseline: Sequence[float],
     sample: Sample,
     tier: str,
+    on: str,
     peaks: Callable[[int], Peaks],
 ) -> CaseTime:
     label, dtype = key
@@ -122,7 +126,7 @@ def _case(
     error = math.hypot(standard_error(samples), standard_error(null) if len(null) > 1 else 0.0)
     work = spec.least_work(sample)
     least = floor_of(work, dtype, peaks(work.bytes))
-    withheld = _why_withheld(middle, error)
+    withheld = _why_withheld(middle, error, on)
     found = CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error if math.isfinite(error) else 0.0, floor_s=least,
         median_s=None, q25=None, q75=None, tier=tier, clock=_CLOCKS[tier], withheld=withheld,
@@ -141,15 +145,21 @@ def _case(
 _CLOCKS = {"program": "host", "kernel": "device"}
 
 
-def _why_withheld(median: float, error: float) -> str:
+#: What to do about a time whose error is too large, on the host and on a device with a clock of its own.
+_REMEDY = {
+    "host": "times on the host rank nobody, so give --no-times",
+    "device": "the call is too short, so measure a larger size by bench=, or give --no-times",
+}
+
+
+def _why_withheld(median: float, error: float, on: str) -> str:
     if not math.isfinite(error):
         return "too few calls were timed"
     if median <= 0:
         return "the calls took no longer than those of a candidate that does nothing"
     if error > MOST_ERROR * median:
         return (
-            f"its error is {100 * error / median:,.1f} %, and at most {100 * MOST_ERROR:g} % is allowed; the call is "
-            "too short, so measure a larger size by bench=, or give --no-times"
+            f"its error is {100 * error / median:,.1f} %, and at most {100 * MOST_ERROR:g} % is allowed; {_REMEDY[on]}"
         )
     return ""
 

@@ -21,6 +21,9 @@ _ALIKE = 0.7
 #: Part of a format's errors that those of a candidate must have at least.
 _AS_LARGE = 0.25
 
+#: Errors larger than this part of the result are not of a format.
+_PART = 2.0**-4
+
 #: Fewest elements that tell, and elements of a result that is looked at only where there is none smaller.
 _FEWEST, _LARGE = 16, 2**20
 
@@ -46,6 +49,8 @@ def looks_like(spec: OpSpec, pairs: Sequence[tuple[Sample, NDArray[Any]]]) -> st
         if exact.shape != output.shape:
             continue
         error = _finite(output.astype(np.float64) - exact)
+        if np.linalg.norm(error) > _PART * np.linalg.norm(_finite(exact)):
+            continue  # other numbers, not less precise ones
         for name, rounded in _FORMATS.items():
             inputs = _rounded_inputs(sample, rounded)
             patterns = [rounded(exact.astype(np.float32)).astype(np.float64)]

@@ -38,6 +38,7 @@ from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Subject
 from cuassay.judging.trial import Trial, hear
 from cuassay.judging.verdict import CaseTime, Evidence, Outcome, Verdict
+from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.samples import Sample
 
 __all__ = ["JudgeOptions", "Opened", "Referee", "Start"]
@@ -229,7 +230,8 @@ class Referee:
             others = {"null": empty_intervals(device, trial), "reference": declared_times(spec, device, trial)}
         return case_times(
             spec, trial, others.get("null", {}), others.get("reference", {}),
-            tier=self.options.tier, peaks=partial(peaks_of, device, self.dtypes),
+            tier=self.options.tier, on="host" if device.kind in HOST_KINDS else "device",
+            peaks=partial(peaks_of, device, self.dtypes),
         )  # fmt: skip
 
     def _verdict(self, found: _Found) -> Verdict:
@@ -266,7 +268,7 @@ class Referee:
         proven = [one for one in found.evidence if one.certainty == "proven"]
         worst: Outcome = "refused" if proven else "wrong"
         if found.problem:
-            return worst, f"it cannot be loaded: {found.problem.removeprefix('load: ')}", "load"
+            return worst, f"it cannot be loaded: {found.problem.removeprefix('load: ')}{_seen_files(found)}", "load"
         if trial.finding is not None:
             return worst, trial.finding.text.splitlines()[0], trial.finding.check
         if proven:
@@ -297,6 +299,12 @@ class Referee:
         file = _shown(Path(self.declaration.given or self.declaration.path))
         words = ["cuassay", "judge", f"{file}::{self.declaration.name}", _shown(found.path), *self.options.words()]
         return shlex.join([*words, "--nonce", f"{found.nonce:x}"])
+
+
+def _seen_files(found: _Found) -> str:
+    """What a candidate may open, where an error of a file may come of that."""
+    is_of_file = any(name in found.problem for name in ("FileNotFoundError", "PermissionError"))
+    return "; its jail shows it its own files, Python and the installed libraries" if is_of_file and found.jail else ""
 
 
 @dataclass(slots=True)

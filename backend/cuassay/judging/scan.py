@@ -108,7 +108,7 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
         if top in _LIBRARIES:
             yield "B1", f"the source imports {top}"
         if top in _TOOLS:
-            yield "X2", f"the source imports {top}"
+            yield "X2", f"the source imports {top}; what for is not known"
 
 
 def _called(node: ast.Call) -> str:

@@ -137,7 +137,8 @@ def _named(text: str, source: Literal["environment", "file"], where: str) -> Rev
     match = _REVISION.fullmatch(commit.strip())
     if match is None:
         raise ResultError(
-            f"{where} does not name a revision: got {commit!r}; write <commit hash> or <commit hash>+dirty"
+            f"{where} does not name a revision: got {commit!r}; write a commit's hash, 7 to 64 hexadecimal digits, "
+            "or the hash and +dirty"
         )
     committed = _utc(date.strip(), where) if date.strip() else None
     return Revision(

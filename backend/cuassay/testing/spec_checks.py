@@ -182,19 +182,32 @@ def _check_drawn(spec: OpSpec) -> None:
 def _taken(spec: OpSpec, first: Sample) -> Sample:
     """The first ordinary sample that the reference takes; where it takes none, what it says of the `first` is told."""
     taken = (one for one in spec.draw(0, spec.dtypes[0], "values") if spec.refusal(one) is None)
-    given = f"a sample's arguments, as NumPy arrays in {reference_dtype(spec.dtypes[0])}"
+    given = f"a sample's arguments, here {_forms(first)}, arrays as NumPy's in {reference_dtype(spec.dtypes[0])}"
     if spec.reference is not None:
-        part, advice = "reference=", f"it gets exactly {given}; or give samples= that it takes"
+        part, advice = "reference=", f"it gets exactly {given}; correct it, or the samples: {_ONE_CALL}"
     else:
         part = "fn"
         own = f"it is its own reference, and gets xp=numpy and {given}"
-        advice = f"{own}; else give reference=, or give samples= that it takes"
+        advice = f"{own}; give reference=, or correct the samples: {_ONE_CALL}"
     if mistaken := _mistaken_namespace(spec):
         advice = mistaken
     with _blamed(spec, part, advice):
         sample = next(taken, first)
         spec.expected(sample)
     return sample
+
+
+#: How samples are written.
+_ONE_CALL = (
+    "in their list a tuple is one call, as (make(3), make(3)), and options are given as Sample((a,), {'eps': 0.1})"
+)
+
+
+def _forms(sample: Sample) -> str:
+    """The arguments of a call in words: shapes of arrays, and the rest as it is."""
+    shown = [f"an array {one.shape}" if hasattr(one, "shape") else repr(one)[:40] for one in sample.args]
+    shown += [f"{name}={value!r}"[:40] for name, value in sample.kwargs.items()]
+    return ", ".join(shown) or "none"
 
 
 def _mistaken_namespace(spec: OpSpec) -> str:

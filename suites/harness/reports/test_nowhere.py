@@ -48,6 +48,19 @@ def test_what_another_job_ran_did_not_run_nowhere(
     assert idle(write_rows("r2", device_row(), skipped, commit=COMMIT)) == left
 
 
+def test_a_run_of_a_few_tests_hides_no_others_where_no_commit_is_known(
+    write_rows: Make, test_row: Make, device_row: Make
+) -> None:
+    """The newest run of the device was of another test; the one before it says what became of this one."""
+    write_rows("r1", device_row(), test_row("passed", nodeid="t.py::t[cuda:0]"), test_row("passed", nodeid="t.py::u"))
+    write_rows("r2", device_row(), test_row("passed", nodeid="t.py::u"))
+    cpu = {"device": "cpu:0", "nodeid": "t.py::t[cpu:0]"}
+
+    folder = write_rows("r3", device_row("cpu:0"), test_row("skipped", **cpu))
+
+    assert idle(folder) == []
+
+
 @pytest.mark.parametrize(
     "columns", [{"commit": "b" * 40}, {"commit": COMMIT, "dirty": True}, {}], ids=["commit", "dirty", "unknown"]
 )

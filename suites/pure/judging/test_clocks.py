@@ -24,7 +24,9 @@ def timed(
     samples: Sequence[float], null: Sequence[float] = (), baseline: Sequence[float] = (), **peaks: float
 ) -> CaseTime:
     trial = Trial(times={KEY: list(samples)}, shapes={KEY: Sample((np.zeros(8, np.float32),))})
-    (found,) = case_times(SPEC, trial, {KEY: null}, {KEY: baseline}, tier="program", peaks=lambda nbytes: peaks)
+    (found,) = case_times(
+        SPEC, trial, {KEY: null}, {KEY: baseline}, tier="program", on="device", peaks=lambda nbytes: peaks
+    )
     return found
 
 
