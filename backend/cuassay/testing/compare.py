@@ -201,7 +201,7 @@ def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
 _EXACT_BOUNDS = (np.float32, np.float64)
 
 
-#: Elements that are compared at a time: temporaries of so many stay in the processor's cache.
+#: Elements that are compared at a time: temporaries of that many stay in the processor's cache.
 _BLOCK = 2**15
 
 

@@ -38,7 +38,7 @@ _PAIRS: tuple[tuple[Kind, Shape, Shape], ...] = (
     ("empty", (0,), (0,)), ("empty", (3, 0, 2), (2,)), ("empty", (0, 1), (1, 4)),
     ("scalar", (), ()), ("scalar", (), (5,)),
     ("broadcast", (4, 1), (5,)), ("broadcast", (129,), (33, 129)), ("broadcast", (2, 1, 3), (7, 1)),
-    ("broadcast", (1,), (257,)), ("broadcast", (67, 128), (128,)),
+    ("broadcast", (1,), (257,)), ("broadcast", (67, 128), (128,)), ("broadcast", (9, 1), (1, 9)),
 )  # fmt: skip
 
 _KIND_LABELS: dict[str, str] = {"empty": "no elements", "scalar": "0-d", "broadcast": "broadcast"}

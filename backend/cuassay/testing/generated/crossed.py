@@ -96,7 +96,7 @@ def _of(values: Array, given: HostArray) -> HostArray:
 def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """As many integers of their ranges as the reference computes in a fifth of a second: few may be wrong.
 
-    For functions of arrays of integers alone, all of one shape.
+    For functions of arrays of integers alone, all of one shape. Of one array all integers of a range, if it has so few.
     """
     arrays = [one for one in sample.args if isinstance(one, HostArray)]
     if not arrays or len(arrays) < len(sample.args) or not all(map(_is_drawn, arrays)):
@@ -116,7 +116,10 @@ def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
     args = []
     for one in arrays:
         low, high = (int(end) for end in one.span or (0, 0))
-        args.append(_of(chance.integers(low, high, shape, endpoint=True), one))
+        values = chance.integers(low, high, shape, endpoint=True)
+        if len(arrays) == 1 and high - low < values.size:
+            values.reshape(-1)[chance.permutation(values.size)[: high - low + 1]] = np.arange(low, high + 1)
+        args.append(_of(values, one))
     many = replace(sample, args=tuple(args), label=f"{sample.label}, very many of its integers")
     if is_safely_taken(spec, many):
         with filled_from(spec, device, dtype, sample, many):

@@ -50,10 +50,18 @@ def _to_127(array: Array) -> Array:
     return np.asarray(np.clip(wide, -127, 127).astype(array.dtype))
 
 
+def _beside_halves(array: Array) -> Array:
+    """As `_dyadic`, a part of 2^-30 larger: in float32 it is a half again, which is then rounded a second time."""
+    return np.asarray((_dyadic(array).astype(np.float64) * (1 + 2.0**-30)).astype(array.dtype))
+
+
 _HALVES: dict[str, Change] = {
     "multiples of 1/8, some half-way between two results of a rounding": eighths,
     "multiples of powers of 1/2, some half-way between two results of a rounding": _dyadic,
     "multiples of 1/2, the first is 127, some half-way between two results of a rounding": _to_127,
+}
+_OF_FLOAT64: dict[str, Change] = {
+    "multiples of powers of 1/2 and a part of 2^-30 more, which float32 does not hold": _beside_halves,
 }
 
 
@@ -63,7 +71,7 @@ def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
     if is_coarse(dtype):
         return
     for sample in samples_to_fill(spec, device, dtype):
-        for label, fill in _HALVES.items():
+        for label, fill in (_HALVES | _OF_FLOAT64 if dtype == np.float64 else _HALVES).items():
             filled = refilled(sample, fill, label)
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, sample, filled):

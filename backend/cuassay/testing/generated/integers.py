@@ -26,7 +26,7 @@ from cuassay.testing.generated.execution import (
     run_sample,
 )
 from cuassay.testing.generated.extents import elements_of
-from cuassay.testing.generated.selection import by_options, generator, one
+from cuassay.testing.generated.selection import by_options, generator, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists
 from cuassay.testing.terms import arrays_of
@@ -89,10 +89,11 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Given samples with integers of the whole range, or of what was asked for: a range, with its ends, or a text."""
     if dtype_name(dtype) not in INTEGERS or spec.reference is None:
         return
-    like = one(spec, device, dtype, most=_COUNT)
     chance = generator()
-    _check_ranges(spec, device, dtype, like, chance)
-    check_many_integers(spec, device, dtype, like)
+    for sample in _of_each_range(spec, device, dtype):
+        _check_ranges(spec, device, dtype, sample, chance)
+    for sample in by_options(spec, device, dtype, most=_COUNT)[:_OPTIONS]:
+        check_many_integers(spec, device, dtype, sample)
     if np.dtype(dtype).itemsize == 1:
         _check_text(spec, device, dtype)
     like = _of_free_integers(spec, device, dtype, most=_COUNT)
@@ -111,6 +112,20 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
                 _compare_believed(spec, device, dtype, sample, spec.expected(wide))
+
+
+#: Sets of options of which very many integers are tried, and samples with ranges of their own.
+_OPTIONS, _RANGES = 3, 4
+
+
+def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
+    """Ordinary samples of which no two ask for the same ranges."""
+    found: dict[str, Sample] = {}
+    for sample in samples_of(spec, device, dtype, "values"):
+        if elements_of(sample) <= _COUNT and spec.refusal(sample) is None:
+            spans = [one.span for one in each(sample.args) if isinstance(one, HostArray) and not one.is_free]
+            found.setdefault(repr((spans, sorted(sample.kwargs))), sample)
+    return list(found.values())[:_RANGES]
 
 
 def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:

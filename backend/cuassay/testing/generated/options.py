@@ -55,6 +55,9 @@ def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
                 yield from (sample, swapped)
 
 
+#: An integer option below this is also tried four times as large: a square of it may leave a small integer's range.
+_MOST_TIMES_FOUR = 64
+
 #: Factors of an option: one above and one below the next integers, for a key that rounds.
 _NEAR = (0.9, 0.7)
 
@@ -62,9 +65,9 @@ _NEAR = (0.9, 0.7)
 def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The ordinary samples with each number among their options changed, where function and reference take it.
 
-    Floats are a little smaller, integers larger by one. Floats and seeds are also 0, which is easily taken for an
-    option that is not given; a number of things may not be 0, unless it is negative in one sample and positive in
-    another. Two floats are also the ends of a range that an input was drawn from.
+    Floats are a little smaller, integers larger by one and four times as large. Floats and seeds are also 0, which is
+    easily taken for an option that is not given; a number of things may not be 0, unless it is negative in one sample
+    and positive in another. Two floats are also the ends of a range that an input was drawn from.
     """
     if spec.is_its_own_reference:
         return
@@ -73,7 +76,7 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
         yield from _at_ends(spec, device, sample)
         for name, value in sample.kwargs.items():
             is_signed = _is_signed(name, several)
-            for other in _near(name, value, is_signed=is_signed):
+            for other in _near(name, value, is_signed=is_signed, may_be_larger=_may_be_larger(sample, value)):
                 if other in _numbers_of_others(spec, sample, name):
                     continue  # two ends of a range that are one mean nothing
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
@@ -120,11 +123,20 @@ def _is_signed(name: str, several: Sequence[Sample]) -> bool:
     return bool(given) and min(given) < 0 < max(given)
 
 
-def _near(name: str, value: Any, *, is_signed: bool) -> list[float]:
+def _may_be_larger(sample: Sample, value: Any) -> bool:
+    """Whether no extent seems to limit an integer option: all are less already, or none would be less then."""
+    extents = [extent for array in arrays_of(*sample.host()) for extent in array.shape]
+    if type(value) is not int or not 1 < value < _MOST_TIMES_FOUR:
+        return False
+    return value > max(extents, default=0) or 4 * value <= min(extents, default=0)
+
+
+def _near(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> list[float]:
     """Other values of an option that is a number; an axis is tried elsewhere."""
     if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
         has_zero = is_signed or ("seed" in name and value != 0)
-        return [value + 1, 0] if has_zero and value != -1 else [value + 1]
+        larger: list[float] = [value + 1, 4 * value] if may_be_larger else [value + 1]
+        return [*larger, 0] if has_zero and value != -1 else larger
     return [*(value * factor for factor in _NEAR), 0.0] if isinstance(value, float) and value else []
 
 

@@ -11,13 +11,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from cuassay import devices
-from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_float
 from cuassay.core.device import Device
 from cuassay.core.generators import default_generator
 from cuassay.testing.generated.comparison import compare
@@ -26,6 +27,7 @@ from cuassay.testing.generated.execution import (
     explained,
     is_safely_taken,
     on_sample,
+    refusal_of,
     run_sample,
     verify,
 )
@@ -40,7 +42,7 @@ from cuassay.testing.generated.options import (
 )
 from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of
 
 # ------------------------------------------------------------------------------------------------ global state
@@ -203,6 +205,8 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
                 raise
             return  # wrong in the first call: `values` reports it
     _check_widest_first(spec, device, dtypes)
+    _check_coarse_first(spec, device, dtypes)
+    _check_sorted_first(spec, device, plain)
     for sample in with_other_options(spec, device, plain):
         fresh = functools.partial(verify, spec, device, plain, [_of_new_shape(sample)])
         always = "wrong with these options, for a shape that it meets for the first time as well"
@@ -264,6 +268,55 @@ def _check_first_of_shape(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     with on_sample(sample), explained("wrong in the first call with a shape, right in the second"):
         compare(spec, device, dtype, sample, first)
+
+
+def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
+    """After a call of a new shape in the coarsest dtype one in the finest is as exact as ever."""
+    floats = sorted((name for name in dtypes if is_float(name)), key=epsilon)
+    if len(floats) < 2:
+        return
+    coarse, fine = (
+        _of_new_shape(one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS), _FIRST_TIMES + 3)
+        for name in (floats[-1], floats[0])
+    )
+    if any(refusal_of(spec, call) is not None for call in (coarse, fine)):
+        return
+    try:
+        run_sample(spec, device, coarse)
+    except Exception:  # noqa: BLE001  nobody declared this shape: it may be refused by any error
+        return
+    sentence = f"{floats[0]} after a call of the same shape in {floats[-1]}: does the key of a cache lack the dtype?"
+    with explained(sentence, lambda: verify(spec, device, as_dtype(floats[0]), [_of_new_shape(fine)])):
+        verify(spec, device, as_dtype(floats[0]), [fine])
+
+
+def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """After a call of a new shape whose integers and truth values are in order, those in any order are right too.
+
+    Which of several ways a function goes may not be kept by the shape, if the numbers decide it.
+    """
+    sample = _of_new_shape(one(spec, device, dtype, most=MOST_OF_OPTIONS), _FIRST_TIMES + 2)
+
+    def put(array: Any) -> Any:
+        is_of_integers = isinstance(array, np.ndarray) and array.dtype.kind in "biu" and array.ndim > 0
+        return HostArray(np.sort(array, axis=-1)) if is_of_integers and not is_sorted(array) else array
+
+    args, kwargs = sample.changed(put)
+    in_order = replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, integers in order")
+    if all(new is old for new, old in zip(args, sample.args, strict=True)):
+        return
+    if any(refusal_of(spec, call) is not None for call in (sample, in_order)):  # the function itself is not asked yet
+        return
+    try:
+        run_sample(spec, device, in_order)
+    except Exception:  # noqa: BLE001  nobody declared this shape: it may be refused by any error
+        return
+    fresh = _of_new_shape(sample)
+    with explained(_KEPT_WAY, lambda: verify(spec, device, dtype, [fresh])):
+        verify(spec, device, dtype, [sample])
+
+
+_KEPT_WAY = "wrong after a call of the same shape whose integers were in order: is the way that it went kept by shape?"
 
 
 def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
