@@ -154,8 +154,7 @@ def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance
     def put(given: Any) -> Any:
         if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
             return given
-        limits = np.iinfo(dtype)
-        low, high = max(int(given.span[0]), limits.min), min(int(given.span[1]), limits.max)
+        low, high = _held(given)
         steps = [0, *(int(one) for one in _edges())]
         inside = [one for step in steps for one in (step, -step) if low < one < high]
         if given.values.size < 2 or high - low < _RANGE or is_sorted(given.values):
@@ -177,10 +176,16 @@ def _of_one_end(sample: Sample, like: Sample) -> Iterator[Sample]:
     changed = [at for at, (new, old) in enumerate(zip(sample.args, like.args, strict=True)) if new is not old]
     for place in changed if len(changed) > 1 else ():
         given = like.args[place]
-        for end in given.span if isinstance(given, HostArray) and given.span is not None else ():
+        for end in _held(given) if isinstance(given, HostArray) and given.span is not None else ():
             args = list(sample.args)
-            args[place] = HostArray(np.full(given.shape, int(end), given.dtype))
-            yield replace(sample, args=tuple(args), label=f"{sample.label}, all of input {place} are {int(end)}")
+            args[place] = HostArray(np.full(given.shape, end, given.dtype))
+            yield replace(sample, args=tuple(args), label=f"{sample.label}, all of input {place} are {end}")
+
+
+def _held(given: HostArray) -> tuple[int, int]:
+    """The ends of the range that was asked for, as far as the dtype holds them."""
+    limits, (low, high) = np.iinfo(given.dtype), given.span or (0, 0)
+    return max(int(low), limits.min), min(int(high), limits.max)
 
 
 def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
