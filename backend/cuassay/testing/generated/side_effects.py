@@ -21,7 +21,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_float
 from cuassay.core.device import Device
 from cuassay.core.generators import default_generator
-from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.comparison import compare, compare_values
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -44,6 +44,7 @@ from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of
+from cuassay.testing.tolerance import finite_size
 
 # ------------------------------------------------------------------------------------------------ global state
 
@@ -271,7 +272,7 @@ def _check_first_of_shape(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
-    """After a call of a new shape in the coarsest dtype one in the finest is as exact as ever."""
+    """After a call of a new shape in the coarsest dtype one in the finest is exact to more digits than that one has."""
     floats = sorted((name for name in dtypes if is_float(name)), key=epsilon)
     if len(floats) < 2:
         return
@@ -286,8 +287,21 @@ def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
     except Exception:  # noqa: BLE001  nobody declared this shape: it may be refused by any error
         return
     sentence = f"{floats[0]} after a call of the same shape in {floats[-1]}: does the key of a cache lack the dtype?"
-    with explained(sentence, lambda: verify(spec, device, as_dtype(floats[0]), [_of_new_shape(fine)])):
-        verify(spec, device, as_dtype(floats[0]), [fine])
+    loosely = functools.partial(_verify_loosely, spec, device, as_dtype(floats[0]))
+    with explained(sentence, lambda: loosely(_of_new_shape(fine))):
+        loosely(fine)
+
+
+#: Roundings of the largest result that a call of a shape that nobody declared may be off by.
+_LOOSELY = 2.0**9
+
+
+def _verify_loosely(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    if is_safely_taken(spec, sample):
+        expected = spec.expected(sample)
+        limit = _LOOSELY * epsilon(dtype) * float(np.max(finite_size(expected), initial=0.0))
+        with on_sample(sample):
+            compare_values(spec, device, dtype, sample, run_sample(spec, device, sample), limit=limit)
 
 
 def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
