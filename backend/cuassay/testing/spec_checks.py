@@ -183,12 +183,12 @@ def _taken(spec: OpSpec, first: Sample) -> Sample:
     """The first ordinary sample that the reference takes; where it takes none, what it says of the `first` is told."""
     taken = (one for one in spec.draw(0, spec.dtypes[0], "values") if spec.refusal(one) is None)
     given = f"a sample's arguments, here {_forms(first)}, arrays as NumPy's in {reference_dtype(spec.dtypes[0])}"
+    remedy = "give samples= that it takes" if spec.has_default_samples else f"correct samples=: {_ONE_CALL}"
     if spec.reference is not None:
-        part, advice = "reference=", f"it gets exactly {given}; correct it, or the samples: {_ONE_CALL}"
+        part, advice = "reference=", f"it gets exactly {given}; correct it, or {remedy}"
     else:
         part = "fn"
-        own = f"it is its own reference, and gets xp=numpy and {given}"
-        advice = f"{own}; give reference=, or correct the samples: {_ONE_CALL}"
+        advice = f"it is its own reference, and gets xp=numpy and {given}; give reference=, or {remedy}"
     if mistaken := _mistaken_namespace(spec):
         advice = mistaken
     with _blamed(spec, part, advice):
