@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import ArgumentError
-from cuassay.judging.arena import Arena, form_of, interpreted, unwritten
+from cuassay.judging.arena import Arena, form_of, interpreted, same_bits, unwritten
 from cuassay.judging.protocol import Claim, dtype_number
 
 BASE = np.arange(240, dtype=np.float32).reshape(4, 6, 10)
@@ -180,3 +180,25 @@ def test_form_keeps_arguments_apart() -> None:
 def test_argument_of_another_kind_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"cannot be called with <object .* give arrays, numbers, words"):
         form_of([object()], {})
+
+
+@pytest.mark.parametrize("place", [0, 1, 8, 12, -1])
+@pytest.mark.parametrize("count", [1, 7, 8, 13, 4096])
+def test_one_other_byte_is_other_bits(count: int, place: int) -> None:
+    """Words of eight bytes are compared, and the bytes that are left."""
+    array = np.arange(count, dtype=np.uint8)
+    other = array.copy()
+    assert same_bits(array, other)
+    assert same_bits(array.reshape(1, -1), other)
+
+    other[max(place, -count) if place < 0 else place % count] ^= 128
+    assert not same_bits(array, other)
+
+
+def test_arrays_of_other_lengths_and_nans_of_other_bits_differ() -> None:
+    nan = np.array([np.nan], np.float32)
+
+    assert same_bits(nan, nan.copy())
+    assert not same_bits(nan, -nan)
+    assert not same_bits(np.zeros(3, np.uint8), np.zeros(4, np.uint8))
+    assert same_bits(BASE.T, np.ascontiguousarray(BASE.T))

@@ -17,7 +17,7 @@ from cuassay.errors import SpecError
 from cuassay.judging import trial as trial_module
 from cuassay.judging.precision import looks_like
 from cuassay.judging.probes import beyond, influences
-from cuassay.judging.schedule import Schedule, claimed, schedule
+from cuassay.judging.schedule import Schedule, by_size, claimed, schedule
 from cuassay.judging.spec_file import load_declaration
 from cuassay.judging.strength import right_answer, weaknesses
 from cuassay.judging.subject import Answer, LocalSubject
@@ -386,3 +386,18 @@ def test_a_file_that_raises_is_told(tmp_path: Any) -> None:
 
     with pytest.raises(SpecError, match="ZeroDivisionError"):
         load_declaration(f"{file}::a")
+
+
+def test_mutants_meet_small_samples_first() -> None:
+    """Most mutants fail by one of them, and a large one takes long."""
+    spec = OpSpec(
+        fn=lambda xp, a: a * 2, name="doubled", dtypes=("float32",), reference=lambda a: a * 2,
+        samples=lambda make: [make(3000), make(5), make((7, 9))],
+    )  # fmt: skip
+    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=False, times=False)
+    small_first = by_size(plan)
+
+    sizes = [plan.probes[place].draws[0]().args[0].values.size for place in small_first.order]
+    assert sizes == sorted(sizes)
+    assert (sizes[0] < 10, sizes[-1] > 2900) == (True, True)
+    assert sorted(small_first.order) == sorted(plan.order)
