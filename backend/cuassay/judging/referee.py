@@ -32,7 +32,7 @@ from cuassay.judging.clocks import (
 from cuassay.judging.precision import looks_like
 from cuassay.judging.reply import escaped
 from cuassay.judging.scan import Policy, parse_policy, scan
-from cuassay.judging.schedule import Schedule, claimed, schedule
+from cuassay.judging.schedule import Schedule, claimed, schedule, timed_calls
 from cuassay.judging.spec_file import Declaration
 from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Subject
@@ -217,9 +217,8 @@ class Referee:
             found.cases = self._times(found.trial, plan, found.nonce)
 
     def _times(self, trial: Trial, plan: Schedule, nonce: int) -> tuple[CaseTime, ...]:
-        """Times of the cases, with those of our own candidates, which take the same calls while it is stopped."""
-        timed = [place for place in plan.order if plan.probes[place].case]
-        calls = Schedule(plan.probes, tuple(timed))
+        """Times of the cases, with those of our own candidates, which take such calls too, while it is stopped."""
+        calls = timed_calls(plan, trial.shapes)
         others: dict[str, Mapping[tuple[str, str], Sequence[float]]] = {}
         for name, start in self._ours.items():
             with start(trial.shapes) as subject:

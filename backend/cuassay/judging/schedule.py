@@ -6,7 +6,8 @@ tell which of them it answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -23,7 +24,7 @@ from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import Kind, Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule"]
+__all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule", "timed_calls"]
 
 #: Calls of a case whose time does not count: compilation, tuning, first touch.
 WARM_UP = 2
@@ -172,6 +173,23 @@ def by_size(plan: Schedule) -> Schedule:
     sizes = [max(_elements(draw()) for draw in probe.draws) for probe in plan.probes]
     order = sorted(plan.order, key=lambda place: (sizes[place], place))
     return Schedule(plan.probes, tuple(order))
+
+
+def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Schedule:
+    """The timed calls of `plan`; few of a case whose samples, one of which `shapes` has, are large: each takes long."""
+    large = {key for key, sample in shapes.items() if _elements(sample) > LARGE}
+    met: Counter[tuple[str, str]] = Counter()
+    chosen = []
+    for place in plan.order:
+        probe = plan.probes[place]
+        met[key := (probe.case, probe.dtype)] += 1
+        if probe.case and (met[key] <= WARM_UP + _FEW_TIMED or key not in large):
+            chosen.append(place)
+    return Schedule(plan.probes, tuple(chosen))
+
+
+#: Calls of a case of large arrays that our own candidates are timed by.
+_FEW_TIMED = 8
 
 
 def claimed(spec: OpSpec, device: Device) -> tuple[str, ...]:
