@@ -16,7 +16,7 @@ import pytest
 
 from cuassay.core import settings
 from cuassay.core.device import Device
-from cuassay.errors import DeviceError, SettingError
+from cuassay.errors import DeviceError, ResultError, SettingError
 from cuassay.testing import options, rerun, skips
 from cuassay.testing.case_columns import case_columns
 from cuassay.testing.collecting import collect_generated
@@ -64,14 +64,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{form}: {meaning}")
     try:
         settings.check()
+        _check_revision(config)
         harness = config.stash[HARNESS] = Harness(config)
         SESSIONS.append(harness.presence)
         config.add_cleanup(lambda: SESSIONS.remove(harness.presence))
         if harness.presence.is_explicit:
             _ = harness.presence.devices
-    except (DeviceError, SettingError) as error:
+    except (DeviceError, ResultError, SettingError) as error:
         raise pytest.UsageError(str(error)) from None
     register(config, harness.presence)
+
+
+def _check_revision(config: pytest.Config) -> None:
+    """A name that is none is told before a record is opened."""
+    if settings.get("CUASSAY_REVISION"):
+        from cuassay.results.fingerprint import revision
+
+        revision(config.rootpath)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

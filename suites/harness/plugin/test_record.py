@@ -214,3 +214,18 @@ def test_a_session_that_ran_to_its_end_has_an_end_without_a_reason(pytester: pyt
     assert begin["nodeid"].endswith("::test_one[cpu:0]")
     assert end.keys() == {"record", "schema", "run", "part", "process"}
     assert end["process"] == plan["process"] == begin["process"]
+
+
+def test_a_revision_that_is_none_is_told_before_a_record_is_opened(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_REVISION", "aaa")
+    pytester.makepyfile(SUITE)
+
+    result = pytester.runpytest("--device", "cpu", "--cuassay-record", "rows.jsonl")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: CUASSAY_REVISION does not name a revision: got 'aaa'; write a commit's hash, 7 *"]
+    )
+    assert not (pytester.path / "rows.jsonl").exists()

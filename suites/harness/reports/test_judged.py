@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cuassay_reports.command import run
 from cuassay_reports.judged import boards
 from cuassay_reports.load import load
 from cuassay_reports.page import build
@@ -64,3 +65,14 @@ def test_the_page_shows_what_was_seen_and_probed(judged: Path) -> None:
 
 def test_without_verdicts_there_is_no_section(write_rows: Make, test_row: Make) -> None:
     assert 'id="judged"' not in render_html(build(load(write_rows("r1", test_row()))))
+
+
+def test_the_terminal_shows_each_board(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no test ran the verdicts are the headline."""
+    assert run([judged]) == 0
+
+    first, *lines = capsys.readouterr().out.splitlines()
+    (board,) = boards(load(judged))
+    assert first == f"{board.declaration} on {board.device}: {board.counts}"
+    told = [line.split(":")[0].split() for line in lines if line.startswith("  ")]
+    assert [[row.verdict, row.candidate] for row in board.rows] == [words[:2] for words in told][-len(board.rows) :]
