@@ -26,6 +26,7 @@ from cuassay.testing.declared import FORMS, KnownFailure, index_advice
 from cuassay.testing.default_samples import required_names
 from cuassay.testing.samples import each
 from cuassay.testing.tolerance import Tolerance
+from cuassay.testing.tracebacks import of_caller
 
 if TYPE_CHECKING:
     from cuassay.testing.opspec import OpSpec
@@ -61,6 +62,13 @@ def check_fields(given: Mapping[str, Any]) -> None:
 
 def check(spec: OpSpec) -> None:
     """Raise `SpecError` for everything that can be known to be wrong without a device."""
+    try:
+        _check(spec)
+    except SpecError as error:
+        raise error.with_traceback(None) from of_caller(error.__cause__)  # our insides help nobody
+
+
+def _check(spec: OpSpec) -> None:
     result = [spec.result_dtype] if isinstance(spec.result_dtype, str) else []
     for name in (*spec.dtypes, *result, *chain.from_iterable(spec.unclaimed.values())):
         if name not in DTYPE_NAMES:

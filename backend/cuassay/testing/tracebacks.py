@@ -12,7 +12,7 @@ from types import TracebackType
 import cuassay
 from cuassay.errors import RaceError, SpecError, SynchronizationError
 
-__all__ = ["shorten"]
+__all__ = ["of_caller", "shorten"]
 
 _PACKAGE = Path(cuassay.__file__).parent
 
@@ -32,6 +32,14 @@ def shorten(error: BaseException) -> None:
         _link(_of_a_check(error, steps[: begin + 1], steps[begin + 1 :]))
     elif steps and _is_ours(steps[-1]):
         _link(_outside_checks(error, steps))
+
+
+def of_caller(error: BaseException | None) -> BaseException | None:
+    """`error` without the steps that lead to the caller's code; None where nothing of that was reached."""
+    step = None if error is None else error.__traceback__
+    while step is not None and _is_ours(step):
+        step = step.tb_next
+    return None if error is None or step is None else error.with_traceback(step)
 
 
 def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[TracebackType]:

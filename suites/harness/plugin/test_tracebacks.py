@@ -121,3 +121,23 @@ def test_a_failed_check_shows_our_source_when_asked_for(pytester: pytest.Pyteste
     result = pytester.runpytest("--device", "sim", "-k", "test_halved and test_values", "--full-trace")
 
     result.stdout.fnmatch_lines(["*def check_values*", "E *AssertionError: *"])
+
+
+def test_an_error_of_a_declaration_shows_little_of_ours(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        def total(a, b):
+            return a + b
+        test_it = conformance(OpSpec(
+            fn=lambda xp, a, b: a + b, reference=total, name="total", samples=lambda make: [make(3), make(3)],
+        ))
+    """)
+
+    result = pytester.runpytest("--device", "cpu")
+
+    result.stdout.fnmatch_lines(
+        ["*here an array (3,)*; correct it, or correct samples=: in their list a tuple is one call*"]
+    )
+    shown = [line for line in result.outlines if ".py:" in line and ": in " in line]
+    assert len(shown) <= 3
+    assert not any("_blamed" in line or "_given" in line for line in shown)
