@@ -263,7 +263,7 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: spec.error_inputs is not None)
 def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Each bad input raises the declared error, with its message, and is not changed; the next call is right."""
+    """Each bad input raises the declared error, with its message, twice, and is not changed; the next call is right."""
     ordinary = _right_sample(spec, device, dtype) if spec.op is None else None
     rows = ordinary_samples(spec, device, dtype) if spec.op is None and not spec.is_its_own_reference else []
     for bad in bad_inputs(spec, device, dtype):
