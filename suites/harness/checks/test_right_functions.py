@@ -352,16 +352,6 @@ def gelu_in_float32() -> OpSpec:
     )
 
 
-@right("second_call")
-def what_cancels() -> OpSpec:
-    """Rounding errors alone are left, of the terms and not of the result."""
-    return OpSpec(
-        fn=lambda xp, a: (a - a.mean(axis=-1, keepdims=True)).sum(axis=-1),
-        reference=lambda a: (a - a.mean(axis=-1, keepdims=True)).sum(axis=-1),
-        name="what_cancels", dtypes=("float32", "float64"), samples=lambda make: [make((4, 9)), make((3, 50))],
-    )  # fmt: skip
-
-
 # ------------------------------------------------------------------------------------------------ lists
 
 
