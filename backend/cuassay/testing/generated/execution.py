@@ -353,7 +353,8 @@ def must_raise(call: Callable[[], Any], error: type[BaseException], match: str) 
         got = call()
     except error as raised:
         if re.search(match, str(raised)) is None:
-            raise AssertionError(f"{type(raised).__name__} does not say {match!r}: {raised}") from raised
+            hint = "; match is a regular expression: give re.escape(...)" if match in str(raised) else ""
+            raise AssertionError(f"{type(raised).__name__} does not say {match!r}: {raised}{hint}") from raised
     except Exception as raised:
         raise AssertionError(
             f"{error.__name__} was declared, {type(raised).__name__} was raised: {raised}; correct one of the two"
