@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_revision(config: pytest.Config) -> None:
-    """A name that is none is told before a record is opened."""
+    """An invalid name of a revision is told before a record is opened."""
     if settings.get("CUASSAY_REVISION"):
         from cuassay.results.fingerprint import revision
 

@@ -58,7 +58,7 @@ def test_the_check_finds_the_fault_and_passes_its_twin(name: str) -> None:
 
 
 def test_a_message_that_is_no_regular_expression_is_told() -> None:
-    """The right twin of box_corners says what it declares, as it stands."""
+    """The right twin of box_corners raises the text that it declares, letter by letter."""
     _, right, declare = PAIRS["1 box_corners"].make()
 
     with pytest.raises(AssertionError, match=r"does not say 'give \(\.\.\., 4\)': .*; match is a regular expression"):

@@ -216,7 +216,7 @@ def test_a_session_that_ran_to_its_end_has_an_end_without_a_reason(pytester: pyt
     assert end["process"] == plan["process"] == begin["process"]
 
 
-def test_a_revision_that_is_none_is_told_before_a_record_is_opened(
+def test_an_invalid_revision_is_told_before_a_record_is_opened(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUASSAY_REVISION", "aaa")
