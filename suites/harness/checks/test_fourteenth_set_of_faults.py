@@ -17,7 +17,7 @@ PAIRS = {f"{part} {name}": pair for part in PARTS for name, pair in pairs_of(f"f
 #: The check that names each fault, the device and the dtype; no dtype for a check that runs once for a function.
 FOUND = {
     "1 adler32": ("layouts", "cpu", "uint8"),
-    "1 allocate": ("sizes", "cpu", ""),
+    "1 allocate": ("stress", "cpu", "uint16"),
     "1 bfloat16_bits": ("stress", "cpu", "float32"),
     "1 gated_scan": ("zeros", "cpu", "float64"),
     "1 max_pool_ceil": ("second_call", "cpu", ""),
