@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.rounding import round_tf32, round_to
+from cuassay.judging.probes import LARGE
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 
@@ -24,8 +25,8 @@ _AS_LARGE = 0.25
 #: Errors larger than this part of the result are not of a format.
 _PART = 2.0**-4
 
-#: Fewest elements that tell, and elements of a result that is looked at only where there is none smaller.
-_FEWEST, _LARGE = 16, 2**20
+#: Fewest elements that tell.
+_FEWEST = 16
 
 _FORMATS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "bfloat16": lambda array: round_to(array, "bfloat16"),
@@ -41,8 +42,8 @@ def looks_like(spec: OpSpec, pairs: Sequence[tuple[Sample, NDArray[Any]]]) -> st
     pairs : sequence
         Samples, and what the candidate gave for them.
     """
-    small = [(sample, output) for sample, output in pairs if output.size <= _LARGE]
-    for sample, output in small or pairs[:1]:
+    small = [(sample, output) for sample, output in pairs if output.size <= LARGE]
+    for sample, output in small or pairs[:1]:  # of large ones one: each takes long
         if output.dtype != np.float32 or output.size < _FEWEST:
             continue
         exact = spec.expected(sample)

@@ -38,7 +38,7 @@ _SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
 #: Parts of a flattened array, in each of which one number is moved; of one so large that each call takes long fewer.
 _PLACES, _FEW_PLACES = 8, 2
 
-#: Spikes in an array, and in a large one: of what leaves out a twelfth of it, one in a hundred escapes.
+#: Spikes in an array, and in a large one: of what leaves out a fourteenth of it, one in a hundred escapes.
 _SPIKES, _MANY_SPIKES = 3, 64
 
 #: Part of a result by which a moved number must change the reference, to be seen.

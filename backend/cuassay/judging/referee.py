@@ -303,7 +303,8 @@ class Referee:
 def _seen_files(found: _Found) -> str:
     """What a candidate may open, where an error of a file may come of that."""
     is_of_file = any(name in found.problem for name in ("FileNotFoundError", "PermissionError"))
-    return "; its jail shows it its own files, Python and the installed libraries" if is_of_file and found.jail else ""
+    is_hidden = "on" in (found.jail.get("mount"), found.jail.get("files"))
+    return "; its jail shows it its own files, Python and the installed libraries" if is_of_file and is_hidden else ""
 
 
 @dataclass(slots=True)

@@ -227,7 +227,7 @@ def _within(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict | 
 
 
 def _room(tolerance: NDArray[Any]) -> NDArray[Any]:
-    """About infinity and NaN there is none."""
+    """The tolerance; none where it is infinite or NaN."""
     return np.where(tolerance < np.inf, tolerance, 0.0)
 
 

@@ -86,7 +86,7 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
 
 
 def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
-    """The call with its two float options at the ends of a range that an input was drawn from, and that they are in."""
+    """The call with its two float options at the ends of a range that holds them and an input: the smaller one low."""
     names = [name for name, value in sample.kwargs.items() if isinstance(value, float)]
     for given in each(sample.args):
         if not isinstance(given, HostArray) or given.span is None or given.is_free or len(names) != 2:
@@ -94,6 +94,7 @@ def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
         low, high = (float(end) for end in given.span)
         if not all(low <= sample.kwargs[name] <= high for name in names):
             continue
+        names.sort(key=lambda name: sample.kwargs[name])
         ends = dict(zip(names, (low, high), strict=True))
         label = f"{sample.label}, {names[0]}={low:g} and {names[1]}={high:g}, the ends of an input's range"
         wide = replace(sample, kwargs={**sample.kwargs, **ends}, label=label)
