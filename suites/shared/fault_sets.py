@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuassay.errors import RaceError
 from cuassay.testing import OpSpec
 from cuassay.testing.generated.checks import CHECKS
 
-__all__ = ["pairs_of", "run_check"]
+__all__ = ["assert_found", "pairs_of", "run_check"]
 
 
 def pairs_of(file: str) -> dict[str, Any]:
@@ -29,3 +30,13 @@ def run_check(check: str, kind: str, dtype: str, spec: OpSpec) -> None:
         CHECKS[check](spec, f"{kind}:0", *((np.dtype(dtype),) if dtype else ()))
     except pytest.skip.Exception as skipped:
         pytest.fail(f"{check} was skipped: {skipped}")
+
+
+def assert_found(pair: Any, check: str, kind: str, dtype: str) -> None:
+    """The check passes the right function of a pair, and fails the wrong one."""
+    _, right, declare = pair.make()
+    run_check(check, kind, dtype, declare(right))
+
+    wrong, _, declare = pair.make()  # made again: what the wrong one keeps must not reach its twin
+    with pytest.raises((AssertionError, RaceError)):
+        run_check(check, kind, dtype, declare(wrong))
