@@ -25,6 +25,7 @@ CHECK_NAMES = (
     "accumulation",
     "relations",
     "sizes",
+    "combined",
     "bench",
     "broadcast_views",
     "zeros",

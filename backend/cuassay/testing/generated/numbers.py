@@ -41,7 +41,7 @@ from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import is_elementwise
 
-__all__ = ["Change", "conditioning", "free_floats", "is_general", "near_zero", "refilled"]
+__all__ = ["Change", "conditioning", "free_floats", "is_general", "last_digit_moves", "near_zero", "refilled"]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -244,6 +244,27 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     with np.errstate(all="ignore"):
         change = np.abs(np.subtract(spec.expected(moved), spec.expected(sample), dtype=np.complex128))
     return float(np.max(change, initial=0.0, where=np.isfinite(change)))
+
+
+def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
+    """How far each right result moves where each input moves by its last digit; infinitely where its shape changes."""
+    expected = spec.expected(sample)
+    most = np.zeros(expected.shape)
+    for seed in range(3):
+        chance = np.random.default_rng(seed)
+
+        def moved(array: NDArray[Any], chance: np.random.Generator = chance) -> NDArray[Any]:
+            ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
+            return np.asarray(np.nextafter(array, ways), array.dtype)
+
+        other = refilled(sample, moved, "last digits moved", every=True)
+        if is_safely_taken(spec, other):
+            found = spec.expected(other)
+            if found.shape != expected.shape:
+                return np.full(expected.shape, np.inf)
+            with np.errstate(all="ignore"):
+                most = np.maximum(most, np.abs(np.subtract(found, expected, dtype=np.complex128)))
+    return most
 
 
 def _moved(array: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:

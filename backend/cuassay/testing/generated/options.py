@@ -25,6 +25,7 @@ __all__ = [
     "with_each_axis",
     "with_mixed_options",
     "with_near_options",
+    "with_options_of",
     "with_other_options",
 ]
 
@@ -33,8 +34,13 @@ MOST_OF_OPTIONS = 2048
 
 
 def _are_plain(options: Mapping[str, Any]) -> bool:
-    return all(
-        isinstance(value, bool | int | float | str | None) or _is_axes(name, value) for name, value in options.items()
+    return all(map(_is_plain, options.values()))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a number, a word, nothing, or a tuple of such."""
+    return (
+        all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
     )
 
 
@@ -205,6 +211,32 @@ def _combined(
 
 
 _ABSENT = object()
+
+
+def with_options_of(spec: OpSpec, several: Sequence[Sample], sample: Sample, chance: np.random.Generator) -> Sample:
+    """The call with some of its options those of other calls, or left out; itself where an option is no plain value."""
+    options = dict(sample.kwargs)
+    if not all(_are_plain(other.kwargs) for other in several):
+        return sample
+    for name in sorted({name for other in several for name in other.kwargs}):
+        values = [other.kwargs.get(name, _ABSENT) for other in several]
+        value = values[int(chance.integers(len(values)))]
+        if value is _ABSENT and chance.integers(2):
+            options.pop(name, None)
+        elif value is not _ABSENT and chance.integers(2):
+            options[name] = value if chance.integers(2) else _like(name, value, chance)
+    mixed = replace(sample, kwargs=options)
+    return mixed if _keeps_bounds(spec, several, mixed) else sample
+
+
+def _like(name: str, value: Any, chance: np.random.Generator) -> Any:
+    """Other positive integers in a tuple of such, in order if they were; an integer a little larger. No axes."""
+    if any(word in name for word in ("axis", "axes", "dim")):
+        return value
+    if isinstance(value, tuple) and value and all(type(one) is int and one > 0 for one in value):
+        drawn = [int(one) for one in chance.integers(1, 2 * max(value) + 8, len(value))]
+        return tuple(sorted(drawn)) if len(set(value)) > 1 and list(value) == sorted(value) else tuple(drawn)
+    return value + int(chance.integers(0, 9)) if type(value) is int and value > 1 else value
 
 
 def _keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool:

@@ -178,15 +178,9 @@ def check_larger(
     """
     if is_safely_taken(spec, sample):
         expected = spec.expected(sample)
-        _, terms = spec.scale(base, spec.expected(base))
-        if terms > (_FEW if is_precise else 1) and is_float(dtype) and is_coarse(dtype):
-            return  # sums of that many numbers leave the range
-        several = len(arrays_of(*base.host())) < terms
-        terms = max(1, round(terms * elements_of(sample) / max(1, elements_of(base)))) if several else terms
-        largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
-        inexact = expected.dtype.kind in "fc" and not is_float(dtype)  # of integers a function makes floats of its own
-        precise = (result_dtype(spec, sample) or dtype) if inexact else dtype
-        limit = allowed(spec.rule, precise, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
+        limit = limit_of_larger(spec, dtype, sample, base, expected, few=_FEW if is_precise else 1)
+        if limit is None:
+            return
         with on_sample(sample):
             result = _unchanging(spec, device, sample) if result is None else result
             with suppress(AssertionError):
@@ -194,9 +188,27 @@ def check_larger(
                 return
             # As wrong as the function is on the host, by rounding: sums in order.
             rounding = _OWN_ERRORS * (reference_rounding(spec, sample) if is_precise else host_rounding(spec, sample))
-            if is_grown and terms == 1 and dtype == np.float32:
+            if is_grown and dtype == np.float32 and spec.scale(base, spec.expected(base))[1] == 1:
                 rounding = rounding + _OF_POSITIONS * _largest(expected)
             compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit + rounding)
+
+
+def limit_of_larger(
+    spec: OpSpec, dtype: Any, sample: Sample, base: Sample, expected: NDArray[Any], few: int = 1
+) -> Any:
+    """The tolerance of `base` for as many more terms as the sample has elements.
+
+    None for more terms than `few` in 16 bits: their sums leave the range.
+    """
+    _, terms = spec.scale(base, spec.expected(base))
+    if terms > few and is_float(dtype) and is_coarse(dtype):
+        return None
+    several = len(arrays_of(*base.host())) < terms
+    terms = max(1, round(terms * elements_of(sample) / max(1, elements_of(base)))) if several else terms
+    largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
+    inexact = expected.dtype.kind in "fc" and not is_float(dtype)  # of integers a function makes floats of its own
+    precise = (result_dtype(spec, sample) or dtype) if inexact else dtype
+    return allowed(spec.rule, precise, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
 
 
 def _unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:

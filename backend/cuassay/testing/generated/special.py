@@ -35,7 +35,14 @@ from cuassay.testing.generated.execution import (
 )
 from cuassay.testing.generated.far import check_far, check_far_complex, check_small_complex
 from cuassay.testing.generated.natively import check_far_units, check_orders
-from cuassay.testing.generated.numbers import conditioning, free_floats, is_general, near_zero, refilled
+from cuassay.testing.generated.numbers import (
+    conditioning,
+    free_floats,
+    is_general,
+    last_digit_moves,
+    near_zero,
+    refilled,
+)
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
@@ -332,7 +339,7 @@ def _check_spike(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> No
     _, terms = spec.scale(sample, spec.expected(sample))
     ordinary = max((float(np.abs(array).max(initial=0.0)) for array in floats_of(sample)), default=0.0)
     limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.maximum(np.abs(expected), ordinary))
-    limit = limit + 4 * _moves(spec, spiked)
+    limit = limit + 4 * last_digit_moves(spec, spiked)
     verdict = judge(got, expected, limit)
     far = limit < _spike(dtype) * epsilon(dtype) / 64
     if verdict.where is None or not (verdict.where & far).any() or is_spread(verdict.where & far, far):
@@ -349,23 +356,6 @@ def _spiked(array: Array) -> Array:
     flat = array.reshape(-1).copy()
     flat[flat.size // 6] = _spike(array.dtype)
     return flat.reshape(array.shape)
-
-
-def _moves(spec: OpSpec, sample: Sample) -> Array:
-    """How far each right result moves where each input moves by its last digit."""
-    expected = spec.expected(sample)
-    most = np.zeros(expected.shape)
-    for seed in range(3):
-        chance = np.random.default_rng(seed)
-
-        def moved(array: Array, chance: np.random.Generator = chance) -> Array:
-            ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
-            return np.asarray(np.nextafter(array, ways), array.dtype)
-
-        other = refilled(sample, moved, "", every=True)
-        if is_safely_taken(spec, other):
-            most = np.maximum(most, np.abs(spec.expected(other) - expected))
-    return most
 
 
 def is_spread(bad: NDArray[np.bool_], among: NDArray[np.bool_]) -> bool:

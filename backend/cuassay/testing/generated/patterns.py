@@ -1,0 +1,187 @@
+"""Patterns of numbers within the range of an input: all equal, few, in order, in runs, and truth values in blocks.
+
+Numbers that were drawn one by one have none of these: a block of a mask is never all false, a bin never has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import INTEGERS, dtype_name, is_float
+from cuassay.testing.samples import SPAN, HostArray, is_permutation, is_sorted
+
+__all__ = ["may_be_filled", "patterned"]
+
+Array = NDArray[Any]
+Chance = np.random.Generator
+
+
+def may_be_filled(given: Any) -> bool:
+    """Whether an argument was drawn, in no order: what was written down may have to be as it is."""
+    if not isinstance(given, HostArray) or not given.values.size or not (given.is_free or given.span is not None):
+        return False
+    return not (is_permutation(given.values) or (given.dtype.kind in "iu" and is_sorted(given.values)))
+
+
+def patterned(given: HostArray, shape: tuple[int, ...], chance: Chance) -> tuple[HostArray, str]:
+    """An array of `shape` with numbers of the range of `given` in a pattern drawn at random, and the pattern's name."""
+    drawn = _drawn(given, shape, chance)
+    patterns = _OF_TRUTH_VALUES if given.dtype == np.bool_ else _OF_NUMBERS
+    pattern = patterns[int(chance.integers(len(patterns)))]
+    filled = pattern(drawn, chance) if drawn.size else drawn
+    label = (pattern.__doc__ or "").rstrip(".").lower()
+    return HostArray(np.ascontiguousarray(filled, given.dtype), span=given.span, is_free=given.is_free), label
+
+
+def _drawn(given: HostArray, shape: tuple[int, ...], chance: Chance) -> Array:
+    """Numbers of the range that was asked for; of integers without one, of those that were drawn."""
+    dtype = given.dtype
+    if dtype == np.bool_:
+        return chance.integers(0, 2, shape).astype(dtype)
+    if dtype_name(dtype) in INTEGERS:
+        low, high = _ends(given)
+        return chance.integers(low, high, shape, dtype=dtype, endpoint=True)
+    if not is_float(dtype):
+        return np.asarray(chance.choice(given.values.reshape(-1), shape))
+    return np.asarray(chance.uniform(*(given.span or SPAN), shape)).astype(dtype)
+
+
+def _ends(given: HostArray) -> tuple[int, int]:
+    if given.span is None:
+        return int(given.values.min()), int(given.values.max())
+    limits = np.iinfo(given.dtype)
+    return max(int(given.span[0]), limits.min), min(int(given.span[1]), limits.max)
+
+
+# ------------------------------------------------------------------------------------------------ numbers
+
+
+def _any_numbers(drawn: Array, _chance: Chance) -> Array:
+    """Any numbers."""
+    return drawn
+
+
+def _equal(drawn: Array, _chance: Chance) -> Array:
+    """All numbers equal."""
+    return np.full_like(drawn, drawn.reshape(-1)[0])
+
+
+def _least(drawn: Array, _chance: Chance) -> Array:
+    """All numbers the least."""
+    return np.full_like(drawn, np.sort(drawn, axis=None)[0])
+
+
+def _largest(drawn: Array, _chance: Chance) -> Array:
+    """All numbers the largest."""
+    return np.full_like(drawn, np.sort(drawn, axis=None)[-1])
+
+
+def _equal_in_rows(drawn: Array, _chance: Chance) -> Array:
+    """The numbers of a row equal."""
+    return np.broadcast_to(drawn[..., :1], drawn.shape) if drawn.ndim else drawn
+
+
+def _few(drawn: Array, chance: Chance) -> Array:
+    """Only two numbers."""
+    return np.asarray(chance.choice(drawn.reshape(-1)[:2], drawn.shape))
+
+
+def _in_order(drawn: Array, _chance: Chance) -> Array:
+    """Numbers in ascending order."""
+    return np.sort(drawn, axis=-1) if drawn.ndim else drawn
+
+
+def _in_descending_order(drawn: Array, _chance: Chance) -> Array:
+    """Numbers in descending order."""
+    return np.sort(drawn, axis=-1)[..., ::-1] if drawn.ndim else drawn
+
+
+def _one_other(drawn: Array, chance: Chance) -> Array:
+    """All numbers equal but one."""
+    filled = np.full(drawn.size, drawn.reshape(-1)[0], drawn.dtype)
+    filled[chance.integers(drawn.size)] = drawn.reshape(-1)[-1]
+    return filled.reshape(drawn.shape)
+
+
+def _in_runs(drawn: Array, chance: Chance) -> Array:
+    """Numbers in runs."""
+    flat = drawn.reshape(-1)
+    length = int(chance.integers(2, 80))
+    return np.repeat(flat, length)[: flat.size].reshape(drawn.shape)
+
+
+def _at_one_end(drawn: Array, _chance: Chance) -> Array:
+    """Numbers close to one another, at an end of their range."""
+    if drawn.dtype.kind != "f":
+        return drawn
+    wide = drawn.astype(np.float64)
+    high = wide.max()
+    return np.asarray(high - (high - wide) * _CLOSE, drawn.dtype)
+
+
+#: How close they are, as a part of the range.
+_CLOSE = 2.0**-16
+
+Pattern = Callable[[Array, Chance], Array]
+
+#: Any numbers, more often than each pattern.
+_OF_NUMBERS: tuple[Pattern, ...] = (
+    *(_any_numbers,) * 4,
+    _equal, _least, _largest, _equal_in_rows, _few, _in_order, _in_descending_order, _one_other, _in_runs, _at_one_end,
+)  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ truth values
+
+
+def _false(drawn: Array, _chance: Chance) -> Array:
+    """All false."""
+    return np.zeros_like(drawn)
+
+
+def _true(drawn: Array, _chance: Chance) -> Array:
+    """All true."""
+    return np.ones_like(drawn)
+
+
+def _one_true(drawn: Array, chance: Chance) -> Array:
+    """One true."""
+    filled = np.zeros(drawn.size, np.bool_)
+    filled[chance.integers(drawn.size)] = True
+    return filled.reshape(drawn.shape)
+
+
+def _one_false(drawn: Array, chance: Chance) -> Array:
+    """One false."""
+    return ~_one_true(drawn, chance)
+
+
+def _false_first(drawn: Array, chance: Chance) -> Array:
+    """False at first, any then."""
+    return drawn & (_places(drawn) >= chance.integers(drawn.shape[-1] if drawn.ndim else 1))
+
+
+def _false_at_last(drawn: Array, chance: Chance) -> Array:
+    """Any at first, false then."""
+    return drawn & (_places(drawn) < chance.integers(drawn.shape[-1] if drawn.ndim else 1))
+
+
+def _in_blocks(drawn: Array, chance: Chance) -> Array:
+    """In blocks of a power of two."""
+    length = 2 ** int(chance.integers(1, 8))
+    first = bool(chance.integers(2))
+    return np.broadcast_to((_places(drawn) // length % 2 == 0) == first, drawn.shape)
+
+
+def _places(drawn: Array) -> Array:
+    return np.arange(drawn.shape[-1]) if drawn.ndim else np.zeros((), np.int64)
+
+
+_OF_TRUTH_VALUES: tuple[Pattern, ...] = (
+    *(_any_numbers,) * 2,
+    _false, _true, _one_true, _one_false, _false_first, _false_at_last, _in_blocks,
+)  # fmt: skip
