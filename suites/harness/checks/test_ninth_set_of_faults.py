@@ -22,7 +22,7 @@ PAIRS = pairs_of("ninth_set.py")
 FOUND = {
     "step_at_knot": ("zeros", "cpu", "float32"),
     "auc_ties": ("zeros", "cpu", "float32"),
-    "longest_run_at_end": ("sizes", "cpu", ""),
+    "longest_run_at_end": ("combined", "cpu", "bool"),
     "bit_length_by_log2": ("stress", "cpu", "int64"),
     "padding_token_wraps": ("zeros", "cpu", "float32"),
     "clip_amplifies": ("units", "cpu", "float32"),

@@ -21,7 +21,7 @@ FOUND = {
     "1 householder": ("zeros", "cpu", "float64"),
     "1 iso_week": ("stress", "cpu", "int32"),
     "1 max_pool": ("second_call", "cpu", ""),
-    "1 periodogram": ("sizes", "cpu", ""),
+    "1 periodogram": ("combined", "cpu", "float32"),
     "1 rotary": ("second_call", "cpu", ""),
     "2 axpy_dense": ("layouts", "cpu", "float32"),
     "2 lerp_into": ("out", "cpu", "float32"),
@@ -30,7 +30,7 @@ FOUND = {
     "2 rank_in_edges": ("values", "cpu", "float32"),
     "2 rounding_shift": ("stress", "cpu", "int32"),
     "2 segment_sum": ("infinities", "cpu", "float32"),
-    "2 tiled_row_max": ("sizes", "cpu", ""),
+    "2 tiled_row_max": ("combined", "cpu", "float32"),
     "2 two_pass_mean": ("units", "cpu", "float16"),
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample
-from cuassay.testing.generated.extents import MOST_OF_SMALL, elements_of, has_expected_shape, resized
+from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
+from cuassay.testing.generated.named import named_numbers
 from cuassay.testing.generated.numbers import last_digit_moves
 from cuassay.testing.generated.options import with_options_of
 from cuassay.testing.generated.patterns import may_be_filled, patterned
@@ -21,7 +24,7 @@ from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.generated.sizes import limit_of_larger
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
 
 Array = NDArray[Any]
@@ -29,6 +32,9 @@ Chance = np.random.Generator
 
 #: Calls that are compared, and drawn at most; seconds that they and their references may take; elements of one.
 _CALLS, _MOST_CALLS, _PATIENCE_S, _MOST_ELEMENTS = 96, 192, 1.5, 2**13
+
+#: Calls with two extents made equal: of so many samples, and so many of each.
+_BASES, _PAIRS = 6, 6
 
 #: Extents that are drawn: small ones, and those around powers of two.
 _EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 300, 520)
@@ -43,37 +49,59 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
     """
     if spec.is_its_own_reference or is_coarse(dtype):
         return
-    bases = [one for one in samples_of(spec, device, dtype, "values") if elements_of(one) <= MOST_OF_SMALL]
-    chance, began = generator(), time.thread_time()
-    compared = 0
-    for _ in range(_MOST_CALLS if bases else 0):
-        base = bases[int(chance.integers(len(bases)))]
-        sample = _drawn(spec, bases, base, chance)
-        if elements_of(sample) <= _MOST_ELEMENTS and has_expected_shape(spec, sample):
+    bases = [
+        one for one in samples_of(spec, device, dtype, "values", "broadcast") if elements_of(one) <= _MOST_ELEMENTS
+    ]
+    began, compared = time.thread_time(), 0
+    for base, sample in _drawn(spec, bases):
+        if has_expected_shape(spec, sample):
             _compare(spec, device, dtype, base, sample)
             compared += 1
         if compared == _CALLS or time.thread_time() - began > _PATIENCE_S:
             return
 
 
-def _drawn(spec: OpSpec, bases: Sequence[Sample], base: Sample, chance: Chance) -> Sample:
-    """The call with some extents changed, options of other calls, and numbers in patterns."""
-    chosen = with_options_of(spec, bases, base, chance)
-    other = resized(chosen, _extents(base, chance))
-    args, labels = list(other.args), []
+def _drawn(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+    """Calls, and those of `bases` that they are made of: first each with two extents made equal, then any mixture."""
+    for base in bases[:_BASES]:
+        pairs = list(permutations(_extents_of(base), 2))
+        yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
+    chance = generator()
+    for _ in range(_MOST_CALLS if bases else 0):
+        base = bases[int(chance.integers(len(bases)))]
+        options = with_options_of(spec, bases, base, chance)
+        yield base, _mixed(spec, base, _extents(base, chance), options, chance)
+
+
+def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:
+    """The call with other extents, the options of another, and, where there is `chance`, numbers in patterns."""
+    size = sum(math.prod(swapped(array.shape, extents)) for array in arrays_of(*base.host()))
+    other = resized(options, extents if size <= _MOST_ELEMENTS else {})
+    args, labels, named = list(other.args), [], named_numbers(spec, options)
     for place, given in enumerate(base.args):
-        if may_be_filled(given):
-            args[place], label = patterned(given, other.args[place].shape, chance)
+        if chance is not None and may_be_filled(given):
+            shape = args[place].shape
+            shape = _broadcast(shape, chance) if "broadcast" in spec.kinds else shape
+            args[place], label = patterned(given, shape, chance, named)
             labels.append(f"input {place}: {label}")
+        elif isinstance(given, HostArray) and args[place].shape == given.shape:
+            args[place] = given
     shapes = ", ".join("x".join(map(str, one.shape)) for one in args if isinstance(one, HostArray))
-    options = f", options {dict(chosen.kwargs)}" if chosen.kwargs else ""
-    return replace(other, args=tuple(args), label="; ".join((f"arrays of {shapes}{options}", *labels)))
+    said = f", options {dict(options.kwargs)}" if options.kwargs else ""
+    return replace(other, args=tuple(args), label="; ".join((f"arrays of {shapes}{said}", *labels)))
+
+
+def _broadcast(shape: tuple[int, ...], chance: Chance) -> tuple[int, ...]:
+    """The shape, at times with an axis of one element, which is repeated where another array has more."""
+    if not shape or chance.integers(4):
+        return shape
+    axis = int(chance.integers(len(shape)))
+    return (*shape[:axis], min(shape[axis], 1), *shape[axis + 1 :])
 
 
 def _extents(base: Sample, chance: Chance) -> dict[int, int]:
     """What some of the extents become: another number, or another one of the call's extents."""
-    found = sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1})
-    changes = {}
+    found, changes = _extents_of(base), {}
     for extent in found:
         way = chance.integers(4)
         if way == 0:
@@ -81,6 +109,19 @@ def _extents(base: Sample, chance: Chance) -> dict[int, int]:
         elif way == 1:
             changes[extent] = int(chance.choice(_EXTENTS))
     return changes
+
+
+def _extents_of(base: Sample) -> list[int]:
+    """The extents that may be others: none of integers that somebody wrote down, and none that is among those.
+
+    They may be as many as the rows of another array, or its last one the end of another.
+    """
+    arrays = [one for one in each(base.args, base.kwargs) if isinstance(one, HostArray | np.ndarray)]
+    fixed: set[int] = set()
+    for one in arrays:
+        if one.dtype.kind in "iu" and not may_be_filled(one):
+            fixed.update(one.shape, one.values.flat if isinstance(one, HostArray) else one.flat)
+    return sorted({extent for one in arrays for extent in one.shape if extent > 1} - fixed)
 
 
 def _compare(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:

@@ -20,6 +20,7 @@ from cuassay.arrays.dtypes import as_dtype, epsilon
 from cuassay.core.device import Device
 from cuassay.testing.answers import as_one, widened
 from cuassay.testing.generated.execution import check
+from cuassay.testing.generated.named import content_of
 from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
 
@@ -105,7 +106,7 @@ def variants(fn: FunctionType, depth: int = _DEEPEST) -> Iterator[tuple[float, F
     for number, code in _codes(fn.__code__):
         yield number, _copy(fn, code=code)
     for place, cell in enumerate(fn.__closure__ or ()):
-        for number, value in _values(fn, _content(cell), depth):
+        for number, value in _values(fn, content_of(cell), depth):
             cells = list(fn.__closure__ or ())
             cells[place] = CellType(value)
             yield number, _copy(fn, closure=tuple(cells))
@@ -128,13 +129,6 @@ def changed(number: float) -> float:
 
 def _is_number(value: Any) -> bool:
     return type(value) is float and value != 0 and bool(np.isfinite(value))
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not yet set
-        return None
 
 
 def _values(fn: FunctionType, value: Any, depth: int) -> Iterator[tuple[float, Any]]:

@@ -31,6 +31,7 @@ __all__ = [
     "one_each",
     "resized",
     "shape_on_host",
+    "swapped",
 ]
 
 
@@ -135,6 +136,7 @@ def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
 
 
 def swapped(shape: Sequence[int], extents: dict[int, int]) -> tuple[int, ...]:
+    """The shape with other extents in place of some."""
     return tuple(extents.get(extent, extent) for extent in shape)
 
 
@@ -144,7 +146,7 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
     met = Counter(extent for array in arrays_of(*sample.host()) for extent in array.shape)
 
     def put(value: Any) -> Any:
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray) or not value.ndim:
             return value
         shape = swapped(value.shape, extents)
         if is_permutation(value):

@@ -41,7 +41,8 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
         if len(floats_of(sample)) > 1:
             continue
         changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
-        for label, change in {**changes, "a row of minus infinity": _low_row}.items():
+        changes |= {"the last number is inf": with_number(np.inf, 1.0), "a row of minus infinity": _low_row}
+        for label, change in changes.items():
             filled = refilled(sample, change, label)
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, sample, filled):
@@ -62,7 +63,7 @@ def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, ba
         return
     lost = np.isnan(got) & ~np.isnan(expected)
     is_excused = np.isnan(expected) | (np.isfinite(got) & np.isfinite(expected))
-    if lost.any() and is_spread(np.isnan(got), np.ones_like(lost)):
+    if lost.any() and is_spread(~np.isfinite(got), np.ones_like(lost)):
         is_excused |= lost
     if (lost & np.isinf(expected)).any() and _subtracts_infinities(spec, device, base):
         is_excused |= lost & np.isinf(expected)

@@ -6,6 +6,7 @@ where all of its results are in range: few references are written not to wrap ar
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -149,26 +150,39 @@ def _of_free_integers(spec: OpSpec, device: Device, dtype: Any, *, most: int) ->
 
 
 def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
-    """Integers at the ends of the range that was asked for, and next to squares and powers of two in it."""
+    """Integers at the ends of the range that was asked for, and next to powers of two and squares in it."""
+    for place in range(_ROUNDS):
+        edged = functools.partial(_edged, dtype, place, chance)
+        args = tuple(over_lists(given, edged) for given in like.args)
+        label = f"{like.label}, ends of the range, and steps of roots and logarithms in it"
+        sample = replace(like, args=args, label=label)
+        if all(new is old for new, old in zip(each(args), each(like.args), strict=True)):
+            return
+        for filled in (sample, *(_of_one_end(sample, like) if not place else ())):
+            if is_safely_taken(spec, filled):
+                with filled_from(spec, device, dtype, like, filled):
+                    compare(spec, device, dtype, filled, run_sample(spec, device, filled))
 
-    def put(given: Any) -> Any:
-        if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
-            return given
-        low, high = _held(given)
-        steps = [0, *(int(one) for one in _edges())]
-        inside = [one for step in steps for one in (step, -step) if low < one < high]
-        if given.values.size < 2 or high - low < _RANGE or is_sorted(given.values):
-            return given
-        values = np.array([low, high, *chance.permutation(inside or [low])[: given.values.size - 2].tolist()])
-        return HostArray(chance.permutation(np.resize(values, given.values.size)).reshape(given.shape).astype(dtype))
 
-    args = tuple(over_lists(given, put) for given in like.args)
-    sample = replace(like, args=args, label=f"{like.label}, ends of the range, and steps of roots and logarithms in it")
-    is_changed = any(new is not old for new, old in zip(each(args), each(like.args), strict=True))
-    for filled in (sample, *_of_one_end(sample, like)) if is_changed else ():
-        if is_safely_taken(spec, filled):
-            with filled_from(spec, device, dtype, like, filled):
-                compare(spec, device, dtype, filled, run_sample(spec, device, filled))
+#: Calls of a sample with such integers: powers of two and their neighbours have room in a few.
+_ROUNDS = 4
+
+
+def _edged(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> Any:
+    """Of an array of a range its ends, and as many of the steps in it as there is room, others in each call `place`."""
+    if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
+        return given
+    low, high = _held(given)
+    if given.values.size < 2 or high - low < _RANGE or is_sorted(given.values):
+        return given
+    steps = [0, *(int(one) for one in _edges())]
+    inside = [one for step in steps for one in (step, -step) if low < one < high]
+    count = given.values.size - 2
+    chosen = inside[place * count : (place + 1) * count]
+    if place and not chosen:
+        return given
+    values = np.array([low, high, *chosen])
+    return HostArray(chance.permutation(np.resize(values, given.values.size)).reshape(given.shape).astype(dtype))
 
 
 def _of_one_end(sample: Sample, like: Sample) -> Iterator[Sample]:
@@ -321,7 +335,8 @@ _WIDE = 2**61
 
 
 def _edges() -> NDArray[np.int64]:
-    """Numbers at which roots and logarithms step, and their neighbours: float64 rounds these to the wrong side."""
-    roots = generator().integers(2**26, 2**30, 64, dtype=np.int64)
-    steps = np.concatenate([roots * roots, 2 ** np.arange(1, 61, dtype=np.int64)])
-    return np.concatenate([steps - 1, steps, steps + 1])
+    """Numbers at which logarithms and roots step, and their neighbours: float64 rounds these to the wrong side."""
+    chance = generator()
+    powers, roots = 2 ** chance.permutation(np.arange(1, 61, dtype=np.int64)), chance.integers(2**26, 2**30, 64)
+    steps = np.concatenate([powers, roots * roots])
+    return np.stack([steps - 1, steps, steps + 1], axis=-1).reshape(-1)

@@ -157,12 +157,12 @@ def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
                 compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-def with_number(number: float) -> Callable[[Array], Array]:
-    """What puts `number` among the others of an array."""
+def with_number(number: float, part: float = 1 / 3) -> Callable[[Array], Array]:
+    """What puts `number` among the others of an array, behind this part of them."""
 
     def put(array: Array) -> Array:
         flat = array.reshape(-1).copy()
-        flat[flat.size // 3] = number
+        flat[min(int(part * flat.size), flat.size - 1)] = number
         return flat.reshape(array.shape)
 
     return put

@@ -19,7 +19,7 @@ from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, large
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.chains import check_chains
-from cuassay.testing.generated.comparison import compare_values, explained_rounding, floats_of
+from cuassay.testing.generated.comparison import compare_values, explained_rounding, floats_of, on_host
 from cuassay.testing.generated.crossed import check_crossed
 from cuassay.testing.generated.execution import (
     check,
@@ -282,6 +282,23 @@ def _check_ties(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: 
         orders = expected.dtype.kind in "iu" and expected.ndim >= max(array.ndim for array in floats_of(sample))
         if not orders:
             _check_filled(spec, device, dtype, base, sample)
+        elif np.array_equal(on_host(run_sample(spec, device, sample)), expected):
+            _check_order_of_zeros(spec, device, dtype, base)
+
+
+def _check_order_of_zeros(spec: OpSpec, device: Device, dtype: Any, base: Sample) -> None:
+    """Where equal numbers are in the order of the reference, zeros of both signs are too: they are equal."""
+    chance = generator()
+    zeros = refilled(base, lambda array: _zeros_among(array, chance), "zeros of both signs among the numbers")
+    if is_safely_taken(spec, zeros):
+        with filled_from(spec, device, dtype, base, zeros):
+            compare_values(spec, device, dtype, zeros, run_sample(spec, device, zeros))
+
+
+def _zeros_among(array: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
+    return np.where(
+        chance.integers(0, 2, array.shape), array, chance.choice(np.array([0.0, -0.0], array.dtype), array.shape)
+    )
 
 
 def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:

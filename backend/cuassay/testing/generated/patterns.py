@@ -5,7 +5,7 @@ Numbers that were drawn one by one have none of these: a block of a mask is neve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,22 @@ def may_be_filled(given: Any) -> bool:
     return not (is_permutation(given.values) or (given.dtype.kind in "iu" and is_sorted(given.values)))
 
 
-def patterned(given: HostArray, shape: tuple[int, ...], chance: Chance) -> tuple[HostArray, str]:
-    """An array of `shape` with numbers of the range of `given` in a pattern drawn at random, and the pattern's name."""
+def patterned(
+    given: HostArray, shape: tuple[int, ...], chance: Chance, named: Sequence[float] = ()
+) -> tuple[HostArray, str]:
+    """An array of `shape` with numbers of the range of `given` in a pattern drawn at random, and the pattern's name.
+
+    One pattern is of integers next to multiples of the numbers that are `named`.
+    """
     drawn = _drawn(given, shape, chance)
     patterns = _OF_TRUTH_VALUES if given.dtype == np.bool_ else _OF_NUMBERS
+    if dtype_name(given.dtype) in INTEGERS and drawn.size and chance.integers(4) == 0:
+        steps = [int(one) for one in named if one == int(one) and 2 <= one <= np.iinfo(given.dtype).max]
+        drawn = next_to_multiples(drawn, _ends(given), steps, chance)
     pattern = patterns[int(chance.integers(len(patterns)))]
     filled = pattern(drawn, chance) if drawn.size else drawn
     label = (pattern.__doc__ or "").rstrip(".").lower()
-    return HostArray(np.ascontiguousarray(filled, given.dtype), span=given.span, is_free=given.is_free), label
+    return HostArray(np.array(filled, given.dtype, order="C"), span=given.span, is_free=given.is_free), label
 
 
 def _drawn(given: HostArray, shape: tuple[int, ...], chance: Chance) -> Array:
@@ -55,6 +63,19 @@ def _ends(given: HostArray) -> tuple[int, int]:
         return int(given.values.min()), int(given.values.max())
     limits = np.iinfo(given.dtype)
     return max(int(given.span[0]), limits.min), min(int(given.span[1]), limits.max)
+
+
+def next_to_multiples(drawn: Array, ends: tuple[int, int], steps: Sequence[int], chance: Chance) -> Array:
+    """Integers moved to the multiple of one of `steps` below, or to a neighbour of it, as far as the range has it."""
+    if not steps:
+        return drawn
+    step = steps[int(chance.integers(len(steps)))]
+    near = [
+        (int(one) // step) * step + int(by)
+        for one, by in zip(drawn.flat, chance.integers(-1, 2, drawn.size), strict=True)
+    ]
+    kept = [one if ends[0] <= one <= ends[1] else int(old) for one, old in zip(near, drawn.flat, strict=True)]
+    return np.array(kept, drawn.dtype).reshape(drawn.shape)
 
 
 # ------------------------------------------------------------------------------------------------ numbers

@@ -58,7 +58,9 @@ def check_full_precision(spec: OpSpec, device: Device) -> None:
         if result is None or result.dtype != np.float64 or not all(_is_full(x) for x in arrays_of(*sample.host())):
             continue
         finite = result[np.isfinite(result)]
-        if finite.size >= _ENOUGH and _fits(finite, "float32") and not _fits(finite, "bfloat16"):
+        if finite.size < _ENOUGH or not _fits(finite, "float32") or _fits(finite, "bfloat16"):
+            continue
+        if spec.is_its_own_reference or not _fits(spec.expected(sample), "float32"):  # others round on purpose
             raise AssertionError(
                 "each result in float64 is exactly a float32 number: a step on the way is computed in float32; compute "
                 f"in the dtype of the inputs\n  sample: {sample.label}"

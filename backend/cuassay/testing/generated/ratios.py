@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["check_ratios"]
 
+Put = Callable[[int], Any]
+
 #: Pairs of lengths on the host, and on a device, where each call costs more.
 _PAIRS, _PAIRS_ON_DEVICE = 128, 24
 #: The lengths are from this range.
@@ -35,12 +38,12 @@ def check_ratios(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> N
     found = None if spec.is_its_own_reference else _chosen_from(spec, options)
     if found is None:
         return
-    name, extent = found
+    name, extent, put = found
     others = {one: _OTHERS for array in arrays_of(*options.host()) for one in array.shape if one != extent}
     pairs = generator().integers(_LEAST, _MOST, (_PAIRS if device.kind == "cpu" else _PAIRS_ON_DEVICE, 2))
     for length, size in pairs.tolist():
         sample = resized(options, {**others, extent: length})
-        sample = replace(sample, kwargs={**sample.kwargs, name: size}, label=f"{sample.label}, {name}={size}")
+        sample = replace(sample, kwargs={**sample.kwargs, name: put(size)}, label=f"{sample.label}, {name}={put(size)}")
         if not is_safely_taken(spec, sample):
             return
         with on_sample(sample), explained(f"wrong elements are chosen for some lengths and {name}: {_ROUNDED}"):
@@ -50,8 +53,8 @@ def check_ratios(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> N
 _ROUNDED = "is a place computed from a ratio that is rounded? compute it in integers"
 
 
-def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int] | None:
-    """The option that says how many elements are chosen, and the extent of the axis that they are chosen from."""
+def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int, Put] | None:
+    """The option that says how many elements are chosen, the extent that they are chosen from, and its other values."""
     arrays = arrays_of(*sample.host())
     if len(arrays) != 1 or not is_safely_taken(spec, sample):
         return None
@@ -59,14 +62,25 @@ def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int] | None:
     if expected.ndim != given.ndim or not np.isin(expected, given).all():
         return None
     changed = [(old, new) for old, new in zip(given.shape, expected.shape, strict=True) if old != new]
-    if len(changed) != 1 or given.shape.count(changed[0][0]) != 1:
+    if not changed or given.shape.count(changed[0][0]) != 1 or expected.shape.count(changed[0][1]) != 1:
         return None
+    extent, size = changed[0]
     for name, value in options_of(spec, sample).items():
-        if type(value) is not int or value != changed[0][1]:
+        put = _put(value, size) if type(value) is tuple or len(changed) == 1 else None
+        if put is None:
             continue
-        more = replace(sample, kwargs={**sample.kwargs, name: value + 1})
+        more = replace(sample, kwargs={**sample.kwargs, name: put(size + 1)})
         if is_safely_taken(spec, more):
-            longer = tuple(value + 1 if extent == value else extent for extent in expected.shape)
+            longer = tuple(size + 1 if one == size else one for one in expected.shape)
             if spec.expected(more).shape == longer:
-                return name, changed[0][0]
+                return name, extent, put
+    return None
+
+
+def _put(value: Any, size: int) -> Put | None:
+    """What makes an option of another size: that size, or the tuple with it in place of `size`."""
+    if type(value) is int and value == size:
+        return lambda other: other
+    if isinstance(value, tuple) and all(type(one) is int for one in value) and value.count(size) == 1:
+        return lambda other: tuple(other if one == size else one for one in value)
     return None

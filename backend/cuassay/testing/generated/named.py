@@ -1,0 +1,59 @@
+"""The numbers that a function names: those of its code, of what it closes over, and of functions among these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+
+__all__ = ["content_of", "named_numbers"]
+
+#: Calls of functions within functions that are followed.
+_DEEPEST = 3
+
+
+def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
+    """Numbers that the function or its reference names, defaults among them, and those that the call gives as options.
+
+    0, 1 and -1 are left out: all functions name them.
+    """
+    found = [*_numbers(spec.fn, _DEEPEST), *_numbers(spec.reference, _DEEPEST)]
+    for value in sample.kwargs.values():
+        found.extend(_those_in(value))
+    return sorted({number for number in found if number not in (0, 1, -1)})
+
+
+def _numbers(function: Any, depth: int) -> Iterator[float]:
+    if not isinstance(function, FunctionType):
+        return
+    yield from _those_in(function.__defaults__ or ())
+    yield from _of_code(function.__code__)
+    near = [content_of(cell) for cell in function.__closure__ or ()]
+    near += [function.__globals__.get(name) for name in function.__code__.co_names]
+    for value in near:
+        yield from _those_in(value)
+        if isinstance(value, FunctionType) and value.__module__ == function.__module__ and depth:
+            yield from _numbers(value, depth - 1)
+
+
+def _of_code(code: CodeType) -> Iterator[float]:
+    for constant in code.co_consts:
+        yield from _of_code(constant) if isinstance(constant, CodeType) else _those_in(constant)
+
+
+def _those_in(value: Any) -> Iterator[float]:
+    """A number, or those of a tuple."""
+    for one in value if isinstance(value, tuple) else (value,):
+        if type(one) in (int, float) and abs(one) < 2**62:
+            yield one
+
+
+def content_of(cell: CellType) -> Any:
+    """What a variable that a function closes over holds; None if it is not set yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None

@@ -1,0 +1,292 @@
+"""The check that draws sizes, options and patterns together: what it finds, what it must not refuse, what it draws.
+
+Each wrong function is right on every sample as it is declared, however often that is drawn; its right twin passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuassay.testing import OpSpec, Sample
+from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.patterns import may_be_filled, patterned
+from cuassay.testing.samples import SPAN, HostArray, Samples
+
+Function = Callable[..., Any]
+
+
+def combined(fn: Function, dtype: str = "float32", **declared: Any) -> None:
+    CHECKS["combined"](OpSpec(fn=fn, name="f", dtypes=(dtype,), **declared), "cpu:0", np.dtype(dtype))
+
+
+# ------------------------------------------------------------------------------------------------ what it finds
+
+
+def kept_sum(stops: bool) -> Function:
+    """Sums of blocks of 32 whose mask keeps something; the wrong one ends at the first block that keeps nothing."""
+
+    def fn(xp: Any, a: Any, keep: Any) -> Any:
+        total = xp.zeros((), a.dtype)
+        for at in range(0, a.shape[0], 32):
+            if stops and not keep[at : at + 32].any():
+                break
+            total = total + xp.where(keep[at : at + 32], a[at : at + 32], 0).sum()
+        return total
+
+    return fn
+
+
+def masked(make: Any) -> list[Any]:
+    return [(make(100), make(100, dtype="bool")), (make(70), make(70, dtype="bool"))]
+
+
+def test_a_block_of_a_mask_that_is_all_false() -> None:
+    declared: Any = {"samples": masked, "reference": lambda a, keep: np.array(a[keep].sum())}
+    combined(kept_sum(stops=False), **declared)
+    with pytest.raises(AssertionError, match="wrong for a mixture of them") as told:
+        combined(kept_sum(stops=True), **declared)
+    assert "input 1:" in str(told.value)
+
+
+def scaled(keeps: bool) -> Function:
+    """Numbers times a table of a length and a pace; the wrong one keeps the table by the length alone."""
+    tables: dict[Any, Any] = {}
+
+    def fn(xp: Any, a: Any, pace: int = 1, reverse: bool = False) -> Any:
+        key = (a.shape[-1],) if keeps else (a.shape[-1], pace)
+        table = tables.setdefault(key, np.arange(a.shape[-1]) * pace)
+        return a * xp.asarray((table[::-1] if reverse else table).copy())
+
+    return fn
+
+
+def paces(make: Any) -> list[Any]:
+    return [make(7), Sample((make(12),), {"pace": 3}), Sample((make(5),), {"pace": 2, "reverse": True})]
+
+
+def test_an_option_at_a_length_of_another_call() -> None:
+    def reference(a: Any, pace: int = 1, reverse: bool = False) -> Any:
+        return a * (np.arange(a.shape[-1])[:: -1 if reverse else 1] * pace)
+
+    combined(scaled(keeps=False), "int64", samples=paces, reference=reference)
+    with pytest.raises(AssertionError, match="wrong for a mixture of them"):
+        combined(scaled(keeps=True), "int64", samples=paces, reference=reference)
+
+
+def with_bias(guesses: bool) -> Function:
+    """A bias for each row, (m, 1), or for each column, (n,); the wrong one tells them apart by their length."""
+
+    def fn(xp: Any, a: Any, bias: Any) -> Any:
+        if guesses:
+            flat = bias.reshape(-1)
+            return a + (flat if flat.shape[0] == a.shape[1] else flat[:, None])
+        return a + bias
+
+    return fn
+
+
+def test_extents_that_become_equal() -> None:
+    def samples(make: Any) -> list[Any]:
+        return [(make((6, 9)), make((6, 1))), (make((5, 3)), make(3))]
+
+    combined(with_bias(guesses=False), samples=samples, reference=lambda a, bias: a + bias)
+    with pytest.raises(AssertionError, match="arrays of "):
+        combined(with_bias(guesses=True), samples=samples, reference=lambda a, bias: a + bias)
+
+
+def test_counts_of_equal_codes() -> None:
+    def counted(dtype: str) -> Function:
+        return lambda xp, a: (a[:, None] == xp.arange(8)).sum(axis=0, dtype=dtype).astype("int64")
+
+    def count(a: Any) -> Any:
+        return np.bincount(a, minlength=8)
+
+    declared: Any = {
+        "samples": lambda make: [make(600, low=0, high=7)], "reference": count, "result_dtype": "int64",
+    }  # fmt: skip
+    combined(counted("int64"), "int32", **declared)
+    with pytest.raises(AssertionError, match=r"input 0: .*numbers"):
+        combined(counted("uint8"), "int32", **declared)
+
+
+# ------------------------------------------------------------------------------------------------ what it lets pass
+
+
+def test_numbers_that_rounding_decides_are_left_out() -> None:
+    """Where a mean of equal numbers is compared with them, or a variance divided by, the last digit decides."""
+
+    def normalized(xp: Any, a: Any) -> Any:
+        centred = a - a.mean()
+        return centred / xp.sqrt((centred * centred).mean())
+
+    combined(normalized, samples=lambda make: [make(40), make((3, 50))], reference=lambda a: (a - a.mean()) / a.std())
+    combined(
+        lambda xp, a: (a > a.mean()).astype("int64"),
+        samples=lambda make: [make(40)], reference=lambda a: (a > a.mean()).astype("int64"), result_dtype="int64",
+    )  # fmt: skip
+
+
+def test_the_order_of_equal_numbers_is_left_open() -> None:
+    combined(
+        lambda xp, a: xp.flip(xp.argsort(xp.flip(a, 0), kind="stable"), 0),
+        samples=lambda make: [make(40)], reference=lambda a: (39 if a.size == 40 else a.size - 1) - _reversed(a),
+        result_dtype="int64",
+    )  # fmt: skip
+
+
+def _reversed(a: Any) -> Any:
+    """Positions of the ascending numbers, of equal ones the last first."""
+    return (a.size - 1) - np.flip(np.argsort(np.flip(a), kind="stable"))
+
+
+def test_what_was_written_down_stays_as_it_is() -> None:
+    """Lengths that must add up to the size of another array, sorted offsets, and a permutation."""
+
+    def fn(xp: Any, a: Any, lengths: Any, offsets: Any, order: Any) -> Any:
+        assert int(lengths.sum()) == 6
+        assert sorted(offsets.tolist()) == offsets.tolist()
+        assert sorted(order.tolist()) == list(range(order.shape[0]))
+        return a[:1] * 2
+
+    def samples(make: Any) -> list[Any]:
+        return [
+            (make(6), make.of([1, 3, 2], dtype="int64"), make.of([0, 1, 4, 6]), make.of([2, 0, 1, 3], dtype="int64"))
+        ]
+
+    combined(fn, samples=samples, reference=lambda a, lengths, offsets, order: a[:1] * 2)
+
+
+def test_many_extents_do_not_make_a_huge_array() -> None:
+    """Of six axes, all made 520 long, no array is made."""
+    met: list[int] = []
+
+    def fn(xp: Any, a: Any) -> Any:
+        met.append(a.size)
+        return a + 1
+
+    combined(fn, samples=lambda make: [make((2, 3, 4, 5, 6, 7))], reference=lambda a: a + 1)
+
+    assert max(met) <= 2**13
+
+
+def test_calls_are_the_same_for_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shapes(seed: str) -> list[tuple[int, ...]]:
+        met: list[tuple[int, ...]] = []
+        monkeypatch.setenv("CUASSAY_SEED", seed)
+        combined(lambda xp, a: met.append(a.shape) or -a, samples=lambda make: [make((4, 9))], reference=lambda a: -a)
+        return met
+
+    assert shapes("3") == shapes("3") != shapes("4")
+
+
+def test_a_slow_reference_ends_the_calls() -> None:
+    calls: list[int] = []
+
+    def reference(a: Any) -> Any:
+        calls.append(1)
+        for _ in range(1_000_000):
+            pass
+        return -a
+
+    combined(lambda xp, a: -a, samples=lambda make: [make(9)], reference=reference)
+
+    assert 3 < len(calls) < 400
+
+
+# ------------------------------------------------------------------------------------------------ patterns
+
+
+@given(
+    st.sampled_from(["bool", "uint8", "int32", "float32", "float64"]),
+    st.lists(st.integers(0, 9), max_size=3),
+    st.sampled_from([None, (0, 1), (5, 200)]),
+    st.integers(0, 2**32),
+)
+def test_patterns_keep_to_the_range_the_dtype_and_the_shape(
+    dtype: str, shape: list[int], span: tuple[int, int] | None, seed: int
+) -> None:
+    make = Samples(seed, dtype)
+    drawn = make((3, 4)) if span is None else make((3, 4), low=span[0], high=span[1])
+
+    filled, label = patterned(drawn, tuple(shape), np.random.default_rng(seed))
+
+    assert (filled.shape, filled.dtype, filled.span, filled.is_free) == (
+        tuple(shape), drawn.dtype, drawn.span, drawn.is_free,
+    )  # fmt: skip
+    assert label
+    if dtype != "bool" and filled.values.size:
+        low, high = span or (SPAN if dtype.startswith("float") else (drawn.values.min(), drawn.values.max()))
+        assert low <= filled.values.min()
+        assert filled.values.max() <= high
+
+
+def test_each_pattern_is_met() -> None:
+    chance, make = np.random.default_rng(0), Samples(0, "float32")
+
+    numbers = {patterned(make(30), (4, 50), chance)[1] for _ in range(300)}
+    masks = {patterned(make(30, dtype="bool"), (4, 50), chance)[1] for _ in range(300)}
+
+    assert numbers == {
+        "any numbers", "all numbers equal", "all numbers the least", "all numbers the largest",
+        "the numbers of a row equal", "only two numbers", "numbers in ascending order", "numbers in descending order",
+        "all numbers equal but one", "numbers in runs", "numbers close to one another, at an end of their range",
+    }  # fmt: skip
+    assert masks == {
+        "any numbers", "all false", "all true", "one true", "one false", "false at first, any then",
+        "any at first, false then", "in blocks of a power of two",
+    }  # fmt: skip
+
+
+PATTERNS: dict[str, Callable[[Any], bool]] = {
+    "all numbers equal": lambda a: len(np.unique(a)) == 1,
+    "only two numbers": lambda a: len(np.unique(a)) == 2,
+    "the numbers of a row equal": lambda a: bool((a == a[:, :1]).all()) and len(np.unique(a)) > 1,
+    "numbers in ascending order": lambda a: bool((np.diff(a, axis=-1) >= 0).all()),
+    "numbers in descending order": lambda a: bool((np.diff(a, axis=-1) <= 0).all()),
+    "all numbers equal but one": lambda a: sorted(np.unique(a, return_counts=True)[1]) == [1, a.size - 1],
+    "numbers in runs": lambda a: int((np.diff(a.reshape(-1)) != 0).sum()) < a.size // 2,
+    "numbers close to one another, at an end of their range": lambda a: float(np.ptp(a)) < 1e-3,
+    "all false": lambda a: not a.any(),
+    "all true": lambda a: bool(a.all()),
+    "one true": lambda a: int(a.sum()) == 1,
+    "one false": lambda a: int(a.sum()) == a.size - 1,
+    "in blocks of a power of two": lambda a: bool((a == a[:1]).all()),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_is_what_it_is_called(name: str) -> None:
+    chance = np.random.default_rng(0)
+    dtype = "bool" if "true" in name or "false" in name or "blocks" in name else "float32"
+    met = [patterned(Samples(0, dtype)(30), (4, 50), chance) for _ in range(300)]
+
+    found = [filled.values for filled, label in met if label == name]
+
+    assert found
+    assert all(PATTERNS[name](values) for values in found)
+
+
+def test_what_has_an_order_is_not_filled() -> None:
+    make = Samples(0, "int64")
+    assert may_be_filled(make(9, low=0, high=99))
+    assert not may_be_filled(HostArray(np.sort(make(9, low=0, high=99).values), span=(0, 99)))
+    assert not may_be_filled(HostArray(np.array([2, 0, 1, 3]), span=(0, 3)))
+    assert not may_be_filled(make.of([3, 1, 2]))
+    assert not may_be_filled(make(0, low=0, high=3))
+    assert not may_be_filled(3)
+
+
+@pytest.mark.parametrize("check", ["combined", "sizes", "second_call", "zeros"])
+def test_an_array_without_axes_keeps_none(check: str) -> None:
+    def fn(xp: Any, a: Any, scale: Any) -> Any:
+        assert scale.ndim == 0
+        return a * scale
+
+    spec = OpSpec(fn=fn, dtypes=("float32",), samples=lambda make: [(make(9), make(()))], reference=np.multiply)
+    CHECKS[check](spec, "cpu:0", *((np.dtype("float32"),) if check in ("combined", "zeros") else ()))
