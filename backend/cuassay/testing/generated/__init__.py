@@ -17,7 +17,7 @@ from cuassay.errors import SpecError
 from cuassay.testing.declared import FORMS, ModelSizes
 from cuassay.testing.generated.checks import CHECKS, Check
 from cuassay.testing.generated.measured import check_timed
-from cuassay.testing.marks import requires
+from cuassay.testing.marks import dtypes, requires
 from cuassay.testing.opspec import OpSpec
 
 __all__ = ["Conformance", "conformance"]
@@ -36,13 +36,19 @@ class Conformance:
 
     def __init__(self, spec: OpSpec) -> None:
         self.spec = spec
-        methods = {f"test_{name}": method(check) for name, check in CHECKS.items() if check.applies(spec)}
+        chosen = {name: check for name, check in CHECKS.items() if check.applies(spec) and _has_dtypes(check, spec)}
+        methods = {f"test_{name}": method(check) for name, check in chosen.items()}
         if spec.bench is not None:
             methods["test_speed"] = benchmark(spec)
         self.__cuassay_test_class__ = type("Conformance", (), {"spec": spec, **methods})
 
     def __repr__(self) -> str:
         return f"Conformance({self.spec.name})"
+
+
+def _has_dtypes(check: Check, spec: OpSpec) -> bool:
+    """Whether the check says something of one of the dtypes."""
+    return not check.dtypes or not {*check.dtypes}.isdisjoint(spec.dtypes)
 
 
 def conformance(spec: OpSpec | None = None, **fields: object) -> Conformance:
@@ -77,10 +83,11 @@ def method(check: Check) -> Callable[..., None]:
 
 
 def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator) -> Callable[..., None]:
-    """`test` with the check's name, sentence and requirements, and with more marks."""
+    """`test` with the check's name, sentence, requirements and dtypes, and with more marks."""
     test.__name__, test.__doc__ = f"test_{check.name}", check.doc
     vars(test)["cuassay_check"] = check.name  # parametrization asks for it
-    for mark in (*marks, *([requires(*check.needs)] if check.needs else [])):
+    marks += (*([requires(*check.needs)] if check.needs else ()), *([dtypes(*check.dtypes)] if check.dtypes else ()))
+    for mark in marks:
         test = mark(test)
     return test
 

@@ -63,7 +63,8 @@ def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, ba
         return
     lost = np.isnan(got) & ~np.isnan(expected)
     is_excused = np.isnan(expected) | (np.isfinite(got) & np.isfinite(expected))
-    if lost.any() and is_spread(~np.isfinite(got), np.ones_like(lost)):
+    every = np.ones_like(lost)
+    if lost.any() and (is_spread(np.isnan(got), every) or is_spread(~np.isfinite(got), every, share=1.0)):
         is_excused |= lost
     if (lost & np.isinf(expected)).any() and _subtracts_infinities(spec, device, base):
         is_excused |= lost & np.isinf(expected)

@@ -358,8 +358,8 @@ def _spiked(array: Array) -> Array:
     return flat.reshape(array.shape)
 
 
-def is_spread(bad: NDArray[np.bool_], among: NDArray[np.bool_]) -> bool:
-    """Whether errors are over whole lines, as one by FFT spreads them: nearly all `among` a line that has any is bad.
+def is_spread(bad: NDArray[np.bool_], among: NDArray[np.bool_], share: float = 0.8) -> bool:
+    """Whether errors are over whole lines, as one by FFT spreads them: this share of those `among` a line with any.
 
     Lines lie along one axis, the same for all; those of fewer than three elements tell nothing.
     """
@@ -368,10 +368,10 @@ def is_spread(bad: NDArray[np.bool_], among: NDArray[np.bool_]) -> bool:
     views: list[list[NDArray[np.bool_]]] = [[one.reshape(1, -1) for one in (bad, among)]]
     for axis, extent in enumerate(bad.shape):
         views.append([np.moveaxis(one, axis, -1).reshape(-1, extent) for one in (bad, among)])
-    return any(_are_whole_lines(*view) for view in views)
+    return any(_are_whole_lines(one, other, share) for one, other in views)
 
 
-def _are_whole_lines(bad: NDArray[np.bool_], among: NDArray[np.bool_]) -> bool:
+def _are_whole_lines(bad: NDArray[np.bool_], among: NDArray[np.bool_], share: float) -> bool:
     met = bad.any(axis=-1)
     of_each = among[met].sum(axis=-1)
-    return bool(met.any() and of_each.min() >= 3 and (bad[met].sum(axis=-1) >= 0.8 * of_each).all())
+    return bool(met.any() and of_each.min() >= 3 and (bad[met].sum(axis=-1) >= share * of_each).all())

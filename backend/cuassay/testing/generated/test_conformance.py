@@ -7,7 +7,7 @@ from typing import Any
 
 from cuassay.testing.generated import marked
 from cuassay.testing.generated.checks import CHECKS, Check
-from cuassay.testing.marks import dtypes, ops
+from cuassay.testing.marks import ops
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
 
@@ -22,8 +22,7 @@ def _function(check: Check) -> Callable[..., None]:
         check(cuassay_op, cuassay_device)
 
     specs = (spec for spec in own_specs() if check.applies(spec))
-    named = [dtypes(*check.dtypes)] if check.dtypes else []
-    return marked(test if check.per_dtype else test_once, check, ops(*specs), *named)
+    return marked(test if check.per_dtype else test_once, check, ops(*specs))
 
 
 # A check of users' functions alone has none of ours; ``ops()`` of none would mean all of them.
