@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import ALL
+from cuassay.arrays.dtypes import ALL, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample
@@ -53,10 +54,16 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
     bases = [
         one for one in samples_of(spec, device, dtype, "values", "broadcast") if elements_of(one) <= _MOST_ELEMENTS
     ]
+    for base in bases[:_BASES]:
+        sample = _of_named_numbers(spec, base)
+        if sample is not None and has_expected_shape(spec, sample):
+            with explained("wrong for numbers that the function names: is one compared by < for <=?"):
+                _compare(spec, device, dtype, base, sample, is_exact=True)
     began, compared = time.thread_time(), 0
     for base, sample in _drawn(spec, bases):
         if has_expected_shape(spec, sample):
-            _compare(spec, device, dtype, base, sample)
+            with explained("right for the declared samples, wrong for a mixture of them"):
+                _compare(spec, device, dtype, base, sample)
             compared += 1
         if compared == _CALLS or time.thread_time() - began > _PATIENCE_S:
             return
@@ -125,28 +132,47 @@ def _extents_of(base: Sample) -> list[int]:
     return sorted({extent for one in arrays for extent in one.shape if extent > 1} - fixed)
 
 
-def _compare(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:
+def _of_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
+    """The call with half of its floats numbers that the function names, as far as dtype and range hold them exactly."""
+    chance, named = generator(), np.array(named_numbers(spec, base), np.float64)
+    args = list(base.args)
+    for place, given in enumerate(base.args):
+        if may_be_filled(given) and is_float(given.dtype):
+            low, high = given.span or (-_FREE, _FREE)
+            held = named[(named >= low) & (named <= high) & (named.astype(given.dtype) == named)]
+            if held.size:
+                chosen = chance.choice(held, given.shape).astype(given.dtype)
+                args[place] = HostArray(np.where(chance.integers(0, 2, given.shape), chosen, given.values))
+    if all(new is old for new, old in zip(args, base.args, strict=True)):
+        return None
+    return replace(base, args=tuple(args), label=f"{base.label}, numbers that the function names")
+
+
+#: The largest of the numbers that a function names that arrays get for which no range was asked.
+_FREE = 1e4
+
+
+def _compare(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample, *, is_exact: bool = False) -> None:
+    """Compare within a wide tolerance; unless `is_exact`, what the last digit of an input decides may be anything."""
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     limit = limit_of_larger(spec, dtype, sample, base, expected)
     if limit is None:
         return
     if expected.dtype.kind in "fc":
         expected = _where_finite(expected, result)
-    try:
+    with suppress(AssertionError):
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
-    except AssertionError:
-        if floats_of(sample):
-            moves, got = last_digit_moves(spec, sample), on_host(result)
-            if expected.dtype.kind in "fc":
-                limit = (
-                    limit
-                    + _TIMES * host_rounding(spec, sample)
-                    + _TIMES * float(np.max(moves, initial=0.0, where=~np.isnan(moves)))
-                )
-            elif got.shape == expected.shape:
-                expected = np.where(moves != 0, got, expected)
-        with on_sample(sample), explained("right for the declared samples, wrong for a mixture of them"):
-            compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+        return
+    if floats_of(sample) and expected.dtype.kind in "fc":
+        limit = limit + _TIMES * host_rounding(spec, sample)
+    if floats_of(sample) and not is_exact:
+        moves, got = last_digit_moves(spec, sample), on_host(result)
+        if expected.dtype.kind in "fc":
+            limit = limit + _TIMES * float(np.max(moves, initial=0.0, where=~np.isnan(moves)))
+        elif got.shape == expected.shape:
+            expected = np.where(moves != 0, got, expected)
+    with on_sample(sample):
+        compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
 
 #: How many times as wrong a result may be as it is on the host, and as moving each input by its last digit makes it.
