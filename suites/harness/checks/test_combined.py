@@ -235,7 +235,8 @@ def test_each_pattern_is_met() -> None:
     assert numbers == {
         "any numbers", "all numbers equal", "all numbers the least", "all numbers the largest",
         "the numbers of a row equal", "only two numbers", "numbers in ascending order", "numbers in descending order",
-        "all numbers equal but one", "numbers in runs", "numbers close to one another, at an end of their range",
+        "all numbers equal but one", "numbers in runs", "many numbers the least or the largest",
+        "numbers close to one another, at an end of their range",
     }  # fmt: skip
     assert masks == {
         "any numbers", "all false", "all true", "one true", "one false", "false at first, any then",
@@ -252,6 +253,7 @@ PATTERNS: dict[str, Callable[[Any], bool]] = {
     "all numbers equal but one": lambda a: sorted(np.unique(a, return_counts=True)[1]) == [1, a.size - 1],
     "numbers in runs": lambda a: int((np.diff(a.reshape(-1)) != 0).sum()) < a.size // 2,
     "numbers close to one another, at an end of their range": lambda a: float(np.ptp(a)) < 1e-3,
+    "many numbers the least or the largest": lambda a: int(((a == a.min()) | (a == a.max())).sum()) > a.size // 2,
     "all false": lambda a: not a.any(),
     "all true": lambda a: bool(a.all()),
     "one true": lambda a: int(a.sum()) == 1,

@@ -28,7 +28,7 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.numbers import free_floats, is_general, refilled
+from cuassay.testing.generated.filling import free_floats, is_general, refilled
 from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import ALL, is_float
+from cuassay.arrays.dtypes import ALL, INTEGERS, dtype_name, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
+from cuassay.testing.generated.filling import last_digit_moves
 from cuassay.testing.generated.named import named_numbers
-from cuassay.testing.generated.numbers import last_digit_moves
 from cuassay.testing.generated.options import with_options_of
-from cuassay.testing.generated.patterns import may_be_filled, patterned
+from cuassay.testing.generated.parts import names_of
+from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, patterned
 from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.generated.sizes import limit_of_larger
 from cuassay.testing.opspec import OpSpec
@@ -33,7 +34,7 @@ Array = NDArray[Any]
 Chance = np.random.Generator
 
 #: Calls that are compared, and drawn at most; seconds that they and their references may take; elements of one.
-_CALLS, _MOST_CALLS, _PATIENCE_S, _MOST_ELEMENTS = 96, 192, 1.5, 2**13
+_CALLS, _MOST_CALLS, _PATIENCE_S, _MOST_ELEMENTS = 128, 256, 2.0, 2**13
 
 #: Calls with two extents made equal: of so many samples, and so many of each.
 _BASES, _PAIRS = 6, 6
@@ -57,7 +58,7 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
     for base in bases[:_BASES]:
         sample = _of_named_numbers(spec, base)
         if sample is not None and has_expected_shape(spec, sample):
-            with explained("wrong for numbers that the function names: is one compared by < for <=?"):
+            with explained(_NAMED):
                 _compare(spec, device, dtype, base, sample, is_exact=True)
     began, compared = time.thread_time(), 0
     for base, sample in _drawn(spec, bases):
@@ -69,11 +70,20 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
             return
 
 
+_NAMED = (
+    "wrong for numbers that the function names, next to their multiples or to powers of two: is < taken for <=, or a "
+    "quotient rounded?"
+)
+
+
 def _drawn(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Calls, and those of `bases` that they are made of: first each with two extents made equal, then any mixture."""
+    """Calls, and what of `bases` they are made of: two extents made equal, axes of one element, any mixtures."""
     for base in bases[:_BASES]:
         pairs = list(permutations(_extents_of(base), 2))
         yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
+    for base in bases:
+        if base.kind == "broadcast":
+            yield from ((base, narrower) for narrower in _with_ones(base))
     chance = generator()
     for _ in range(_MOST_CALLS if bases else 0):
         base = bases[int(chance.integers(len(bases)))]
@@ -86,17 +96,27 @@ def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample,
     size = sum(math.prod(swapped(array.shape, extents)) for array in arrays_of(*base.host()))
     other = resized(options, extents if size <= _MOST_ELEMENTS else {})
     args, labels, named = list(other.args), [], named_numbers(spec, options)
+    at_ends = chance is not None and chance.integers(8) == 0
     for place, given in enumerate(base.args):
         if chance is not None and may_be_filled(given):
             shape = args[place].shape
             shape = _broadcast(shape, chance) if "broadcast" in spec.kinds else shape
-            args[place], label = patterned(given, shape, chance, named)
+            args[place], label = patterned(given, shape, chance, named, at_ends=at_ends)
             labels.append(f"input {place}: {label}")
         elif isinstance(given, HostArray) and args[place].shape == given.shape:
             args[place] = given
     shapes = ", ".join("x".join(map(str, one.shape)) for one in args if isinstance(one, HostArray))
     said = f", options {dict(options.kwargs)}" if options.kwargs else ""
     return replace(other, args=tuple(args), label="; ".join((f"arrays of {shapes}{said}", *labels)))
+
+
+def _with_ones(base: Sample) -> Iterator[Sample]:
+    """A call whose arrays are broadcast with one axis of one array as long as one."""
+    for place, given in enumerate(base.args):
+        for axis in range(len(given.shape) if isinstance(given, HostArray) else 0):
+            args = list(base.args)
+            args[place] = HostArray(np.ascontiguousarray(given.values.take([0], axis=axis)))
+            yield replace(base, args=tuple(args), label=f"{base.label}, axis {axis} of input {place} has one element")
 
 
 def _broadcast(shape: tuple[int, ...], chance: Chance) -> tuple[int, ...]:
@@ -133,19 +153,33 @@ def _extents_of(base: Sample) -> list[int]:
 
 
 def _of_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
-    """The call with half of its floats numbers that the function names, as far as dtype and range hold them exactly."""
+    """The call with half of its floats numbers that the function names, as far as dtype and range hold them exactly.
+
+    Of one that takes a logarithm, numbers next to powers of two as well. Integers are next to multiples of its numbers.
+    """
     chance, named = generator(), np.array(named_numbers(spec, base), np.float64)
+    has_logarithm = any("log" in name for name in names_of(spec.fn) | names_of(spec.reference))
     args = list(base.args)
     for place, given in enumerate(base.args):
         if may_be_filled(given) and is_float(given.dtype):
             low, high = given.span or (-_FREE, _FREE)
-            held = named[(named >= low) & (named <= high) & (named.astype(given.dtype) == named)]
+            known = np.concatenate([named, *(_next_to_powers(given.dtype) if has_logarithm else [])])
+            held = known[(known >= low) & (known <= high) & (known.astype(given.dtype) == known)]
             if held.size:
                 chosen = chance.choice(held, given.shape).astype(given.dtype)
                 args[place] = HostArray(np.where(chance.integers(0, 2, given.shape), chosen, given.values))
+        elif may_be_filled(given) and dtype_name(given.dtype) in INTEGERS:
+            args[place] = next_to_multiples(given, given.values, named.tolist(), chance)
     if all(new is old for new, old in zip(args, base.args, strict=True)):
         return None
-    return replace(base, args=tuple(args), label=f"{base.label}, numbers that the function names")
+    return replace(base, args=tuple(args), label=f"{base.label}, numbers that the function names and the like")
+
+
+def _next_to_powers(dtype: Any) -> list[Array]:
+    """Powers of two, and the numbers of `dtype` below them, of both signs: a logarithm rounds these to the power's."""
+    powers = (2.0 ** np.arange(-4, 11)).astype(dtype)
+    below = np.nextafter(powers, powers.dtype.type(0))
+    return [(sign * some).astype(np.float64) for sign in (1, -1) for some in (powers, below)]
 
 
 #: The largest of the numbers that a function names that arrays get for which no range was asked.
@@ -164,7 +198,7 @@ def _compare(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sam
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
         return
     if floats_of(sample) and expected.dtype.kind in "fc":
-        limit = limit + _TIMES * host_rounding(spec, sample)
+        limit = _TIMES * (float(np.max(limit, initial=0.0)) + host_rounding(spec, sample))
     if floats_of(sample) and not is_exact:
         moves, got = last_digit_moves(spec, sample), on_host(result)
         if expected.dtype.kind in "fc":

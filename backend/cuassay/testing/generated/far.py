@@ -16,8 +16,8 @@ from cuassay.arrays.dtypes import epsilon, is_complex
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.filling import Change, conditioning, refilled
 from cuassay.testing.generated.natively import decided
-from cuassay.testing.generated.numbers import Change, conditioning, refilled
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.tolerance import FUNCTION, allowed

@@ -19,7 +19,7 @@ from cuassay.errors import GradientError
 from cuassay.ops.rules import Formula, derivative_of
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, overwrite, run_sample, turned
-from cuassay.testing.generated.numbers import free_floats, refilled
+from cuassay.testing.generated.filling import free_floats, refilled
 from cuassay.testing.generated.selection import axes_of, by_options, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare, compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
+from cuassay.testing.generated.filling import Change, refilled
 from cuassay.testing.generated.natively import decided
-from cuassay.testing.generated.numbers import Change, refilled
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.generated.special import samples_to_fill
 from cuassay.testing.opspec import OpSpec

@@ -17,7 +17,7 @@ from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 
-__all__ = ["check_beside", "check_parts", "names_finite", "names_nan"]
+__all__ = ["check_beside", "check_parts", "names_finite", "names_nan", "names_of"]
 
 _NUMBERS = {
     "the real part of one number is NaN": complex(np.nan, 1),
@@ -95,15 +95,15 @@ def _beside(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: floa
 
 def names_nan(reference: Any) -> bool:
     """Whether a function names NaN, as `nanmean`, `isnan` and `fmax` do, and so means what it does with one."""
-    return any("nan" in name or name in ("fmax", "fmin") for name in _names(reference))
+    return any("nan" in name or name in ("fmax", "fmin") for name in names_of(reference))
 
 
 def names_finite(reference: Any) -> bool:
     """Whether a function names NaN, or asks which numbers are finite: what it makes of a NaN is meant."""
-    return names_nan(reference) or "isfinite" in _names(reference)
+    return names_nan(reference) or "isfinite" in names_of(reference)
 
 
-def _names(function: Any) -> set[str]:
+def names_of(function: Any) -> set[str]:
     """The names that a function uses, and the functions within it; of one without code its own name."""
     code = getattr(function, "__code__", None)
     if code is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, is_float
 from cuassay.testing.samples import SPAN, HostArray, is_permutation, is_sorted
 
-__all__ = ["may_be_filled", "patterned"]
+__all__ = ["may_be_filled", "next_to_multiples", "patterned"]
 
 Array = NDArray[Any]
 Chance = np.random.Generator
@@ -28,18 +28,20 @@ def may_be_filled(given: Any) -> bool:
 
 
 def patterned(
-    given: HostArray, shape: tuple[int, ...], chance: Chance, named: Sequence[float] = ()
+    given: HostArray, shape: tuple[int, ...], chance: Chance, named: Sequence[float] = (), *, at_ends: bool = False
 ) -> tuple[HostArray, str]:
     """An array of `shape` with numbers of the range of `given` in a pattern drawn at random, and the pattern's name.
 
-    One pattern is of integers next to multiples of the numbers that are `named`.
+    One pattern is of integers next to multiples of the numbers that are `named`; with `at_ends` numbers have that of
+    many at the ends of the range.
     """
     drawn = _drawn(given, shape, chance)
     patterns = _OF_TRUTH_VALUES if given.dtype == np.bool_ else _OF_NUMBERS
-    if dtype_name(given.dtype) in INTEGERS and drawn.size and chance.integers(4) == 0:
-        steps = [int(one) for one in named if one == int(one) and 2 <= one <= np.iinfo(given.dtype).max]
-        drawn = next_to_multiples(drawn, _ends(given), steps, chance)
     pattern = patterns[int(chance.integers(len(patterns)))]
+    if dtype_name(given.dtype) in INTEGERS and named and chance.integers(4) == 0:
+        return next_to_multiples(given, drawn, named, chance), "next to multiples of numbers that the function names"
+    if at_ends and given.dtype != np.bool_:
+        pattern = _at_ends
     filled = pattern(drawn, chance) if drawn.size else drawn
     label = (pattern.__doc__ or "").rstrip(".").lower()
     return HostArray(np.array(filled, given.dtype, order="C"), span=given.span, is_free=given.is_free), label
@@ -55,7 +57,10 @@ def _drawn(given: HostArray, shape: tuple[int, ...], chance: Chance) -> Array:
         return chance.integers(low, high, shape, dtype=dtype, endpoint=True)
     if not is_float(dtype):
         return np.asarray(chance.choice(given.values.reshape(-1), shape))
-    return np.asarray(chance.uniform(*(given.span or SPAN), shape)).astype(dtype)
+    ends = given.span or SPAN
+    values = np.asarray(chance.uniform(*ends, shape))
+    values.reshape(-1)[:2] = ends[: values.size]  # both, for the patterns of ends
+    return np.asarray(chance.permutation(values.reshape(-1)).reshape(shape)).astype(dtype)
 
 
 def _ends(given: HostArray) -> tuple[int, int]:
@@ -65,17 +70,19 @@ def _ends(given: HostArray) -> tuple[int, int]:
     return max(int(given.span[0]), limits.min), min(int(given.span[1]), limits.max)
 
 
-def next_to_multiples(drawn: Array, ends: tuple[int, int], steps: Sequence[int], chance: Chance) -> Array:
-    """Integers moved to the multiple of one of `steps` below, or to a neighbour of it, as far as the range has it."""
-    if not steps:
-        return drawn
-    step = steps[int(chance.integers(len(steps)))]
-    near = [
-        (int(one) // step) * step + int(by)
-        for one, by in zip(drawn.flat, chance.integers(-1, 2, drawn.size), strict=True)
-    ]
-    kept = [one if ends[0] <= one <= ends[1] else int(old) for one, old in zip(near, drawn.flat, strict=True)]
-    return np.array(kept, drawn.dtype).reshape(drawn.shape)
+def next_to_multiples(given: HostArray, drawn: Array, named: Sequence[float], chance: Chance) -> HostArray:
+    """Integers moved to the multiple below of a number that is named, or to a neighbour of it, within the range.
+
+    Each is moved to one of another number, and a third of them stay.
+    """
+    low, high = _ends(given)
+    steps = [0, *(int(one) for one in named if one == int(one) and 2 <= one <= high)]
+    values = [int(one) for one in drawn.flat]
+    for place in np.flatnonzero(chance.integers(0, 3, drawn.size)):
+        step = steps[int(chance.integers(len(steps)))]
+        near = values[place] // max(step, 1) * step + int(chance.integers(-1, 2))
+        values[place] = near if step and low <= near <= high else values[place]
+    return HostArray(np.array(values, given.dtype).reshape(drawn.shape), span=given.span, is_free=given.is_free)
 
 
 # ------------------------------------------------------------------------------------------------ numbers
@@ -135,6 +142,12 @@ def _in_runs(drawn: Array, chance: Chance) -> Array:
     return np.repeat(flat, length)[: flat.size].reshape(drawn.shape)
 
 
+def _at_ends(drawn: Array, chance: Chance) -> Array:
+    """Many numbers the least or the largest."""
+    ends = np.sort(drawn, axis=None)[[0, -1]]
+    return np.where(chance.integers(0, 3, drawn.shape) > 0, chance.choice(ends, drawn.shape), drawn)
+
+
 def _at_one_end(drawn: Array, _chance: Chance) -> Array:
     """Numbers close to one another, at an end of their range."""
     if drawn.dtype.kind != "f":
@@ -151,8 +164,9 @@ Pattern = Callable[[Array, Chance], Array]
 
 #: Any numbers, more often than each pattern.
 _OF_NUMBERS: tuple[Pattern, ...] = (
-    *(_any_numbers,) * 4,
-    _equal, _least, _largest, _equal_in_rows, _few, _in_order, _in_descending_order, _one_other, _in_runs, _at_one_end,
+    *(_any_numbers,) * 3,
+    _equal, _least, _largest, _equal_in_rows, _few, _in_order, _in_descending_order, _one_other, _in_runs, _at_ends,
+    *(_at_one_end,) * 2,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, of_reference, on_host
 from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.numbers import is_general, refilled
+from cuassay.testing.generated.filling import is_general, refilled
 from cuassay.testing.generated.selection import by_options, few, generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error

@@ -16,8 +16,8 @@ from cuassay.arrays.dtypes import epsilon, is_complex, is_float
 from cuassay.core.device import Device
 from cuassay.testing.compare import assert_close, assert_same_bits
 from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.filling import is_general, refilled
 from cuassay.testing.generated.halves import eighths
-from cuassay.testing.generated.numbers import is_general, refilled
 from cuassay.testing.generated.selection import few, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse

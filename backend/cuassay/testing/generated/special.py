@@ -34,8 +34,7 @@ from cuassay.testing.generated.execution import (
     run_sample,
 )
 from cuassay.testing.generated.far import check_far, check_far_complex, check_small_complex
-from cuassay.testing.generated.natively import check_far_units, check_orders
-from cuassay.testing.generated.numbers import (
+from cuassay.testing.generated.filling import (
     conditioning,
     free_floats,
     is_general,
@@ -43,6 +42,7 @@ from cuassay.testing.generated.numbers import (
     near_zero,
     refilled,
 )
+from cuassay.testing.generated.natively import check_far_units, check_orders
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse

@@ -18,7 +18,7 @@ from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.comparison import compare, on_host
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.numbers import Change, free_floats, refilled
+from cuassay.testing.generated.filling import Change, free_floats, refilled
 from cuassay.testing.generated.options import options_of
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec

@@ -1,0 +1,111 @@
+"""The numbers of a call changed: which of its floats may be others, and what a change of their last digits does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import is_float
+from cuassay.testing.generated.comparison import floats_of
+from cuassay.testing.generated.execution import is_safely_taken, is_taken
+from cuassay.testing.generated.selection import generator
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample, each
+
+__all__ = ["Change", "conditioning", "free_floats", "is_general", "last_digit_moves", "near_zero", "refilled"]
+
+Change = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def refilled(
+    sample: Sample, change: Change, label: str, *, every: bool = False, chosen: list[NDArray[Any]] | None = None
+) -> Sample:
+    """The same call with the numbers of its free floats changed; with `every`, or where none are free, of all.
+
+    With `chosen`, those of these arrays.
+    """
+    chosen = chosen or (not every and free_floats(sample)) or floats_of(sample)
+
+    def put(value: Any) -> Any:
+        return HostArray(change(value)) if any(value is one for one in chosen) else value
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
+
+
+def free_floats(sample: Sample) -> list[NDArray[Any]]:
+    """Those of the floats that were drawn, or seem to be, as `make` draws where no range is asked for."""
+    found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray | np.ndarray)]
+    return [_values(one) for one in found if is_float(one.dtype) and _is_free(one)]
+
+
+def near_zero(sample: Sample) -> list[NDArray[Any]]:
+    """The free floats and those of a range that holds zero, if there are such: small numbers are in it."""
+    found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and is_float(one.dtype)]
+    from_zero = [one.values for one in found if one.span is not None and _holds_zero(one.span)]
+    return [*free_floats(sample), *from_zero] if from_zero else []
+
+
+def _holds_zero(span: tuple[float, float]) -> bool:
+    return span[0] <= 0 <= span[1] and span[0] < span[1]
+
+
+def _values(array: HostArray | NDArray[Any]) -> NDArray[Any]:
+    return array.values if isinstance(array, HostArray) else array
+
+
+def is_general(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the function seems to take any number: default samples, or such as `make` draws where nothing is said."""
+    return bool(floats_of(sample) if spec.has_default_samples else free_floats(sample))
+
+
+def _is_free(given: HostArray | NDArray[Any]) -> bool:
+    if isinstance(given, HostArray) and (given.is_free or given.span is not None):
+        return given.is_free
+    array = _values(given)
+    wide = array.astype(np.float64)
+    return bool(array.size > 8 and wide.min() < -1.5 and wide.max() > 1.5 and np.abs(wide).max() <= 3)
+
+
+def conditioning(spec: OpSpec, sample: Sample) -> float:
+    """How far the right result moves where each input moves by its last digit: no library is held to more than that."""
+    if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
+        return 0.0
+    chance = generator()  # one for all arrays: moves that are the same in two of them may cancel
+    moved = refilled(sample, lambda array: _moved(array, chance), "last digits moved", every=True)
+    if not is_taken(spec, moved):
+        return 0.0
+    with np.errstate(all="ignore"):
+        change = np.abs(np.subtract(spec.expected(moved), spec.expected(sample), dtype=np.complex128))
+    return float(np.max(change, initial=0.0, where=np.isfinite(change)))
+
+
+def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
+    """How far each right result moves where each input moves by its last digit; infinitely where its shape changes."""
+    expected = spec.expected(sample)
+    most = np.zeros(expected.shape)
+    for seed in range(3):
+        chance = np.random.default_rng(seed)
+
+        def moved(array: NDArray[Any], chance: np.random.Generator = chance) -> NDArray[Any]:
+            ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
+            return np.asarray(np.nextafter(array, ways), array.dtype)
+
+        other = refilled(sample, moved, "last digits moved", every=True)
+        if is_safely_taken(spec, other):
+            found = spec.expected(other)
+            if found.shape != expected.shape:
+                return np.full(expected.shape, np.inf)
+            with np.errstate(all="ignore"):
+                most = np.maximum(most, np.abs(np.subtract(found, expected, dtype=np.complex128)))
+    return most
+
+
+def _moved(array: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
+    """Each number by its last digit, up or down; zeros are exact, and stay."""
+    ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
+    return np.where(array == 0, array, np.nextafter(array, ways)).astype(array.dtype)
