@@ -20,6 +20,7 @@ import cuassay
 from cuassay import cuda, from_host, ops, to_host
 from cuassay.devices.cuda import activity
 from cuassay.errors import LibraryNotFoundError, StateError
+from cuassay.testing import exclusive
 
 Kind = IntEnum(
     "Kind", [("MEMCPY", 1), ("MEMSET", 2), ("DRIVER", 4), ("RUNTIME", 5), ("CONCURRENT_KERNEL", 10), ("MEMCPY2", 22)]
@@ -209,9 +210,10 @@ def test_each_kernel_of_a_replay_is_told() -> None:
     assert all(a.end <= b.begin for a, b in itertools.pairwise(kernels))
 
 
+@exclusive
 @pytest.mark.usefixtures("traces")
 def test_pairs_of_events_agree_with_it_for_long_kernels() -> None:
-    """An event pair holds the host's part as well, unless the device is busy until then."""
+    """An event pair holds the host's part as well, unless the device is busy until then; and what others do there."""
     big = from_host(np.ones(1 << 28, np.float32), "cuda:0")
     work = {"exp": lambda: ops.exp(big), "add": lambda: ops.add(big, big), "sum": lambda: ops.sum(big)}
     found: dict[bool, list[float]] = {}

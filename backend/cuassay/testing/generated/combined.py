@@ -36,7 +36,7 @@ Chance = np.random.Generator
 #: Calls that are compared, and drawn at most; seconds that they and their references may take; elements of one.
 _CALLS, _MOST_CALLS, _PATIENCE_S, _MOST_ELEMENTS = 128, 256, 2.0, 2**13
 
-#: Calls with two extents made equal: of so many samples, and so many of each.
+#: Calls with two extents made equal: samples of which there are some, and calls of each.
 _BASES, _PAIRS = 6, 6
 
 #: Extents that are drawn: small ones, and those around powers of two.

@@ -214,7 +214,10 @@ _ABSENT = object()
 
 
 def with_options_of(spec: OpSpec, several: Sequence[Sample], sample: Sample, chance: np.random.Generator) -> Sample:
-    """The call with some of its options those of other calls, or left out; itself where an option is no plain value."""
+    """The call with some of its options those of other calls, or left out.
+
+    The call itself where an option is something else than a number, a word, or a tuple of such.
+    """
     options = dict(sample.kwargs)
     if not all(_are_plain(other.kwargs) for other in several):
         return sample
