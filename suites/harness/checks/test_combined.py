@@ -115,6 +115,38 @@ def test_counts_of_equal_codes() -> None:
         combined(counted("uint8"), "int32", **declared)
 
 
+def met_shapes(samples: Any) -> set[tuple[tuple[int, ...], ...]]:
+    """The shapes of each call."""
+    met: set[tuple[tuple[int, ...], ...]] = set()
+
+    def fn(xp: Any, a: Any, b: Any) -> Any:
+        met.add((a.shape, b.shape))
+        return a + b
+
+    combined(fn, samples=samples, reference=lambda a, b: a + b)
+    return met
+
+
+def test_lengths_that_no_sample_has() -> None:
+    met = {one[-1] for one, _ in met_shapes(lambda make: [(make(6), make(6)), (make((4, 9)), make((4, 9)))])}
+
+    assert len(met - {4, 6, 9}) > 5
+    assert min(met) < 4
+    assert max(met) > 60
+
+
+def test_axes_of_one_element_where_a_sample_is_broadcast_and_nowhere_else() -> None:
+    def pair(make: Any) -> tuple[Any, Any]:
+        return make((4, 9)), make((4, 9))
+
+    apart = {(a, b) for a, b in met_shapes(lambda make: [pair(make)]) if a != b}
+    broadcast = met_shapes(lambda make: [pair(make), Sample((make((3, 5)), make(5)), kind="broadcast")])
+
+    assert apart == set()
+    assert {((1, 5), (5,)), ((3, 1), (5,)), ((3, 5), (1,))} <= broadcast
+    assert {(a, b) for a, b in broadcast if len(a) == len(b) and a != b}
+
+
 # ------------------------------------------------------------------------------------------------ what it lets pass
 
 
@@ -272,6 +304,18 @@ def test_a_pattern_is_what_it_is_called(name: str) -> None:
 
     assert found
     assert all(PATTERNS[name](values) for values in found)
+
+
+@pytest.mark.parametrize(("name", "end"), [("false at first, any then", 0), ("any at first, false then", -1)])
+def test_a_mask_is_false_up_to_some_place_or_from_it_on(name: str, end: int) -> None:
+    """In most of them the column at that end is false, and another one is not."""
+    chance = np.random.default_rng(0)
+    met = [patterned(Samples(0, "bool")(30), (4, 50), chance) for _ in range(400)]
+    found = [filled.values for filled, label in met if label == name]
+
+    is_so = [not values[:, end].any() and values.any() for values in found]
+
+    assert sum(is_so) > 0.8 * len(found) > 8
 
 
 def test_what_has_an_order_is_not_filled() -> None:

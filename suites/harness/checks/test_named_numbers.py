@@ -106,3 +106,15 @@ def test_integers_next_to_multiples_of_what_the_function_names() -> None:
         combined(
             lambda xp, a: xp.floor(a / day).astype("int64"), "int64", samples=declared, reference=lambda a: a // day
         )
+
+
+def test_numbers_below_a_power_of_two_where_a_logarithm_is_taken() -> None:
+    """In float32 the logarithm of the number below 8 is that of 8."""
+    declared: Any = {
+        "samples": lambda make: [make(64, low=0.1, high=500)],
+        "reference": lambda a: np.frexp(a)[1] - 1 + 0 * np.log2(a).astype("int64"), "result_dtype": "int64",
+    }  # fmt: skip
+
+    combined(lambda xp, a: xp.frexp(a)[1].astype("int64") - 1, **declared)
+    with pytest.raises(AssertionError, match="wrong for numbers that the function names"):
+        combined(lambda xp, a: xp.floor(xp.log2(a)).astype("int64"), **declared)
