@@ -131,7 +131,6 @@ def test_lengths_that_no_sample_has() -> None:
     met = {one[-1] for one, _ in met_shapes(lambda make: [(make(6), make(6)), (make((4, 9)), make((4, 9)))])}
 
     assert len(met - {4, 6, 9}) > 5
-    assert min(met) < 4
     assert max(met) > 60
 
 
