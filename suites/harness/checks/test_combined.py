@@ -6,6 +6,7 @@ Each wrong function is right on every sample as it is declared, however often th
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -216,18 +217,20 @@ def test_calls_are_the_same_for_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shapes("3") == shapes("3") != shapes("4")
 
 
-def test_a_slow_reference_ends_the_calls() -> None:
-    calls: list[int] = []
+def test_a_slow_reference_ends_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is one that each call of the reference moves on by a fifth of a second."""
+    clock = [0.0]
+    monkeypatch.setattr("cuassay.testing.generated.combined.time", SimpleNamespace(thread_time=lambda: clock[0]))
+    met: list[int] = []
 
     def reference(a: Any) -> Any:
-        calls.append(1)
-        for _ in range(1_000_000):
-            pass
+        clock[0] += 0.2
+        met.append(a.size)
         return -a
 
     combined(lambda xp, a: -a, samples=lambda make: [make(9)], reference=reference)
 
-    assert 3 < len(calls) < 400
+    assert 10 < len(met) < 40
 
 
 # ------------------------------------------------------------------------------------------------ patterns
@@ -315,6 +318,43 @@ def test_a_mask_is_false_up_to_some_place_or_from_it_on(name: str, end: int) -> 
     is_so = [not values[:, end].any() and values.any() for values in found]
 
     assert sum(is_so) > 0.8 * len(found) > 8
+
+
+def test_ends_are_among_many_numbers_and_a_single_one_is_any() -> None:
+    chance, make = np.random.default_rng(0), Samples(0, "int32")
+
+    many = [patterned(make(30, low=5, high=500), (4, 50), chance, at_ends=True)[0].values for _ in range(9)]
+    single = [float(patterned(Samples(0, "float32")(9, low=1, high=2), (1,), chance)[0].values[0]) for _ in range(50)]
+
+    assert all((values.min(), values.max()) == (5, 500) for values in many)
+    assert len({*single}) > 20
+
+
+def test_a_broadcast_sample_without_elements_is_taken() -> None:
+    def samples(make: Any) -> list[Any]:
+        return [(make((4, 9)), make(9)), Sample((make((0, 3)), make(3)), kind="broadcast")]
+
+    combined(lambda xp, a, b: a + b, samples=samples, reference=lambda a, b: a + b)
+
+
+@pytest.mark.parametrize(("dtypes", "combined_in", "signed_zeros_in"), [
+    (("float16", "float32"), {"float32"}, {"float16", "float32"}),
+    (("float16",), set(), {"float16"}),
+    (("int32",), {"int32"}, set()),
+])  # fmt: skip
+def test_no_test_is_made_in_a_dtype_of_which_a_check_says_nothing(
+    pytester: pytest.Pytester, dtypes: tuple[str, ...], combined_in: set[str], signed_zeros_in: set[str]
+) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.testing import OpSpec, conformance
+
+        test_f = conformance(OpSpec(fn=lambda xp, a: -a, reference=lambda a: -a, dtypes={dtypes}))
+    """)
+
+    names = pytester.runpytest("--collect-only", "-q", "--device", "cpu").outlines
+
+    assert {name.rsplit("-", 1)[-1].rstrip("]") for name in names if "::test_combined[" in name} == combined_in
+    assert {name.rsplit("-", 1)[-1].rstrip("]") for name in names if "::test_signed_zeros[" in name} == signed_zeros_in
 
 
 def test_what_has_an_order_is_not_filled() -> None:

@@ -28,17 +28,17 @@ def combined(fn: Function, dtype: str = "float32", **declared: Any) -> None:
 def test_numbers_of_code_defaults_closures_globals_helpers_options_and_the_reference() -> None:
     inside = 13
 
-    def fn(xp: Any, a: Any, k: int = 3) -> Any:
+    def fn(xp: Any, a: Any, k: int = 3, *, kept: float = 37.5) -> Any:
         def within(b: Any) -> Any:
             return b + 17
 
-        return within(helper(a)) * inside + KNEE * SLOPES[1] + k + -5
+        return within(helper(a)) * inside + KNEE * SLOPES[1] + k + kept + -5
 
     spec = OpSpec(fn=fn, reference=lambda a, k=3, pair=(): a + 19)
 
     named = named_numbers(spec, Sample((np.ones(3),), {"k": 29, "pair": (31, 0.5), "mode": "same"}))
 
-    assert {3, 5, 7, 11.0, 13, 17, 19, 29, 31, 0.5, 2.5, 0.25} <= {abs(one) for one in named}
+    assert {3, 5, 7, 11.0, 13, 17, 19, 29, 31, 37.5, 0.5, 2.5, 0.25} <= {abs(one) for one in named}
     assert not {0, 1, -1} & set(named)
     assert named == sorted(set(named))
 

@@ -36,7 +36,7 @@ Chance = np.random.Generator
 #: Calls that are compared, and drawn at most; seconds that they and their references may take; elements of one.
 _CALLS, _MOST_CALLS, _PATIENCE_S, _MOST_ELEMENTS = 128, 256, 2.0, 2**13
 
-#: Calls with two extents made equal: samples of which there are some, and calls of each.
+#: Of calls with two extents made equal: the samples that they are made of, and the pairs of extents of each.
 _BASES, _PAIRS = 6, 6
 
 #: Extents that are drawn: small ones, and those around powers of two.
@@ -77,7 +77,7 @@ _NAMED = (
 
 
 def _drawn(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Calls, and what of `bases` they are made of: two extents made equal, axes of one element, any mixtures."""
+    """Pairs of a sample and a call made of it: with two extents equal, with an axis of one element, any mixtures."""
     for base in bases[:_BASES]:
         pairs = list(permutations(_extents_of(base), 2))
         yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
@@ -114,6 +114,8 @@ def _with_ones(base: Sample) -> Iterator[Sample]:
     """A call whose arrays are broadcast with one axis of one array as long as one."""
     for place, given in enumerate(base.args):
         for axis in range(len(given.shape) if isinstance(given, HostArray) else 0):
+            if given.shape[axis] < 2:
+                continue
             args = list(base.args)
             args[place] = HostArray(np.ascontiguousarray(given.values.take([0], axis=axis)))
             yield replace(base, args=tuple(args), label=f"{base.label}, axis {axis} of input {place} has one element")
@@ -153,36 +155,38 @@ def _extents_of(base: Sample) -> list[int]:
 
 
 def _of_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
-    """The call with half of its floats numbers that the function names, as far as dtype and range hold them exactly.
+    """The call in which half of the floats are numbers that the function names, if dtype and range hold them exactly.
 
-    Of one that takes a logarithm, numbers next to powers of two as well. Integers are next to multiples of its numbers.
+    If the function takes a logarithm, some are next to powers of two. Integers are next to multiples of named numbers.
     """
-    chance, named = generator(), np.array(named_numbers(spec, base), np.float64)
+    chance, named = generator(), named_numbers(spec, base)
     has_logarithm = any("log" in name for name in names_of(spec.fn) | names_of(spec.reference))
     args = list(base.args)
     for place, given in enumerate(base.args):
         if may_be_filled(given) and is_float(given.dtype):
             low, high = given.span or (-_FREE, _FREE)
-            known = np.concatenate([named, *(_next_to_powers(given.dtype) if has_logarithm else [])])
+            known = np.concatenate(
+                [np.array(named, np.float64), *(_next_to_powers(given.dtype) if has_logarithm else [])]
+            )
             held = known[(known >= low) & (known <= high) & (known.astype(given.dtype) == known)]
             if held.size:
                 chosen = chance.choice(held, given.shape).astype(given.dtype)
                 args[place] = HostArray(np.where(chance.integers(0, 2, given.shape), chosen, given.values))
         elif may_be_filled(given) and dtype_name(given.dtype) in INTEGERS:
-            args[place] = next_to_multiples(given, given.values, named.tolist(), chance)
+            args[place] = next_to_multiples(given, given.values, named, chance)
     if all(new is old for new, old in zip(args, base.args, strict=True)):
         return None
     return replace(base, args=tuple(args), label=f"{base.label}, numbers that the function names and the like")
 
 
 def _next_to_powers(dtype: Any) -> list[Array]:
-    """Powers of two, and the numbers of `dtype` below them, of both signs: a logarithm rounds these to the power's."""
+    """Powers of two and the numbers of `dtype` just below, of both signs: their logarithms may round to one number."""
     powers = (2.0 ** np.arange(-4, 11)).astype(dtype)
     below = np.nextafter(powers, powers.dtype.type(0))
     return [(sign * some).astype(np.float64) for sign in (1, -1) for some in (powers, below)]
 
 
-#: The largest of the numbers that a function names that arrays get for which no range was asked.
+#: The largest named number that is put into an array for which no range was asked.
 _FREE = 1e4
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -76,7 +77,12 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
     chance = generator()  # one for all arrays: moves that are the same in two of them may cancel
-    moved = refilled(sample, lambda array: _moved(array, chance), "last digits moved", every=True)
+    moved = refilled(
+        sample,
+        lambda array: np.where(array == 0, array, _moved(array, chance)),  # zeros are exact, and stay
+        "last digits moved",
+        every=True,
+    )
     if not is_taken(spec, moved):
         return 0.0
     with np.errstate(all="ignore"):
@@ -91,11 +97,7 @@ def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
     for seed in range(3):
         chance = np.random.default_rng(seed)
 
-        def moved(array: NDArray[Any], chance: np.random.Generator = chance) -> NDArray[Any]:
-            ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
-            return np.asarray(np.nextafter(array, ways), array.dtype)
-
-        other = refilled(sample, moved, "last digits moved", every=True)
+        other = refilled(sample, functools.partial(_moved, chance=chance), "last digits moved", every=True)
         if is_safely_taken(spec, other):
             found = spec.expected(other)
             if found.shape != expected.shape:
@@ -106,6 +108,6 @@ def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
 
 
 def _moved(array: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
-    """Each number by its last digit, up or down; zeros are exact, and stay."""
+    """Each number by its last digit, up or down."""
     ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
-    return np.where(array == 0, array, np.nextafter(array, ways)).astype(array.dtype)
+    return np.asarray(np.nextafter(array, ways), array.dtype)

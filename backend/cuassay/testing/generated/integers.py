@@ -27,6 +27,7 @@ from cuassay.testing.generated.execution import (
     run_sample,
 )
 from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.patterns import ends_of
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists
@@ -169,10 +170,10 @@ _ROUNDS = 4
 
 
 def _edged(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> Any:
-    """Of an array of a range its ends, and as many of the steps in it as there is room, others in each call `place`."""
+    """An array of a range filled with its ends and steps of roots and logarithms; `place` says which of the steps."""
     if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
         return given
-    low, high = _held(given)
+    low, high = ends_of(given)
     if given.values.size < 2 or high - low < _RANGE or is_sorted(given.values):
         return given
     steps = [0, *(int(one) for one in _edges())]
@@ -190,16 +191,10 @@ def _of_one_end(sample: Sample, like: Sample) -> Iterator[Sample]:
     changed = [at for at, (new, old) in enumerate(zip(sample.args, like.args, strict=True)) if new is not old]
     for place in changed if len(changed) > 1 else ():
         given = like.args[place]
-        for end in _held(given) if isinstance(given, HostArray) and given.span is not None else ():
+        for end in ends_of(given) if isinstance(given, HostArray) and given.span is not None else ():
             args = list(sample.args)
             args[place] = HostArray(np.full(given.shape, end, given.dtype))
             yield replace(sample, args=tuple(args), label=f"{sample.label}, all of input {place} are {end}")
-
-
-def _held(given: HostArray) -> tuple[int, int]:
-    """The ends of the range that was asked for, as far as the dtype holds them."""
-    limits, (low, high) = np.iinfo(given.dtype), given.span or (0, 0)
-    return max(int(low), limits.min), min(int(high), limits.max)
 
 
 def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:

@@ -11,32 +11,31 @@ from cuassay.testing.samples import Sample
 
 __all__ = ["content_of", "named_numbers"]
 
-#: Calls of functions within functions that are followed.
-_DEEPEST = 3
-
 
 def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
     """Numbers that the function or its reference names, defaults among them, and those that the call gives as options.
 
     0, 1 and -1 are left out: all functions name them.
     """
-    found = [*_numbers(spec.fn, _DEEPEST), *_numbers(spec.reference, _DEEPEST)]
+    seen: set[FunctionType] = set()
+    found = [*_numbers(spec.fn, seen), *_numbers(spec.reference, seen)]
     for value in sample.kwargs.values():
         found.extend(_those_in(value))
     return sorted({number for number in found if number not in (0, 1, -1)})
 
 
-def _numbers(function: Any, depth: int) -> Iterator[float]:
-    if not isinstance(function, FunctionType):
+def _numbers(function: Any, seen: set[FunctionType]) -> Iterator[float]:
+    if not isinstance(function, FunctionType) or function in seen:
         return
-    yield from _those_in(function.__defaults__ or ())
+    seen.add(function)
+    yield from _those_in((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
     yield from _of_code(function.__code__)
     near = [content_of(cell) for cell in function.__closure__ or ()]
     near += [function.__globals__.get(name) for name in function.__code__.co_names]
     for value in near:
         yield from _those_in(value)
-        if isinstance(value, FunctionType) and value.__module__ == function.__module__ and depth:
-            yield from _numbers(value, depth - 1)
+        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            yield from _numbers(value, seen)
 
 
 def _of_code(code: CodeType) -> Iterator[float]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, is_float
 from cuassay.testing.samples import SPAN, HostArray, is_permutation, is_sorted
 
-__all__ = ["may_be_filled", "next_to_multiples", "patterned"]
+__all__ = ["ends_of", "may_be_filled", "next_to_multiples", "patterned"]
 
 Array = NDArray[Any]
 Chance = np.random.Generator
@@ -32,8 +32,8 @@ def patterned(
 ) -> tuple[HostArray, str]:
     """An array of `shape` with numbers of the range of `given` in a pattern drawn at random, and the pattern's name.
 
-    One pattern is of integers next to multiples of the numbers that are `named`; with `at_ends` numbers have that of
-    many at the ends of the range.
+    Integers may also be next to multiples of the numbers that are `named`. With `at_ends` many numbers are at the ends
+    of the range, whatever pattern was drawn.
     """
     drawn = _drawn(given, shape, chance)
     patterns = _OF_TRUTH_VALUES if given.dtype == np.bool_ else _OF_NUMBERS
@@ -53,17 +53,24 @@ def _drawn(given: HostArray, shape: tuple[int, ...], chance: Chance) -> Array:
     if dtype == np.bool_:
         return chance.integers(0, 2, shape).astype(dtype)
     if dtype_name(dtype) in INTEGERS:
-        low, high = _ends(given)
-        return chance.integers(low, high, shape, dtype=dtype, endpoint=True)
+        low, high = ends_of(given)
+        return _with_ends(chance.integers(low, high, shape, dtype=dtype, endpoint=True), (low, high), chance)
     if not is_float(dtype):
         return np.asarray(chance.choice(given.values.reshape(-1), shape))
     ends = given.span or SPAN
-    values = np.asarray(chance.uniform(*ends, shape))
-    values.reshape(-1)[:2] = ends[: values.size]  # both, for the patterns of ends
-    return np.asarray(chance.permutation(values.reshape(-1)).reshape(shape)).astype(dtype)
+    return _with_ends(np.asarray(chance.uniform(*ends, shape)), ends, chance).astype(dtype)
 
 
-def _ends(given: HostArray) -> tuple[int, int]:
+def _with_ends(values: Array, ends: tuple[float, float], chance: Chance) -> Array:
+    """The numbers with both ends of their range among them, for the patterns of ends; a few numbers are left alone."""
+    flat = np.array(values).reshape(-1)
+    if flat.size > 3:
+        flat[:2] = ends
+    return np.asarray(chance.permutation(flat).reshape(np.shape(values)))
+
+
+def ends_of(given: HostArray) -> tuple[int, int]:
+    """The ends of the integers that were asked for, as far as the dtype holds them; without a range, of those drawn."""
     if given.span is None:
         return int(given.values.min()), int(given.values.max())
     limits = np.iinfo(given.dtype)
@@ -71,11 +78,11 @@ def _ends(given: HostArray) -> tuple[int, int]:
 
 
 def next_to_multiples(given: HostArray, drawn: Array, named: Sequence[float], chance: Chance) -> HostArray:
-    """Integers moved to the multiple below of a number that is named, or to a neighbour of it, within the range.
+    """Two thirds of the integers moved down to a multiple of a number that is named, or next to it, within the range.
 
-    Each is moved to one of another number, and a third of them stay.
+    Which of the numbers it is, is drawn for each integer.
     """
-    low, high = _ends(given)
+    low, high = ends_of(given)
     steps = [0, *(int(one) for one in named if one == int(one) and 2 <= one <= high)]
     values = [int(one) for one in drawn.flat]
     for place in np.flatnonzero(chance.integers(0, 3, drawn.size)):

@@ -124,7 +124,7 @@ def tiled_attention():
     "300 numbers with no head after the first tile of 128: from position 256 on the first tile's sum is missing",
 )
 def segmented_cumsum():
-    """Running sums along the last axis which start anew wherever `heads` is true; tiles of 128."""
+    """Running sums along the last axis that start again wherever `heads` is true; tiles of 128."""
     width = 128
 
     def check(values, heads):
