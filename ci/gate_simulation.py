@@ -132,7 +132,11 @@ def _classes(noise: Floats) -> NDArray[np.int64]:
 
 def _confirmed(side: NDArray[np.int8], pairs: Floats, noise: Floats, kind: gate.NoiseClass) -> NDArray[np.bool_]:
     degrees, floor = np.full(len(side), PROFILED - 1.0), np.full(len(side), kind.floor)
-    return gate.confirmed(side, pairs, noise, degrees, floor, gate.confirmation_level(SUITE))
+    level, kept = gate.confirmation_level(SUITE), np.zeros(len(side), bool)
+    for count in (one for one in gate.CONFIRMING_LOOKS if one <= kind.confirming):
+        part = gate.level_at(level, count, kind.confirming)
+        kept |= gate.confirmed(side, pairs[:, :count], noise, degrees, floor, part)
+    return kept
 
 
 SPREADS = (0.001, 0.0015, 0.003, 0.005, 0.01, 0.014)

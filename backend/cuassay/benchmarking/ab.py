@@ -136,10 +136,17 @@ def compare(
             break
     suspects = {name: side for name, side in found.items() if side}
     confirming, anchors = Stage(comparison, "c", profile or Profile()), stage.anchors(found)
-    while confirming.done < max((stage.noise_class(name).confirming for name in suspects), default=0):
-        confirming.add(list(suspects), anchors, unchanged=True)
-    kept = confirming.confirm(suspects, gate.confirmation_level(len(stage.pairs), budget)) if suspects else {}
-    verdicts = [_verdict(name, stage, confirming, found.get(name), kept.get(name)) for name in sorted(stage.pairs)]
+    level, kept = gate.confirmation_level(len(stage.pairs), budget), set[str]()
+    for count in gate.CONFIRMING_LOOKS:
+        left = {
+            name: side
+            for name, side in suspects.items()
+            if name not in kept and stage.noise_class(name).confirming >= count
+        }
+        while left and confirming.done < count:
+            confirming.add(list(left), anchors, unchanged=True)
+        kept.update(confirming.confirm(left, level))
+    verdicts = [_verdict(name, stage, confirming, found.get(name), name in kept) for name in sorted(stage.pairs)]
     shift, shift_s = math.expm1(float(np.mean(stage.shift.share))), float(np.mean(stage.shift.seconds))
     told = changes(comparison, [one.name for one in verdicts if one.word == "slower"][:_EXPLAINED])
     seconds = time.monotonic() - begun
@@ -160,7 +167,7 @@ def changes(comparison: Comparison, slower: Sequence[str]) -> dict[str, list[str
     return {name: lines for name, lines in found.items() if lines}
 
 
-def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept: bool | None) -> Verdict:
+def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept: bool) -> Verdict:
     noise, kind = stage.noise(name), stage.noise_class(name)
     own, again = np.array(stage.pairs[name]), np.array(confirming.pairs.get(name, []))
     decisive = again if side and len(again) else own
@@ -177,7 +184,7 @@ def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept:
 
 
 def _word(
-    side: int | None, kept: bool | None, effect: float, smallest: float, pairs: int, fresh: int
+    side: int | None, kept: bool, effect: float, smallest: float, pairs: int, fresh: int
 ) -> tuple[gate.Word, str]:
     if side == 0:
         return "same", f"a change of {smallest:.2%} would have been seen"

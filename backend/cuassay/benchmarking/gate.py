@@ -2,11 +2,13 @@
 
 A pair is the log-ratio of two fresh processes' medians, head over base. Pairs are looked at in groups: at each look a
 benchmark becomes a *suspect*, becomes *same*, or stays open. A suspect is measured again, with fresh pairs, and a
-verdict needs both. The variance of few pairs is moderated by the runner's noise profile. What is promised for a
-benchmark follows from its noise: see `CLASSES`. ``ci/gate_simulation.py`` simulates the result.
+verdict needs both; a clear change is confirmed by the first eight of them. The variance of few pairs is moderated by
+the runner's noise profile. What is promised for a benchmark follows from its noise: see `CLASSES`.
+``ci/gate_simulation.py`` simulates the result.
 
 Sources: moderated t, Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), doi 10.2202/1544-6115.1027; processes as
-replicates, Kalibera and Jones, ISMM 2013, doi 10.1145/2464157.2464160.
+replicates, Kalibera and Jones, ISMM 2013, doi 10.1145/2464157.2464160; looks that share one chance of an error, Lan and
+DeMets, Biometrika 70 (1983), doi 10.1093/biomet/70.3.659.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from cuassay.benchmarking.student import quantile
 __all__ = [
     "BUDGET",
     "CLASSES",
+    "CONFIRMING_LOOKS",
     "LOOKS",
     "NoiseClass",
     "Word",
     "class_of",
     "confirmation_level",
     "confirmed",
+    "level_at",
     "look",
     "smallest_effect",
 ]
@@ -38,6 +42,13 @@ Floats = NDArray[np.float64]
 
 LOOKS: tuple[int, ...] = (4, 6, 8, 10, 14, 18)
 """Pairs after which the open benchmarks are looked at; a noise class may end its looks earlier."""
+
+CONFIRMING_LOOKS: tuple[int, ...] = (8, 14, 24)
+"""Fresh pairs after which suspects are looked at; the last look of a suspect is that of its noise class."""
+
+EARLY_PART = 0.1
+"""The part of a confirmation's chance of an error that each look before the last may use: a clear change needs no more
+pairs, and the last look keeps eight tenths or more."""
 
 BUDGET = 0.0005
 """Chance of any false alarm in a comparison of the whole suite."""
@@ -72,7 +83,7 @@ class NoiseClass:
     pairs : int
         A benchmark that is undecided after this many pairs is ambiguous.
     confirming : int
-        Fresh pairs that a suspect is measured again with.
+        The most fresh pairs that a suspect is measured again with: one of `CONFIRMING_LOOKS`.
     """
 
     noise: float
@@ -106,6 +117,12 @@ def confirmation_level(benchmarks: int, budget: float = BUDGET) -> float:
     return 1 - min(0.005, budget / max(benchmarks, 1) / accused)
 
 
+def level_at(level: float, pairs: int, most: int) -> float:
+    """The confidence of the look after `pairs` of at most `most` fresh pairs, if all looks together keep `level`."""
+    early = CONFIRMING_LOOKS.index(most)
+    return 1 - (1 - level) * (EARLY_PART if pairs < most else 1 - EARLY_PART * early)
+
+
 def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArray[np.int8]:
     """Look at benchmarks after some pairs.
 
@@ -131,9 +148,9 @@ def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArra
 
 
 def confirmed(
-    side: NDArray[np.int8], pairs: Floats, noise: Floats, degrees: Floats, floor: Floats, level: float
+    side: NDArray[np.int8], pairs: Floats, noise: Floats, degrees: Floats, floor: Floats, level: Floats | float
 ) -> NDArray[np.bool_]:
-    """Whether fresh pairs of suspects show a change in the direction that the look found."""
+    """Whether fresh pairs of suspects show a change in the direction that the look found, at each one's `level`."""
     mean, error, freedom = _moderated(pairs, noise, np.minimum(degrees, CONFIRMING_PRIOR_DEGREES))
     size = mean * side
     return np.asarray((size - _quantiles(level, freedom) * error > 0) & (size > floor))
@@ -156,7 +173,7 @@ def _moderated(pairs: Floats, noise: Floats, prior: Floats) -> tuple[Floats, Flo
     return pairs.mean(axis=1), np.sqrt(variance / count), freedom
 
 
-def _quantiles(level: float, freedom: Floats) -> Floats:
-    known = np.unique(freedom)
-    table = np.array([quantile(level, float(one)) for one in known])
-    return np.asarray(table[np.searchsorted(known, freedom)])
+def _quantiles(level: Floats | float, freedom: Floats) -> Floats:
+    known, place = np.unique(np.stack(np.broadcast_arrays(level, freedom)), axis=1, return_inverse=True)
+    table = np.array([quantile(*one) for one in known.T.tolist()])
+    return np.asarray(table[place.reshape(-1)])

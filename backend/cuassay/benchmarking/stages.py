@@ -106,14 +106,15 @@ class Stage:
         self.open = [name for name in self.open if name not in found and self.noise_class(name).pairs > self.done]
         return found
 
-    def confirm(self, suspects: Mapping[str, int], level: float) -> dict[str, bool]:
-        """Which suspects are confirmed; a suspect that some pair did not measure is not."""
+    def confirm(self, suspects: Mapping[str, int], level: float) -> list[str]:
+        """The suspects that the pairs so far confirm, at a `level` of all looks; not one that some pair lacks."""
         names = [name for name in suspects if len(self.pairs.get(name, ())) == self.done]
         if not names:
-            return {}
+            return []
         sides = np.array([suspects[name] for name in names], dtype=np.int8)
-        kept = gate.confirmed(sides, *self._arrays(names), level)
-        return {name: bool(one) for name, one in zip(names, kept, strict=True)}
+        levels = np.array([gate.level_at(level, self.done, self.noise_class(name).confirming) for name in names])
+        kept = gate.confirmed(sides, *self._arrays(names), levels)
+        return [name for name, one in zip(names, kept, strict=True) if one]
 
     def _arrays(self, names: Sequence[str]) -> tuple[Any, Any, Any, Any]:
         noises = [self.noise(name) for name in names]

@@ -74,6 +74,17 @@ def test_a_slower_benchmark_fails_the_build_and_no_other_is_accused(
     assert "1 slower, 1 faster, 0 ambiguous, 10 same" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("change", "scatter", "fresh", "starts"), [(1.08, 0.0005, 8, 24), (1.03, 0.01, 14, 64)])
+def test_a_clear_change_is_confirmed_by_few_fresh_pairs(
+    tmp_path: Path, command: Command, change: float, scatter: float, fresh: int, starts: int
+) -> None:
+    _, outcome = ab(tmp_path, command("A", scatter), command("B", scatter, c=change))
+
+    (found,) = (one for one in outcome["verdicts"] if one["name"] == "work c")
+    assert (found["word"], outcome["starts"]) == ("slower", starts)
+    assert f"confirmed by {fresh} fresh pairs" in found["why"]
+
+
 def test_nothing_fails_without_being_asked_to(tmp_path: Path, command: Command) -> None:
     assert ab(tmp_path, command("A"), command("B", c=1.05))[0] == 0
 

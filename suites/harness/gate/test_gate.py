@@ -61,6 +61,25 @@ def test_a_suspect_is_confirmed_on_its_own_side_and_above_the_floor(side: int, m
     assert gate.confirmed(np.array([side], np.int8), pairs, *arrays, 0.9999).tolist() == [kept]
 
 
+@pytest.mark.parametrize("most", {one.confirming for one in gate.CLASSES})
+def test_all_looks_of_a_confirmation_together_keep_its_level(most: int) -> None:
+    looks = [count for count in gate.CONFIRMING_LOOKS if count <= most]
+    errors = [1 - gate.level_at(0.999, count, most) for count in looks]
+
+    assert looks[-1] == most
+    assert sum(errors) == pytest.approx(0.001)
+    assert errors[-1] >= 0.0008 > max(errors[:-1])
+
+
+def test_each_suspect_is_confirmed_at_its_own_level() -> None:
+    pairs = np.repeat(0.01 + 0.003 * np.resize([1.0, -1.0], 8)[None], 2, axis=0)
+    arrays = np.zeros(2), np.zeros(2), np.full(2, 0.005)
+
+    kept = gate.confirmed(np.ones(2, np.int8), pairs, *arrays, np.array([0.999, 0.999999]))
+
+    assert kept.tolist() == [True, False]
+
+
 @pytest.mark.parametrize(("mean", "kept"), [(0.006, False), (0.008, True)])
 def test_a_profile_that_understates_the_noise_does_not_confirm(mean: float, kept: bool) -> None:
     scatter = np.resize([1.0, -1.0], 10)
