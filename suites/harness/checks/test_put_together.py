@@ -178,3 +178,100 @@ def test_small_complex_numbers_keep_their_digits() -> None:
     checked("units", "complex128", exact, samples=samples, reference=np.expm1)
     with pytest.raises(AssertionError, match="does a difference lose their digits"):
         checked("units", "complex128", lambda xp, z: xp.exp(z) - 1, samples=samples, reference=np.expm1)
+
+
+# ------------------------------------------------------------------------------------------------ one number of many
+
+
+def sign_of_permutation(complete: bool) -> Function:
+    def fn(xp: Any, order: Any) -> Any:
+        n = order.size
+        there = xp.sort(order) == xp.arange(n)
+        ends = int(order.min()) == 0 and int(order.max()) == n - 1 and int(order.sum()) == n * (n - 1) // 2
+        if not (bool(there.all()) if complete else ends):
+            raise ValueError("not a permutation")
+        before = xp.arange(n)[:, None] < xp.arange(n)[None, :]
+        return 1 - 2 * (((order[:, None] > order[None, :]) & before).sum(dtype="int64") % 2)
+
+    return fn
+
+
+def sign(order: Any) -> Any:
+    if sorted(order) != list(range(order.size)):
+        raise ValueError("not a permutation")
+    return np.int64(round(float(np.linalg.det(np.eye(order.size)[order]))))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_input_with_a_wrong_number_or_two_is_an_error(complete: bool) -> None:
+    def run() -> None:
+        checked(
+            "errors",
+            "int64",
+            sign_of_permutation(complete),
+            samples=lambda make: [make.of([2, 0, 1]), make.of([7, 3, 9, 0, 1, 8, 2, 6, 5, 4])],
+            reference=sign,
+            result_dtype="int64",
+            error_inputs=lambda make: [ErrorInput(make.of([1, 2, 3]), ValueError, "not a permutation")],
+        )
+
+    if complete:
+        run()
+        return
+    with pytest.raises(AssertionError, match="the reference raises ValueError where 1 is moved from one number"):
+        run()
+
+
+# ------------------------------------------------------------------------------------------------ ends of a range
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-30])
+def test_rows_at_the_end_of_a_range_are_tried(epsilon: float) -> None:
+    """The mean place of a mass is the middle where there is none; a number added to it makes it the first."""
+
+    def places(xp: Any, mass: Any) -> Any:
+        total, at = mass.sum(axis=-1), xp.arange(mass.shape[-1], dtype=mass.dtype)
+        none = total + epsilon == 0
+        found = (mass * at).sum(axis=-1) / xp.where(none, xp.ones_like(total), total + epsilon)
+        return xp.where(none, xp.full_like(total, (mass.shape[-1] - 1) / 2), found)
+
+    def reference(mass: Any) -> Any:
+        total = mass.sum(axis=-1)
+        with np.errstate(invalid="ignore"):
+            return np.where(total == 0, (mass.shape[-1] - 1) / 2, mass @ np.arange(mass.shape[-1]) / total)
+
+    def run() -> None:
+        checked("zeros", "float64", places, samples=lambda make: [make((4, 9), low=0, high=1)], reference=reference)
+
+    if not epsilon:
+        run()
+        return
+    with pytest.raises(AssertionError, match="the last half of input 0 is 0"):
+        run()
+
+
+# ------------------------------------------------------------------------------------------------ long sums
+
+
+def product(kept: int) -> Function:
+    return lambda xp, a, b: a[:, :kept] @ b[:kept]
+
+
+@pytest.mark.parametrize(("kept", "referenced"), [(2048, True), (2048, False), (2047, True)])
+def test_a_long_product_is_right_and_one_without_its_last_term_is_not(kept: int, referenced: bool) -> None:
+    """Of half a million sums in order some are further off than the root of the number of terms says."""
+
+    def run() -> None:
+        checked(
+            "values",
+            "float32",
+            product(kept),
+            samples=lambda make: [(make((512, 2048)), make((2048, 1024)))],
+            **({"reference": lambda a, b: a @ b} if referenced else {}),
+        )
+
+    if kept == 2048:
+        run()
+        return
+    with pytest.raises(AssertionError, match="out of tolerance"):
+        run()

@@ -60,7 +60,12 @@ from cuassay.testing.generated.execution import (
     verify,
 )
 from cuassay.testing.generated.forms import empty_out
-from cuassay.testing.generated.partial_errors import check_next_to_errors, check_partial_errors, ordinary_samples
+from cuassay.testing.generated.partial_errors import (
+    check_nearly_right,
+    check_next_to_errors,
+    check_partial_errors,
+    ordinary_samples,
+)
 from cuassay.testing.generated.promoted import check_promoted, says_what_promotes
 from cuassay.testing.generated.selection import axes_of, bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
@@ -264,7 +269,10 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: spec.error_inputs is not None)
 def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Each bad input raises the declared error, with its message, twice, and is not changed; the next call is right."""
+    """Each bad input raises the declared error, with its message, twice, and is not changed; the next call is right.
+
+    So does an ordinary input in which a number or two are wrong, where the reference refuses it by such an error.
+    """
     ordinary = _right_sample(spec, device, dtype) if spec.op is None else None
     rows = ordinary_samples(spec, device, dtype) if spec.op is None and not spec.is_its_own_reference else []
     for bad in bad_inputs(spec, device, dtype):
@@ -283,6 +291,8 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
         if spec.op is None:
             with on_sample(bad.sample), explained(_REFUSED_ONCE):
                 must_raise(functools.partial(spec.run, device, *bad.sample.on(device)), bad.error, bad.match)
+    if spec.op is None and not spec.is_its_own_reference:
+        check_nearly_right(spec, device, dtype, {bad.error for bad in bad_inputs(spec, device, dtype)})
 
 
 _REFUSED_ONCE = "the same call was refused before: does the function keep something of a refused call?"

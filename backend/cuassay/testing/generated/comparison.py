@@ -18,7 +18,7 @@ from cuassay.errors import CuassayError
 from cuassay.testing.answers import as_one, widened
 from cuassay.testing.compare import assert_close
 from cuassay.testing.generated.doubts import doubts, places_in_list
-from cuassay.testing.generated.reference_errors import reference_errors
+from cuassay.testing.generated.reference_errors import accumulated_error, reference_errors
 from cuassay.testing.once import once_if_large
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse, rounding_error, rounding_errors
@@ -98,6 +98,10 @@ def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: 
         if (same := _as_in_own_dtype(spec, sample, actual, expected)) is not None:
             _agree(spec, device, sample, actual, same, limit, wanted)
             return
+        if (wider := _of_long_sums(limit, spec, sample, expected)) is not None:
+            with suppress(AssertionError):
+                compared(tolerance=wider)
+                return
         if (errors := reference_errors(spec, sample, expected)) is not None:
             with suppress(AssertionError):
                 compared(tolerance=limit + errors)
@@ -106,6 +110,20 @@ def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: 
         if note is None:
             raise
         compared(note=note)
+
+
+#: No more than this many times a tolerance is explained by the order in which a sum is added up.
+_ANY_ORDER = 4.0
+
+
+def _of_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[Any]) -> Any:
+    """The limit, as wide as the roundings of the reference's own long sums; None where it is wide enough already."""
+    precise = coarsest(sample, expected.dtype)
+    if spec.rule is not FUNCTION or is_coarse(precise):
+        return None
+    error = accumulated_error(spec, sample, expected, precise)
+    wider = np.maximum(limit, np.minimum(_ANY_ORDER * np.asarray(limit), error))
+    return wider if np.any(wider > limit) else None
 
 
 def _as_in_own_dtype(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> NDArray[Any] | None:

@@ -1,29 +1,34 @@
 """Part of the check of errors: next to what is refused. One row of many must raise, an option one step away must not.
 
-The row is taken from the declared bad input, where that is one number throughout, as weights of 0 are. The reference
-decides: only where it refuses the call by the declared exception must the function refuse it. An integer option that
-is declared to be refused, such as k of -1, says that the next one, 0, was thought of.
+The row is taken from the declared bad input, where that is one number throughout, as weights of 0 are. An ordinary
+input in which one number is wrong, or two, must raise as well: who looks at the sum and at the ends does not know a
+permutation. The reference decides: only where it refuses the call by the declared exception must the function refuse
+it. An integer option that is declared to be refused, such as k of -1, says that the next one, 0, was thought of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.options import options_of
-from cuassay.testing.generated.selection import samples_of
+from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["check_next_to_errors", "check_partial_errors", "ordinary_samples"]
+__all__ = ["check_nearly_right", "check_next_to_errors", "check_partial_errors", "ordinary_samples"]
+
+Array = NDArray[Any]
 
 #: Elements of an ordinary call, and how many of them are tried.
 _MOST_ELEMENTS, _MOST_SAMPLES = 9000, 4
@@ -34,20 +39,70 @@ def check_partial_errors(
 ) -> None:
     """Ordinary calls with one row of an input as in `bad`: what the reference refuses by `error` must be refused."""
     for sample in _with_one_row(bad, ordinary):
-        if isinstance(refusal_of(spec, sample), error):
-            with on_sample(sample):
-                _must_refuse(spec, device, sample, error)
+        _must_refuse(
+            spec, device, sample, error, "where one row of many is as in the declared bad input: look at each row"
+        )
 
 
-def _must_refuse(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException]) -> None:
+def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, errors: Collection[type[BaseException]]) -> None:
+    """Ordinary calls with two numbers exchanged, one copied onto another, or 1 moved from one to another."""
+    small = (one for one in samples_of(spec, device, dtype, "values") if elements_of(one) <= _MOST_ELEMENTS)
+    for sample in islice(small, _MOST_SAMPLES):
+        for near, where in _nearly_right(sample):
+            for error in errors:
+                _must_refuse(spec, device, near, error, f"where {where} in an ordinary input: look at all numbers")
+
+
+def _nearly_right(sample: Sample) -> Iterator[tuple[Sample, str]]:
+    chance = generator()
+    for place, given in enumerate(sample.args):
+        if not isinstance(given, HostArray) or given.values.size < 3 or given.dtype.kind not in "iuf":
+            continue
+        for word, change in _CHANGES.items():
+            for _ in range(_DRAWS):
+                flat = given.values.reshape(-1).copy()
+                one, other = chance.choice(flat.size, 2, replace=False)
+                change(flat, one, other)
+                args = (*sample.args[:place], HostArray(flat.reshape(given.shape)), *sample.args[place + 1 :])
+                yield replace(sample, args=args, label=f"{sample.label}, {word} in input {place}: {one}, {other}"), word
+
+
+def _exchanged(flat: Array, one: int, other: int) -> None:
+    flat[[one, other]] = flat[[other, one]]
+
+
+def _copied(flat: Array, one: int, other: int) -> None:
+    flat[one] = flat[other]
+
+
+def _moved(flat: Array, one: int, other: int) -> None:
+    """The sum stays, and the ends mostly do."""
+    flat[one], flat[other] = flat[one] + 1, flat[other] - 1
+
+
+_CHANGES = {
+    "two numbers are exchanged": _exchanged,
+    "one number is copied onto another": _copied,
+    "1 is moved from one number to another": _moved,
+}
+
+#: Times that each change is drawn: of ten numbers, most moves leave the least and the largest as they were.
+_DRAWS = 6
+
+
+def _must_refuse(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException], where: str) -> None:
+    if not isinstance(refusal_of(spec, sample), error):
+        return
+    with on_sample(sample):
+        _must_raise(spec, device, sample, error, where)
+
+
+def _must_raise(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException], where: str) -> None:
     try:
         run_sample(spec, device, sample)
     except Exception:  # noqa: BLE001  which one, and what it says, is declared of the whole input
         return
-    raise AssertionError(
-        f"no error, but the reference raises {error.__name__} where one row of many is as in the declared bad input: "
-        f"look at each row\n  sample: {sample.label}"
-    )
+    raise AssertionError(f"no error, but the reference raises {error.__name__} {where}\n  sample: {sample.label}")
 
 
 def ordinary_samples(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:

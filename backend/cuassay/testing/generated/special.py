@@ -198,22 +198,38 @@ def _has_three(given: Any) -> bool:
 def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """The ends of a range that was asked for, as probabilities of 0 and 1; where the answer is finite.
 
-    The upper end is met by rounding: numbers that are drawn below it may be rounded to it. If the range has numbers of
-    both signs, every other number is also set to 0.
+    Everywhere, in whole rows, and at every other place. The upper end is met by rounding: numbers that are drawn below
+    it may be rounded to it. If the range has numbers of both signs, numbers are also set to 0.
     """
     ranged = [(place, given) for place, given in enumerate(sample.args) if _has_range(given)]
     for place, given in ranged:
         low, high = given.span
         for number in (low, 0.0, high) if low < 0 < high else (low, high):
-            label = f"{sample.label}, every other number of input {place} is {number}"
-            filled = replace(_with_input(sample, place, _some(given.values, number)), label=label)
-            _check(spec, device, dtype, sample, filled, only_finite=True)
+            for where, fill in _FILLS.items():
+                label = f"{sample.label}, {where} of input {place} is {number}"
+                filled = replace(_with_input(sample, place, fill(given.values, number)), label=label)
+                _check(spec, device, dtype, sample, filled, only_finite=True)
     if len(ranged) > 1:
         filled = sample
         for place, given in ranged:
             filled = _with_input(filled, place, _some(given.values, given.span[0]))
         filled = replace(filled, label=f"{sample.label}, every other number of each input is its least")
         _check(spec, device, dtype, sample, filled, only_finite=True)
+
+
+def _last_half(array: Array, number: float) -> Array:
+    """Whole rows, where there are several, and no number of others."""
+    flat = array.reshape(-1).copy()
+    flat[flat.size // 2 :] = number
+    return flat.reshape(array.shape)
+
+
+#: Where the end of a range is put.
+_FILLS: dict[str, Callable[[Array, float], Array]] = {
+    "every other number": _some,
+    "the last half": _last_half,
+    "each number": np.full_like,
+}
 
 
 def _has_range(given: Any) -> bool:

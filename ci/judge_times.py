@@ -1,0 +1,143 @@
+"""How right the judge's times are, and how many verdicts it gives a second; what it says is printed and kept as JSON.
+
+For each candidate of ``suites/data/judging/timed`` and each of some nonces: its median time by the judge, that of the
+declared implementation by the same protocol, and, right before it, the median of `cuassay.benchmarking.measure` of the
+same work in a process that nobody guards. Each candidate is what is declared, so that the ratio of the first two is 1.
+Verdicts a second are of one candidate in many copies, checked only.
+
+    python ci/judge_times.py --device cuda:0 [--nonces 12] [--copies 48] [--jobs 8] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "suites" / "shared"))
+
+from referees import DATA, Referees  # type: ignore[import-not-found]  # of the suites, which are not a package
+
+from cuassay import Device
+from cuassay.benchmarking.timing import measure
+from cuassay.cli import main as cuassay
+from cuassay.judging.plan import KERNEL
+from cuassay.judging.runner import load
+from cuassay.judging.spec_file import load_declaration
+from cuassay.judging.verdict import CaseTime
+from cuassay.testing.presence import sizes_for
+
+__all__ = ["main"]
+
+TIMED = DATA / "timed"
+
+#: By tier the candidates: a file, or a folder with a kernel and its plan.
+CANDIDATES: Mapping[str, Sequence[str]] = {"program": ("sorted_rows", "waved"), "kernel": ("scaled", "iterated")}
+
+
+def _file(tier: str, name: str) -> Path:
+    return Path(TIMED, name, KERNEL) if tier == "kernel" else Path(TIMED, f"{name}.py")
+
+
+def _measured(tier: str, name: str, device: Device, nonce: int) -> float:
+    """Seconds of the same work by `measure`: a candidate's kernels by their own plan, or the declared function."""
+    spec = load_declaration(f"{TIMED}/spec.py::{name}").spec
+    (sample,) = spec.draw_bench(nonce, "float32", sizes_for(device))
+    if tier == "program":
+        args, options = sample.on(device)
+        return measure(partial(spec.run, device, args, options), device).median_s
+    runner = load(TIMED / name, device)
+    prepared = runner._prepare([np.asarray(one) for one in sample.host()[0]], sample.kwargs)  # noqa: SLF001
+    return measure(prepared.launch, device).median_s
+
+
+def _one(referees: Referees, tier: str, name: str, device: Device) -> dict[str, Any]:
+    nonce = secrets.randbits(64)
+    measured = _measured(tier, name, device, nonce)
+    began = time.monotonic()
+    verdict = referees.of(name).judge(_file(tier, name), nonce=nonce)
+    took = time.monotonic() - began
+    cases: Sequence[CaseTime] = verdict.cases
+    found = {"tier": tier, "name": name, "verdict": verdict.verdict, "reason": verdict.reason, "measured": measured}
+    if cases:
+        one = cases[0]
+        found |= {"judged": one.median_s, "error": one.error_s, "withheld": one.withheld, "declared": one.reference_s}
+    return {**found, "seconds": took}
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+    timed = [row for row in rows if row.get("judged")]
+    head = f"{rows[0]['tier']} {rows[0]['name']}: {len(rows)} verdicts, {len(rows) - len(timed)} without a time, "
+    head += f"{statistics.median(row['seconds'] for row in rows):.1f} s each"
+    if not timed:
+        return f"{head}; {rows[0]['reason']} {rows[0].get('withheld', '')}"
+    agree = sorted(row["judged"] / row["measured"] for row in timed)
+    itself = sorted(row["declared"] / row["judged"] for row in timed if row["declared"])
+    within = sum(0.97 <= one <= 1.03 for one in itself)
+    judged = statistics.median(row["judged"] for row in timed) * 1e6
+    return (
+        f"{head}; judged {judged:.4g} us, of measured {_spread(agree)}; "
+        f"against itself {_spread(itself)}, 0.97 to 1.03 in {within} of {len(itself)}"
+    )
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.4f} ({values[0]:.4f} to {values[-1]:.4f})" if values else "none"
+
+
+def _throughput(device: str, copies: int, jobs: int, words: Sequence[str]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{place}.py" for place in range(copies)]
+        for file in files:
+            shutil.copy(DATA / "honest" / "plain.py", file)
+        began = time.monotonic()
+        asked = [f"{DATA}/spec.py::rms_norm", *map(str, files), "--device", device, "--jobs", str(jobs), *words]
+        status = cuassay(["judge", *asked, "--no-times"])
+        took = time.monotonic() - began
+    return f"{copies} verdicts with --jobs {jobs} in {took:.1f} s, status {status}: {copies / took:.2f} a second"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure and print; gives the exit status, which is 0."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--device", default="sim", help="where (default: %(default)s)")
+    parser.add_argument("--nonces", type=int, default=12, help="verdicts for each candidate (default: %(default)s)")
+    parser.add_argument("--copies", type=int, default=48, help="candidates of the count (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=8, help="at a time (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="write the rows here, as JSON")
+    options = parser.parse_args(words)
+    device = Device(options.device)
+    tiers = {tier: names for tier, names in CANDIDATES.items() if tier == "program" or device.kind == "cuda"}
+    made = {tier: Referees(str(device), data=TIMED, tier=tier, allow_unjailed=True) for tier in tiers}
+    rows: list[dict[str, Any]] = []
+    if options.copies:
+        print(_throughput(str(device), options.copies, options.jobs, ["--allow-unjailed"]), flush=True)
+    try:
+        for _ in range(options.nonces):  # by turns, so that a change of the machine's clock falls on all of them
+            for tier, name in [(tier, name) for tier, names in tiers.items() for name in names]:
+                rows.append(_one(made[tier], tier, name, device))
+                print(f"  {json.dumps(rows[-1])}", file=sys.stderr, flush=True)
+    finally:
+        for one in made.values():
+            one.close()
+    for tier, names in tiers.items():
+        for name in names:
+            print(_told([row for row in rows if (row["tier"], row["name"]) == (tier, name)]), flush=True)
+    if options.out is not None:
+        options.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
