@@ -1,9 +1,9 @@
 """How right the judge's times are, and how many verdicts it gives a second; what it says is printed and kept as JSON.
 
-For each candidate of ``suites/data/judging/timed`` and each of some nonces: its median time by the judge, that of the
-declared implementation by the same protocol, and, right before it, the median of `cuassay.benchmarking.measure` of the
-same work in a process that nobody guards. Each candidate is what is declared, so that the ratio of the first two is 1.
-Verdicts a second are of one candidate in many copies, checked only.
+For each candidate of ``suites/data/judging/timed`` and each of some nonces: its median time by the judge and, right
+before it, the median of `cuassay.benchmarking.measure` of the same work in a process that nobody guards. Of each two
+verdicts on a candidate the ratio of the times is that of a candidate against itself. Verdicts a second are of one
+candidate in many copies, checked only.
 
     python ci/judge_times.py --device cuda:0 [--nonces 12] [--copies 48] [--jobs 8] [--out FILE]
 """
@@ -59,7 +59,8 @@ def _measured(tier: str, name: str, device: Device, nonce: int) -> float:
         return measure(partial(spec.run, device, args, options), device).median_s
     runner = load(TIMED / name, device)
     prepared = runner._prepare([np.asarray(one) for one in sample.host()[0]], sample.kwargs)  # noqa: SLF001
-    return measure(prepared.launch, device).median_s
+    timing = measure(prepared.launch, device)
+    return timing.median_s - timing.empty_s  # a verdict's time is without the empty interval
 
 
 def _one(referees: Referees, tier: str, name: str, device: Device) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _told(rows: Sequence[Mapping[str, Any]]) -> str:
     if not timed:
         return f"{head}; {rows[0]['reason']} {rows[0].get('withheld', '')}"
     agree = sorted(row["judged"] / row["measured"] for row in timed)
-    itself = sorted(row["declared"] / row["judged"] for row in timed if row["declared"])
+    itself = sorted(one["judged"] / other["judged"] for place, one in enumerate(timed) for other in timed[:place])
     within = sum(0.97 <= one <= 1.03 for one in itself)
     judged = statistics.median(row["judged"] for row in timed) * 1e6
     return (

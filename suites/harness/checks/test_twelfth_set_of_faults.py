@@ -21,7 +21,7 @@ FOUND = {
     "1 gaussian_kernel": ("aliasing", "cpu", ""),
     "1 lisht": ("combined", "cpu", "float32"),
     "1 look_ahead_filter": ("combined", "cpu", "float64"),
-    "1 mirror_mean": ("sizes", "cpu", ""),
+    "1 mirror_mean": ("combined", "cpu", "float32"),
     "1 mix_down": ("combined", "cpu", "float32"),
     "1 mu_law_expand": ("second_call", "cpu", ""),
     "1 nearest_resample": ("second_call", "cpu", ""),
