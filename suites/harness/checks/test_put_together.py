@@ -222,6 +222,31 @@ def test_an_input_with_a_wrong_number_or_two_is_an_error(complete: bool) -> None
         run()
 
 
+def test_what_the_reference_refuses_in_other_words_need_not_be_refused() -> None:
+    """NumPy refuses a length of -1 by the same class of error that the function declares for something else."""
+
+    def of_some(a: Any) -> None:
+        if not a.size:
+            raise ValueError("give a number or more")
+
+    def fn(xp: Any, a: Any) -> Any:
+        of_some(a)
+        return xp.full(1, a.sum())
+
+    def reference(a: Any) -> Any:
+        of_some(a)
+        return np.full(1 if a[0] < a[-1] else -1, a.sum())
+
+    checked(
+        "errors",
+        "int64",
+        fn,
+        samples=lambda make: [make.of([1, 4, 2, 9])],
+        reference=reference,
+        error_inputs=lambda make: [ErrorInput(make.full((0,), 0), ValueError, "give a number or more")],
+    )
+
+
 # ------------------------------------------------------------------------------------------------ ends of a range
 
 
