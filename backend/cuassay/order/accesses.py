@@ -133,11 +133,15 @@ class AccessLog:
 
     def _meeting(self, span: Span) -> Iterator[tuple[list[_Entry], int]]:
         """Where the entries that meet `span` stand, last first within a list, so that each may be deleted."""
+        low, end = span.low, (span.high,)
         for length, entries in self._classes.items():
-            first = bisect_left(entries, (span.low - (1 << length),))
-            for position in range(bisect_left(entries, (span.high,)) - 1, first - 1, -1):
-                if entries[position][2].span.high > span.low:
+            if not entries or entries[0][0] >= span.high:
+                continue
+            first, position = low - (1 << length), bisect_left(entries, end) - 1
+            while position >= 0 and entries[position][0] >= first:
+                if entries[position][2].span.high > low:
                     yield entries, position
+                position -= 1
 
 
 def race(memory: str, old: Access, new: Access) -> RaceError:
