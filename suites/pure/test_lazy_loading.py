@@ -33,6 +33,13 @@ def test_importing_the_package_imports_neither_numpy_nor_a_kind_of_device() -> N
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
+@pytest.mark.parametrize("module", ["cuassay.cli", "cuassay.benchmarking.sample", "cuassay.testing"])
+def test_a_command_and_a_process_of_a_comparison_import_no_pytest(module: str) -> None:
+    code = f"import sys, {module}; print('pytest' in sys.modules)"
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
 @pytest.mark.parametrize("options", [(), ("-p", "no:xdist")], ids=["with xdist", "without xdist"])
 def test_a_session_of_a_project_that_does_not_use_us_imports_no_numpy(tmp_path: Path, options: tuple[str, ...]) -> None:
     loaded = "[m for m in sys.modules if m == 'numpy' or 'cuassay.devices' in m]"

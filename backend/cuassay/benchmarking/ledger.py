@@ -18,18 +18,20 @@ import sys
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuassay.core.device import Device
 from cuassay.errors import ResultError
 from cuassay.results.record import Recorder, begin
 from cuassay.testing.presence import HOST_KINDS
-from cuassay.testing.summary import Outcomes
 from cuassay_reports.columns import ResultFormatError
 from cuassay_reports.endings import endings
 from cuassay_reports.files import COMPRESSED, result_files
 from cuassay_reports.lines import encoded
 from cuassay_reports.rows import read_rows
+
+if TYPE_CHECKING:
+    from cuassay.testing.summary import Outcomes
 
 __all__ = [
     "MAX_MESSAGE_CHARACTERS",
@@ -230,6 +232,8 @@ def _free(path: Path, run: str) -> Path:
 
 def outcomes(rows: Iterable[Row]) -> Outcomes:
     """The outcomes of the cases in `rows`, whichever process ran them."""
+    from cuassay.testing.summary import Outcomes  # it is a plugin of pytest, which other commands can do without
+
     found = Outcomes()
     for row in rows:
         if row["record"] == "test" and ("device" in row or _NOWHERE.search(row["nodeid"])):

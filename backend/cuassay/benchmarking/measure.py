@@ -25,10 +25,10 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 from cuassay.results.part import TIMES, Part
 from cuassay.results.record import Recorder
+from cuassay.testing.device_facts import device_columns
 from cuassay.testing.opspec import ModelSizes, OpSpec
 from cuassay.testing.own_specs import own_specs
 from cuassay.testing.presence import Presence
-from cuassay.testing.recording import device_columns
 
 __all__ = ["main"]
 

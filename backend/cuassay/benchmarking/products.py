@@ -40,7 +40,7 @@ from cuassay.core.device import Device
 from cuassay.core.precision import set_matmul_options
 from cuassay.errors import CuassayError
 from cuassay.results.record import Recorder, begin
-from cuassay.testing.recording import device_columns
+from cuassay.testing.device_facts import device_columns
 from cuassay.tune.shapes import GemmShape, read_shapes, spread_out
 
 __all__ = ["cases", "main"]

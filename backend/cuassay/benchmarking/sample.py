@@ -30,9 +30,9 @@ from cuassay.errors import CuassayError
 from cuassay.observe.comparison import figures
 from cuassay.observe.profile import profile
 from cuassay.results.record import Recorder
+from cuassay.testing.device_facts import device_columns
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
-from cuassay.testing.recording import device_columns
 
 __all__ = ["benchmark_name", "is_wanted", "main"]
 

@@ -1,7 +1,7 @@
 """The harness: declare where a test runs and what it needs; declare an op once and have it tested everywhere.
 
-The names below are for test files. Only the decorators load at once; the rest, and NumPy with it, at first use, so
-that the plugin costs a project next to nothing before it uses it.
+The names below are for test files. Each loads at first use, NumPy and pytest with it, so that neither the plugin nor a
+command costs a project much before it uses it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuassay.testing.marks import devices, dtypes, exclusive, ops, racing, requires
-
 if TYPE_CHECKING:
     from cuassay.testing.compare import assert_close
     from cuassay.testing.declared import ErrorInput, KnownFailure, Work
     from cuassay.testing.generated import conformance
+    from cuassay.testing.marks import devices, dtypes, exclusive, ops, racing, requires
     from cuassay.testing.opspec import OpSpec
     from cuassay.testing.samples import Sample
     from cuassay.testing.tolerance import Tolerance
@@ -45,6 +44,7 @@ _LAZY = {
     "Work": "cuassay.testing.declared",
     "assert_close": "cuassay.testing.compare",
     "conformance": "cuassay.testing.generated",
+    **dict.fromkeys(("devices", "dtypes", "exclusive", "ops", "racing", "requires"), "cuassay.testing.marks"),
 }
 
 

@@ -120,6 +120,6 @@ def _measured(config: pytest.Config) -> Iterator[Any]:
 
 
 def _fingerprint(device: Any) -> dict[str, object]:
-    from cuassay.testing.recording import fingerprint_of
+    from cuassay.testing.device_facts import fingerprint_of
 
     return dict(fingerprint_of(device))

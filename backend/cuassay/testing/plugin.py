@@ -213,7 +213,7 @@ def _make_current(item: pytest.Item, device: Device) -> None:
 
 def _digest(device: Device) -> str:
     from cuassay.results.fingerprint import digest
-    from cuassay.testing.recording import fingerprint_of
+    from cuassay.testing.device_facts import fingerprint_of
 
     return digest(fingerprint_of(device))
 

@@ -1,4 +1,4 @@
-"""The outcomes of a session as rows of results, and the facts of its devices.
+"""The outcomes of a session as rows of results.
 
 Only the process that prints the summary writes: under xdist the controller, from what the workers' reports carry. A row
 before each test names what a process that dies was running. What cannot be recorded stops no test: it is counted, told
@@ -10,20 +10,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
-from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerprint
 from cuassay.results.part import TESTS, Part
 from cuassay.results.record import Recorder, begin
 from cuassay.testing import rerun
+from cuassay.testing.device_facts import device_columns
 from cuassay.testing.infrastructure import FAILED_BY_THE_MACHINE
 from cuassay.testing.summary import first_line
 from cuassay_reports.columns import SERIES
@@ -32,10 +30,7 @@ if TYPE_CHECKING:
     from cuassay.benchmarking.conditions import Watch
     from cuassay.testing.presence import Presence
 
-__all__ = ["TIMELINE", "Recording", "device_columns", "fingerprint_of"]
-
-#: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
-_FACTS = {"blas_threads": "threads"}
+__all__ = ["TIMELINE", "Recording"]
 
 #: The property of a report that says which page holds its test's timeline.
 TIMELINE = "cuassay_timeline"
@@ -45,26 +40,6 @@ _NAMED = 3
 
 #: What a report carries that is a column of its row.
 _CARRIED = ("device", "dtype", "op", "check", "template", "headroom", "error_map")
-
-
-@cache
-def fingerprint_of(device: Device) -> Mapping[str, object]:
-    """The facts of this machine and `device`; asked once a process."""
-    from cuassay.devices import backend, capabilities
-
-    identity = backend(device.kind).identity(device.index)
-    compute = capabilities(device).answer("compute")
-    facts = {"kind": device.kind, **{_FACTS.get(name, name): value for name, value in identity.items()}}
-    if compute:
-        facts["capability"] = f"{compute.value:.1f}"
-    versions = {name: version for name, _, version, _ in getattr(backend(device.kind), "libraries", list)() if version}
-    packages = getattr(backend(device.kind), "packages", ())
-    return device_fingerprint({**facts, "versions": versions}, host=_host(), packages=packages)
-
-
-@cache
-def _host() -> Mapping[str, object]:
-    return host_fingerprint()
 
 
 class Recording:
@@ -226,33 +201,6 @@ class Recording:
     def pytest_unconfigure(self) -> None:
         """Close the file."""
         self._recorder.close()
-
-
-def device_columns(device: Device) -> dict[str, object]:
-    """Columns of a ``device`` row: what a device that is here is, and what it can do."""
-    facts = dict(fingerprint_of(device))
-    can, missing, memory = _capabilities(device)
-    return {
-        "device": str(device),
-        "present": True,
-        "fingerprint": facts,
-        "digest": digest(facts),
-        "memory": memory,
-        "capabilities": can,
-        "missing": missing,
-    }
-
-
-def _capabilities(device: Device) -> tuple[dict[str, object], dict[str, object], int | None]:
-    """What `device` has, what it lacks and why, and its memory in bytes."""
-    from cuassay.devices import capabilities
-
-    asked = capabilities(device)
-    names = [*FEATURES, *QUANTITIES, *(f"{op_class}:{dtype}" for op_class in OP_CLASSES for dtype in DTYPE_NAMES)]
-    answers = {name: asked.answer(name) for name in names}
-    has: dict[str, object] = {name: answer.value or True for name, answer in answers.items() if answer}
-    memory = int(answers["memory"].value) if answers["memory"] else None
-    return has, {name: answer.reason for name, answer in answers.items() if not answer}, memory
 
 
 def _row(phases: list[pytest.TestReport]) -> dict[str, object]:

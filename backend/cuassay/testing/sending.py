@@ -99,7 +99,7 @@ class Sender:
         order: Order = self._orders.recv()
         wanted, session.testsfailed, described = order
         if described:
-            from cuassay.testing.recording import device_columns
+            from cuassay.testing.device_facts import device_columns
 
             self.send("devices", [device_columns(Device(name)) for name in described])
         found = dict(zip(keyed(item.nodeid for item in session.items), session.items, strict=True))

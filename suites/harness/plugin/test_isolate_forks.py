@@ -138,9 +138,9 @@ def test_the_record_of_a_forked_session_describes_its_devices_without_the_contro
 
     pytester.makeconftest("""
         import os
-        from cuassay.testing import recording
-        describe = recording.device_columns
-        recording.device_columns = lambda device: {**describe(device), "fingerprint": {"name": os.getpid()}}
+        from cuassay.testing import device_facts
+        describe = device_facts.device_columns
+        device_facts.device_columns = lambda device: {**describe(device), "fingerprint": {"name": os.getpid()}}
     """)
     pytester.makepyfile("import os\ndef test_it(device): print(os.getpid())\ndef test_dies(): os._exit(1)")
 
