@@ -136,16 +136,7 @@ def compare(
             break
     suspects = {name: side for name, side in found.items() if side}
     confirming, anchors = Stage(comparison, "c", profile or Profile()), stage.anchors(found)
-    level, kept = gate.confirmation_level(len(stage.pairs), budget), set[str]()
-    for count in gate.CONFIRMING_LOOKS:
-        left = {
-            name: side
-            for name, side in suspects.items()
-            if name not in kept and stage.noise_class(name).confirming >= count
-        }
-        while left and confirming.done < count:
-            confirming.add(list(left), anchors, unchanged=True)
-        kept.update(confirming.confirm(left, level))
+    kept = _confirmed(confirming, suspects, anchors, gate.confirmation_level(len(stage.pairs), budget))
     verdicts = [_verdict(name, stage, confirming, found.get(name), name in kept) for name in sorted(stage.pairs)]
     shift, shift_s = math.expm1(float(np.mean(stage.shift.share))), float(np.mean(stage.shift.seconds))
     told = changes(comparison, [one.name for one in verdicts if one.word == "slower"][:_EXPLAINED])
@@ -155,6 +146,17 @@ def compare(
         base, head, verdicts, shift, shift_s, comparison.missing, comparison.starts, seconds, comparison.facts,
         told,
     )  # fmt: skip
+
+
+def _confirmed(confirming: Stage, suspects: Mapping[str, int], anchors: Sequence[str], level: float) -> set[str]:
+    """The suspects that fresh pairs confirm, each measured until a look confirms it or its noise class has no more."""
+    kept = set[str]()
+    for count in gate.CONFIRMING_LOOKS:
+        goes_on = [name for name in suspects if name not in kept and confirming.noise_class(name).confirming >= count]
+        while goes_on and confirming.done < count:
+            confirming.add(goes_on, anchors, unchanged=True)
+        kept.update(confirming.confirm({name: suspects[name] for name in goes_on}, level))
+    return kept
 
 
 def changes(comparison: Comparison, slower: Sequence[str]) -> dict[str, list[str]]:

@@ -174,19 +174,9 @@ class Arena:
             if not same_bits(self._view(placed.first, array.shape, array.dtype, array.strides), array)
         )
 
-    def snapshot(self, layout: Layout, into: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
-        """Private copies of the bytes of all rooms: what is judged, whatever is written there later.
-
-        `into` is memory of `reserved`, whose pages are there before the clock runs.
-        """
-        taken = self.reserved(layout) if into is None else list(into)
-        for room, copy in zip(layout.rooms, taken, strict=True):
-            copy[...] = self._bytes[room.offset : room.offset + room.nbytes]
-        return taken
-
-    def reserved(self, layout: Layout) -> list[NDArray[Any]]:
-        """Memory for a snapshot, each page of it written: a page of 4 KiB that is new costs as much as its copy."""
-        return [np.ones(room.nbytes, np.uint8) for room in layout.rooms]
+    def snapshot(self, layout: Layout) -> list[NDArray[Any]]:
+        """Private copies of the bytes of all rooms: what is judged, whatever is written there later."""
+        return [self._bytes[room.offset : room.offset + room.nbytes].copy() for room in layout.rooms]
 
 
 def interpreted(taken: NDArray[Any], claim: Claim) -> tuple[NDArray[Any] | None, str]:

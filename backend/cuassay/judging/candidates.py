@@ -36,9 +36,6 @@ _LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
 #: Least seconds that a candidate's file has to be loaded in, on a machine that has other work.
 _LOAD_SECONDS = 10.0
 
-#: Seconds for which an answer is polled where time is taken: the bell may come a tenth of a millisecond late.
-_TIMED_POLL_SECONDS = 0.02
-
 #: What the runner of the kernel tier raises where a kernel wrote outside of its arrays.
 _OUTSIDE = "GuardBandError"
 
@@ -152,8 +149,6 @@ class Candidates(Handle):
         if device.kind == "cuda":  # its context has threads of its own, and takes much memory of the host
             limits = replace(limits, processes=512, memory_nbytes=16 << 30)
         tier: Literal["program", "kernel"] = self._options.tier if jail is not None else "program"
-        if self._options.times:
-            limits = replace(limits, poll_s=_TIMED_POLL_SECONDS)
         with CandidateProcess(path, device=device, limits=limits, jail=jail, tier=tier, zygote=self._zygote) as process:
             yield _Candidate(process, self._rooms, seconds)
 

@@ -18,8 +18,6 @@ class Limits:
 
     Parameters
     ----------
-    poll_s : float
-        Seconds for which the judge polls for an answer before it sleeps until the candidate rings.
     load_s, call_s : float
         Seconds to load its file, and for one call.
     memory_nbytes : int
@@ -34,7 +32,6 @@ class Limits:
         Bytes of files that it may write, all of them together.
     """
 
-    poll_s: float = 0.002
     load_s: float = 30.0
     call_s: float = 10.0
     memory_nbytes: int = 4 << 30

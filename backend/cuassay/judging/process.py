@@ -35,6 +35,9 @@ from cuassay.judging.zygote import Zygote
 
 __all__ = ["CandidateProcess"]
 
+#: Seconds for which the counter of replies is polled before the judge sleeps until the bell.
+_POLL_SECONDS = 0.002
+
 #: Seconds between two looks while it sleeps: a candidate may answer without ringing.
 _NAP_SECONDS = 0.01
 
@@ -250,14 +253,13 @@ class CandidateProcess(Handle):
         self._look_for_late_writes()
         form, arrays = form_of(arguments, options or {})
         layout = self._arena.place(arrays, outputs, seed)
-        memory = self._arena.reserved(layout)
         asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s or self.limits.call_s)
         number = self._wake(within) + 1
         request = Request(number, form, layout.inputs, layout.rooms, returns_inputs=True)
         begun_ns = time.perf_counter_ns()
         self._arena.give(layout, arrays)
         self._ask(request, within)
-        taken = self._arena.snapshot(layout, memory)
+        taken = self._arena.snapshot(layout)
         ended_ns = time.perf_counter_ns()
         self._taken = layout, taken
         reply = self._read(layout.rooms)
@@ -327,7 +329,7 @@ class CandidateProcess(Handle):
 
     def _wait(self, number: int, begun: float, seconds: float) -> None:
         """Wait for reply `number` until `seconds` after `begun`: poll for a moment, then sleep until the bell rings."""
-        polled = time.monotonic() + self.limits.poll_s
+        polled = time.monotonic() + _POLL_SECONDS
         while True:
             said = protocol.reply_number(self._control)
             if said == number:

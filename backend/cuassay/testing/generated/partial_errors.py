@@ -1,9 +1,9 @@
 """Part of the check of errors: next to what is refused. One row of many must raise, an option one step away must not.
 
 The row is taken from the declared bad input, where that is one number throughout, as weights of 0 are. An ordinary
-input in which one number is wrong, or two, must raise as well: who looks at the sum and at the ends does not know a
-permutation. The reference decides: only where it refuses the call by the declared exception must the function refuse
-it. An integer option that is declared to be refused, such as k of -1, says that the next one, 0, was thought of.
+input in which one number is wrong, or two, must raise as well: whoever tests the sum and the ends alone lets pass what
+is not a permutation. The reference decides: only where it refuses the call by the declared exception must the function
+refuse it. An integer option that is declared to be refused, such as k of -1, says that the next one, 0, was thought of.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def check_partial_errors(
 def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, declared: Collection[ErrorInput]) -> None:
     """Ordinary calls with two numbers exchanged, one copied onto another, or 1 moved from one to another.
 
-    What the reference refuses in the words of a declared error must be refused. In other words NumPy may refuse it.
+    What the reference refuses with the message of a declared error must be refused. Where it has another message, such
+    as one of NumPy's, nothing is asked.
     """
     small = (one for one in samples_of(spec, device, dtype, "values") if elements_of(one) <= _MOST_ELEMENTS)
     for sample in islice(small, _MOST_SAMPLES):
