@@ -76,6 +76,13 @@ def test_second_gradients_are_those_of_differences(drawn: Callable[..., Any], na
     gradgradcheck(function, [drawn(shape) for shape in shapes], elements=2)
 
 
+def test_lstsq_leaves_out_the_same_directions_in_its_gradient(device: Device, drawn: Callable[..., Any]) -> None:
+    left, _, right = np.linalg.svd(to_host(drawn((4, 3))), full_matrices=False)
+    a = from_host(left * [3.0, 2.0, 1e-7] @ right, device)  # above the default rcond, below the one given
+
+    gradcheck(lambda a, b: linalg.lstsq(a, b, 1e-3).solution, [a, drawn((4, 2))], rtol=1e-4)
+
+
 def test_a_singular_matrix_has_the_cofactors_as_gradient_of_det(device: Device) -> None:
     a = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
 

@@ -251,6 +251,17 @@ def test_where_beta_is_zero_nothing_of_c_comes_through(device: Device) -> None:
     np.testing.assert_array_equal(to_host(ops.addmm(c, a, b, beta=0.0)), to_host(ops.mm(a, b)))
 
 
+@pytest.mark.parametrize("is_own", [False, True], ids=["new", "out is c"])
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_a_product_of_nothing_is_what_is_added(device: Device, beta: float, is_own: bool) -> None:
+    """With an inner extent of 0; what is added may be the output."""
+    c, a, b = (from_host(np.full(shape, 3.0, np.float32), device) for shape in ((3, 4), (3, 0), (0, 4)))
+
+    found = ops.addmm(c, a, b, beta=beta, out=c if is_own else None)
+
+    assert to_host(found).tolist() == [[3.0 * beta] * 4] * 3
+
+
 @requires("graphs")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_plan_runs_many_times_and_inside_a_capture(device: Device, dtype: str) -> None:

@@ -90,6 +90,15 @@ def test_one_text_with_two_identities_is_two_operations(device: Device) -> None:
     assert to_host(second(nothing, axis=1)).tolist() == [-9, -9]
 
 
+def test_one_text_with_two_defaults_is_two_operations(device: Device) -> None:
+    text = SUM + HEAD + "T map(T x, T alpha) { return alpha * x; }"
+    first, second = (jit.reduction(text, identity=0, alpha=one) for one in (2.0, 3.0))
+    a = from_host(np.ones((2, 4), np.float32), device)
+
+    assert to_host(first(a, axis=1)).tolist() == [8, 8]
+    assert to_host(second(a, axis=1)).tolist() == [12, 12]
+
+
 def test_equal_texts_give_one_operation() -> None:
     assert jit.reduction(SUM + HEAD + "T map(T x) { return x; }", identity=0) is jit.reduction(
         SUM + HEAD + "T map(T x) { return x; }", identity=0

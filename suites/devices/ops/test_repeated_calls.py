@@ -152,6 +152,16 @@ def test_zeros_keep_their_sign_and_numbers_their_type(device: Device) -> None:
         assert [ops.add(counts, one).dtype.name for one in (1, 1.0, True)] == ["int32", "float64", "int32"]
 
 
+@pytest.mark.parametrize("second", [1.0, True], ids=str)
+def test_a_number_of_another_type_is_another_call(device: Device, second: float) -> None:
+    counts = from_host(np.arange(24, dtype=np.int32), device)
+    expected = ops.add(counts, second).dtype
+    for _ in range(CALLS):
+        assert ops.add(counts, 1).dtype == np.int32
+
+    assert ops.add(counts, second).dtype == expected
+
+
 def warmed(device: Device) -> tuple[Array, Array, Array]:
     """Arrays, with calls of `add` and `mm` on them that have come again."""
     a, b, out = (from_host(np.full((16, 16), value, np.float32), device) for value in (1, 2, 0))

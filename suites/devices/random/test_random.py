@@ -50,6 +50,26 @@ def test_one_seed_gives_the_cpus_numbers(name: str, device: Device, generator: G
         np.testing.assert_array_equal(to_host(CALLS[name](device, generator)), CALLS[name]("cpu", host))
 
 
+@pytest.mark.parametrize("offset", [2**34 - 4, 2**34 + 8, 2**62], ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_far_into_a_stream_the_numbers_are_the_cpus(
+    name: str, offset: int, device: Device, generator: Generator
+) -> None:
+    host = Generator("cpu", seed=SEED)
+    for one in (generator, host):
+        one.set_offset(offset)
+
+    for _ in range(2):
+        np.testing.assert_array_equal(to_host(CALLS[name](device, generator)), CALLS[name]("cpu", host))
+
+
+def test_numbers_far_into_a_stream_are_not_those_at_its_beginning(device: Device, generator: Generator) -> None:
+    near = to_host(random.uniform(N, device=device, generator=generator))
+    generator.set_offset(2**34)  # of which a counter of 32 bits would keep nothing
+
+    assert (to_host(random.uniform(N, device=device, generator=generator)) != near).any()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_normals_are_those_of_float64_within_4_ulp(dtype: str, device: Device, generator: Generator) -> None:
     got = to_host(random.normal(200_000, dtype=dtype, device=device, generator=generator))

@@ -281,6 +281,22 @@ def test_a_step_on_what_is_not_finite_is_rolled_back(draw: Draw, scalar: Any, ba
     assert {float(entry["step"]) for entry in optimizer.state_dict()["state"].values()} == {1.0}
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_is_not_finite_in_one_group_rolls_back_every_group(draw: Draw, scalar: Any, place: int) -> None:
+    groups, found = [draw(0), draw(2, "float64")], scalar(0.0)
+    before, lists = [values(group) for group in groups], [draw(1), draw(3, "float64")]
+    spoilt = values(lists[place])[0].copy()
+    spoilt[...] = np.inf
+    ops.copy(spoilt, out=lists[place][0])
+    optimizer = Adam([{"params": group} for group in groups], lr=0.5)
+
+    optimizer.step(lists, found_inf=found, check_finite=True)
+
+    assert float(to_host(found)) == 1
+    for group, kept in zip(groups, before, strict=True):
+        assert_all_same_bits(values(group), kept)
+
+
 def test_the_norm_is_over_all_groups(draw: Draw) -> None:
     lists = [draw(1), draw(2, "float64")]
     norm = np.sqrt(sum(np.sum(grad**2) for grads in lists for grad in wide(grads)))

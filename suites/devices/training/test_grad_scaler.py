@@ -352,6 +352,8 @@ def test_float16_gradients_are_unscaled_in_the_step_only(device: Device, scaler:
     with pytest.raises(ArgumentError, match="float16 gradients"):
         scaler.unscale_(Recorder(), grads)
     with pytest.raises(ArgumentError, match="float16 gradients"):
+        scaler.unscale_(Recorder(), [on(device, 8.0), *grads])  # wherever they stand in the list
+    with pytest.raises(ArgumentError, match="float16 gradients"):
         scaler.step(Recorder(), grads)
     scaler.step(Adam(params, lr=0.5), grads)
 

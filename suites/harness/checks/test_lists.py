@@ -42,8 +42,18 @@ def of_two(fn: Function) -> OpSpec:
     )
 
 
+def with_an_empty_one(fn: Function) -> OpSpec:
+    return OpSpec(
+        fn=fn,
+        reference=lambda arrays: [array * 0.5 for array in arrays],
+        samples=lambda make: [([make(5), make((0, 3)), make((2, 2)), make(0)],)],
+    )
+
+
 @pytest.mark.parametrize(
-    ("spec", "kind"), [(of_lists(halved), "sim"), (of_two(extremes), "cpu")], ids=["lists", "two results"]
+    ("spec", "kind"),
+    [(of_lists(halved), "sim"), (with_an_empty_one(halved), "cpu"), (of_two(extremes), "cpu")],
+    ids=["lists", "an empty array", "two results"],
 )
 def test_a_right_function_passes_every_check(spec: OpSpec, kind: str) -> None:
     can = capabilities(Device(kind))

@@ -29,6 +29,12 @@ def without_tail(xp, a):
 def weighted(make):
     return [Sample((make((3, 5)),), {"weight": make((3, 5))})]
 
+def of_nine_lengths(make):
+    return [make(length) for length in (64, 40, 3, 4, 5, 6, 7, 8, 9)]
+
+def written_at_the_last(xp, a):
+    return zeroing(a * 2, a) if a.size == 9 else a * 2
+
 def softmax(xp, a):
     powers = xp.exp(a - a.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
@@ -169,6 +175,10 @@ WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "an array in a list is written": (
         "fn=lambda xp, arrays: zeroing(arrays[0] * 2, arrays[0]), samples=several, reference=lambda all: all[0] * 2",
+        ("inputs_unchanged",),
+    ),
+    "the input of the last sample is written": (
+        "fn=written_at_the_last, samples=of_nine_lengths, reference=lambda a: a * 2",
         ("inputs_unchanged",),
     ),
     "an array by name of another order": (

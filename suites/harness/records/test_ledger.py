@@ -147,6 +147,16 @@ def test_a_run_that_ended_early_says_so_in_the_ledger(record: Any, tmp_path: Pat
     assert load(write([path], tmp_path / "ledger")).runs["ended_early"].tolist() == ["interrupted"]
 
 
+def test_conditions_of_the_run_are_kept(record: Any, tmp_path: Path) -> None:
+    path = record()
+    with Recorder(path, run="r1") as recorder:
+        recorder.write("condition", device="cuda:0", when="before", sm_clock=1980, temperature=41)
+
+    (kept,) = rows_of(write([path], tmp_path / "ledger"), "condition")
+
+    assert (kept["device"], kept["sm_clock"], kept["temperature"]) == ("cuda:0", 1980, 41)
+
+
 def test_each_device_is_told_once(record: Any, tmp_path: Path) -> None:
     devices = rows_of(write([record()], tmp_path / "ledger"), "device")
 

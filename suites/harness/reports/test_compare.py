@@ -284,10 +284,18 @@ def test_another_card_of_the_model_is_compared_and_named(write_rows: Make, devic
     assert "cores 16 -> 32" in row["why"]
 
 
+def test_another_card_may_be_faster_too(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    write_rows("r1", device_row(uuid="GPU-1"), time_row(1.0))
+
+    row = changes(load(write_rows("r2", device_row(uuid="GPU-2"), time_row(0.8)))).iloc[0]
+
+    assert (row["verdict"], row["weak"]) == ("faster", True)
+
+
 @pytest.mark.parametrize(
     ("columns", "change"),
-    [({}, 1.04), ({"clock": "host"}, 1.5), ({"launches": "live"}, 1.5)],
-    ids=["within five percent", "host's clock", "live"],
+    [({}, 1.04), ({}, 0.96), ({"clock": "host"}, 1.5), ({"launches": "live"}, 1.5)],
+    ids=["within five percent", "within five percent, faster", "host's clock", "live"],
 )
 def test_another_card_decides_no_small_change_and_nothing_of_the_hosts(
     write_rows: Make, device_row: Make, time_row: Make, columns: dict[str, str], change: float

@@ -491,6 +491,26 @@ def test_a_graph_updated_in_place_points_at_nothing(made: Any) -> None:
     assert graph.input_pointer(b) is None
 
 
+@exclusive
+def test_an_update_gives_up_the_memory_of_the_work_before(made: Any) -> None:
+    a, graph, other = full(1, 2**20), made(), made(keep_graph=True)
+    gc.collect()
+    cuda.empty_cache()
+    before = cuda.memory_reserved()
+    with cuda.graph(graph):
+        first = ops.mul(ops.add(a, a), 2.0)
+    with cuda.graph(other):
+        second = ops.mul(ops.add(a, a), 3.0)
+    del first, second
+
+    graph.update(other)
+    graph.reset()
+    gc.collect()
+    cuda.empty_cache()
+
+    assert cuda.memory_reserved() == before
+
+
 def test_replays_under_way_keep_the_inputs_they_were_given() -> None:
     total = full(0)
     graphed = cuda.make_graphed_callables(lambda a: ops.add(total, a, out=total), (full(0),), num_warmup_iters=1)

@@ -43,6 +43,18 @@ def test_columns_are_reduced_whichever_way_they_are_cut(
 
 
 @devices("cuda")
+@pytest.mark.parametrize("name", ["sum", "amax", "mean", "var", "logsumexp", "argmax", "softmax", "cumsum", "prod"])
+def test_more_columns_apart_than_a_grid_is_high(device: Device, name: str) -> None:
+    """Of a middle axis the outer rows are many: a grid has at most 65,535 blocks in its second and third direction."""
+    host = np.random.default_rng(2026).standard_normal((70_001, 4, 3)).astype(np.float32)
+    arguments: dict[str, Any] = {"axis": 1}
+
+    found = to_host(getattr(ops, name)(from_host(host, device), **arguments))
+
+    np.testing.assert_allclose(found, to_host(getattr(ops, name)(host, **arguments)), rtol=1e-4, atol=1e-5)
+
+
+@devices("cuda")
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_two_runs_give_the_same_bits(device: Device, shape: tuple[int, ...]) -> None:
     a = from_host(np.random.default_rng(2026).standard_normal(shape).astype(np.float32), device)

@@ -88,6 +88,17 @@ def test_softmax_of_masked_rows_is_zero_where_masked_and_nan_where_all_is(column
     assert np.isnan(found[1]).all()
 
 
+@pytest.mark.parametrize("columns", [4, 1024, 4096])
+def test_softmax_has_results_smaller_than_the_least_normal_number(columns: int) -> None:
+    a = np.full((2, columns), -200.0, np.float32)
+    a[:, 1:4] = 0, -88, -96  # 6.1e-39 and 2.0e-42
+    expected = softmax_reference(a)
+
+    found = ops.softmax(cupy.asarray(a)).get().astype(np.float64)
+
+    np.testing.assert_allclose(found[:, 2:4], expected[:, 2:4], rtol=0.05)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -2])
 def test_softmax_along_another_axis(axis: int) -> None:
     a = sample((5, 37, 6), "float32")

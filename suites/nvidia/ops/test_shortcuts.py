@@ -161,6 +161,27 @@ def test_threads_do_not_share_a_launch(shortcut: Any) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("is_given", [False, True], ids=["new", "out"])
+def test_a_call_is_right_as_the_first_of_a_thread(shortcut: Any, is_given: bool) -> None:
+    """The driver refuses a launch in a thread that has no context yet."""
+    a, b = cupy.full(513, 2, cupy.float32), cupy.full(513, 3, cupy.float32)
+    out = cupy.zeros(513, cupy.float32) if is_given else None
+    for _ in range(5):
+        ops.add(a, b, out=out)
+    assert shortcut.served
+    if out is not None:
+        out.fill(0)
+    cuda.synchronize()
+    found: list[Any] = []
+
+    thread = threading.Thread(target=lambda: found.append(ops.add(a, b, out=out)))
+    thread.start()
+    thread.join()
+    cuda.synchronize()
+
+    assert (found[0] == 5).all()
+
+
 # ------------------------------------------------------------------------------------------------ products
 
 

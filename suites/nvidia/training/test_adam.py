@@ -277,6 +277,29 @@ def test_captures_that_overlap_keep_each_what_was_launched_in_it() -> None:
     assert list(keeper._held) == [id(outer)]
 
 
+def test_tables_of_a_plan_outlive_a_launch_that_another_stream_has_not_begun() -> None:
+    """The memory is that of the stream on which the plan was made, and would be used there again at once."""
+    a = draw(0, sizes=(2048,) * 40)
+    expected = [2 * to_host(one) for one in a]
+    here, there = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    cuda.synchronize()
+    with here:
+        plan = ops.foreach_mul_.prepare(a, 2.0)
+    here.synchronize()
+    with there:
+        cuda.spin(50_000_000)
+        plan.run()
+    with here:
+        del plan
+        gc.collect()
+        others = [cupy.zeros(size, np.uint8) for size in (512, 1024, 2048, 4096) for _ in range(256)]
+    cuda.synchronize()
+
+    assert len(others) == 1024
+    for one, right in zip(a, expected, strict=True):
+        np.testing.assert_array_equal(to_host(one), right)
+
+
 def test_nothing_is_kept_for_a_graph_that_is_reset() -> None:
     a = draw(0)
     plan = ops.foreach_mul_.prepare(a, 2.0)

@@ -75,8 +75,10 @@ def test_memory_dropped_during_other_work_is_free_at_the_next_look(machine: Any,
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_view_keeps_the_memory_of_its_own_array(xp: Any, which: int) -> None:
+@pytest.mark.parametrize("is_lower_first", [True, False])
+def test_a_view_keeps_the_memory_of_its_own_array(xp: Any, which: int, is_lower_first: bool) -> None:
     arrays = [xp.ones((4, 1)), xp.full((1, 4), 7.0)]
+    arrays.sort(key=lambda array: array.block.low, reverse=not is_lower_first)
     views = xp.broadcast_arrays(*arrays)
     view = views[which]
     expected = view.get().tolist()

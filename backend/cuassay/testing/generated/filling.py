@@ -27,12 +27,13 @@ def refilled(
 ) -> Sample:
     """The same call with the numbers of its free floats changed; with `every`, or where none are free, of all.
 
-    With `chosen`, those of these arrays.
+    With `chosen`, those of these arrays. An array without elements, as a list may have, stays as it is.
     """
     chosen = chosen or (not every and free_floats(sample)) or floats_of(sample)
 
     def put(value: Any) -> Any:
-        return HostArray(change(value)) if any(value is one for one in chosen) else value
+        is_changed = np.size(value) > 0 and any(value is one for one in chosen)
+        return HostArray(change(value)) if is_changed else value
 
     args, kwargs = sample.changed(put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")

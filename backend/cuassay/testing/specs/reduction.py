@@ -83,6 +83,12 @@ def maxima(make: Samples) -> Iterator[Sample]:
             yield Sample((near + limits.min if end < 0 else end - near,), {"axis": 1}, f"all next to the {word}")
     yield Sample((make((0, 3)),), {"axis": 1}, kind="empty")
     if make.dtype not in ("bool", *INTEGERS):
+        for axis in (0, 1):
+            yield Sample((make.full((3, 257), -np.inf),), {"axis": axis}, f"nothing but -inf, axis {axis}", "extremal")
+        for places in ((0, 128), (3, 131), (7, 200, 256)):  # the first of several counts
+            row = make((3, 257)).values.copy()
+            row[1, places] = np.nan
+            yield Sample((row,), {"axis": 1}, f"NaN at {places}", "extremal")
         for position in (0, 130, 256):
             row = make((3, 257)).values.copy()
             row[1, position] = np.nan

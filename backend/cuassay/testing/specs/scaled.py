@@ -48,7 +48,7 @@ def _scaled(make: Samples) -> Iterator[Sample]:
     of_a = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
     named = {"format_a": of_a, "format_b": "float8_e4m3fn"} if make.dtype == "uint8" else {}
     of_b = "float8_e4m3fn" if named else make.dtype
-    for m, k, n in ((16, 32, 16), (64, 128, 48), (5, 33, 7), (1, 16, 1)):
+    for m, k, n in ((16, 32, 16), (64, 128, 48), (5, 33, 7), (1, 16, 1), (64, 128, 1), (1, 128, 48), (64, 128, 7)):
         a, b = (_codes(make, shape, name) for shape, name in (((m, k), of_a), ((n, k), of_b)))
         one = (make.full(1, 0.5, dtype="float32"), make.full(1, 3.0, dtype="float32"))
         yield Sample((a, np.ascontiguousarray(b.T), *one, None), named)

@@ -13,7 +13,7 @@ from cuassay.arrays.dtypes import INTEGERS, as_dtype
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.testing.declared import ModelSizes
 from cuassay.testing.opspec import ErrorInput, OpSpec, Work
-from cuassay.testing.samples import Sample, Samples
+from cuassay.testing.samples import Sample, Samples, joined
 from cuassay.testing.specs.reduction import (
     attention,
     bad_axes,
@@ -105,6 +105,10 @@ def _variances(make: Samples) -> Iterator[Sample]:
         yield Sample((make((33, 7)),), {"axis": 0, "correction": correction})
     yield Sample((make((3, 768), low=999, high=1001),), {"axis": 1}, "a mean far from zero")
     yield Sample((make((67, 1537)),), {"axis": -1}, "more long rows than a warp has lanes")
+    if make.dtype == "float32":  # the squares of these numbers overflow, their variance does not
+        for shape, axis in (((3, 33), 1), ((3, 1537), 1), ((33, 3), 0)):
+            far = (1e20 + 1e15 * make(shape, dtype="float64").values).astype(np.float32)
+            yield Sample((far,), {"axis": axis}, f"{joined(shape)} about 1e20", "extremal")
 
 
 def _mean(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:

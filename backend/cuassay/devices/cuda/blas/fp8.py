@@ -1,8 +1,8 @@
 """fp8 products. CuPy has no fp8 dtype: on this kind fp8 arrays are their codes, held as uint8.
 
 cuBLASLt multiplies fp8 in one form: `a` row-major, `b` column-major, K and the distances of rows multiples of 16.
-Another layout is copied into it; what is left (other K, two operands of e5m2, cards before compute capability 8.9, no
-cuBLASLt) is decoded to float16, which holds every number of both formats, and multiplied there.
+Another layout is copied into it; what is left (other K, one column, two operands of e5m2, cards before compute
+capability 8.9, no cuBLASLt) is decoded to float16, which holds every number of both formats, and multiplied there.
 Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.scaled`.
 """
 
@@ -80,6 +80,8 @@ def _fits(a: Array, b: Array, bias: Array | None, out: Array, of_a: str, of_b: s
     return bool(
         _has_fp8(out.data.device_id)
         and a.shape[1] % 16 == 0 < a.shape[1]
+        and b.shape[1]
+        > 1  # of one column the library cannot tell that it is column-major, and multiplies other numbers
         and is_c_contiguous(out)
         and (of_a, of_b) != ("float8_e5m2", "float8_e5m2")
         and (wanted in _OUTPUTS if bias is None else wanted in _BIASED and bias.dtype == out.dtype)

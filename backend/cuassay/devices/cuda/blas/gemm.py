@@ -250,9 +250,10 @@ def _without_terms(product: Product) -> None:
     add, out = registry.op("add"), product.out
     if not out.size:
         return
-    out.fill(0)
-    if product.c is not None:
-        add(out, registry.op("mul")(_as(product.c, out.dtype), product.beta), out=out)
+    added = None if product.c is None else registry.op("mul")(_as(product.c, out.dtype), product.beta)
+    out.fill(0)  # not before `c` was read, which may be the output
+    if added is not None:
+        add(out, added, out=out)
     if product.bias is not None:
         add(out, _as(product.bias, out.dtype), out=out)
     _activate(out, product.activation)

@@ -90,7 +90,7 @@ template <typename W> struct Variance {
         if (other.count == 0) return;
         const W number = count + other.count, step = other.mean - mean, share = other.count / number;
         mean += step * share;
-        squares += other.squares + step * step * (count * share);
+        squares += other.squares + step * (count * share) * step;  // in this order: 0 times a square that overflowed is NaN
         count = number;
     }
     __device__ __forceinline__ W result(double divisor) const { return squares / W(divisor); }

@@ -96,7 +96,7 @@ class Tables:
         index = np.arange(self.blocks, dtype=np.int64) - np.repeat(first, counts)
         zeros = np.zeros(-(-sizes.size // 2), np.int64)
         self._cut = _upload(np.concatenate([tensor | index << 32, zeros]))
-        self._parts = cupy.empty(self.blocks if parts else 0, np.float64)
+        self._parts = _empty((self.blocks if parts else 0,), np.float64)
         self._uploaded: Event | None = None
         self.chunks, self.parts = self._cut.data.ptr, self._parts.data.ptr
         self.arrivals = self.chunks + 8 * self.blocks
@@ -211,9 +211,14 @@ def _alike(arrays: Arrays, former: Arrays) -> bool:
 _OF_OTHERS: list[tuple[Ints, Array]] = []
 
 
+def _empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    """On our memory, whatever serves CuPy: only of ours can be said that another stream uses it."""
+    return hook.empty(shape, dtype, cupy.cuda.runtime.getDevice())
+
+
 def _upload(host: Ints) -> Array:
     """A copy on the device. In a capture the graph copies at each replay, so what it copies from is kept for it."""
-    made = cupy.empty(host.shape, host.dtype)
+    made = _empty(host.shape, host.dtype)
     stream = cupy.cuda.get_current_stream()
     if stream.is_capturing():
         if KEEPER.open:
