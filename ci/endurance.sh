@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# runs long random programs of the allocator and random calls with bad values, kills sessions: endurance [OPERATIONS] [SEED]
+# what takes too long for each commit: long random programs, bad values, spoilt files, kills: endurance [OPERATIONS] [SEED]
 # groups: test
 set -uo pipefail
 status=0
 "$PYTHON" suites/pure/memory_stress/test_endurance.py "$@" || status=$?
 "$PYTHON" suites/devices/ops/test_random_calls.py 30000 || status=$?
 "$PYTHON" ci/kills.py --kills 100 || status=$?
+CUASSAY_TEST_FILES=10000 "$PYTHON" -m pytest suites/harness/records/test_hostile_files.py -q || status=$?
+# Of right functions, the checks of numbers on sim too: see suites/devices/checks/conftest.py.
+CUASSAY_TEST_ALL=1 "$PYTHON" -m pytest suites/devices/checks -k test_right --device sim -q || status=$?
 exit "$status"

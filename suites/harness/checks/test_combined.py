@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuassay.testing import OpSpec, Sample
+from cuassay.testing import ErrorInput, OpSpec, Sample
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.patterns import may_be_filled, patterned
 from cuassay.testing.samples import SPAN, HostArray, Samples
@@ -145,6 +145,70 @@ def test_axes_of_one_element_where_a_sample_is_broadcast_and_nowhere_else() -> N
     assert apart == set()
     assert {((1, 5), (5,)), ((3, 1), (5,)), ((3, 5), (1,))} <= broadcast
     assert {(a, b) for a, b in broadcast if len(a) == len(b) and a != b}
+
+
+def stretched(copies: bool) -> Function:
+    """The numbers again and again, as many as `like` has; the wrong one gives the input where it has as many."""
+
+    def fn(xp: Any, a: Any, like: Any) -> Any:
+        missing = like.shape[-1] - a.shape[-1]
+        if missing == 0 and not copies:
+            return a
+        place = xp.arange(like.shape[-1]) * a.shape[-1] // max(like.shape[-1], 1)
+        return a[place] * 1.0 + (0.5 if missing else 0.0)
+
+    return fn
+
+
+def test_a_result_that_is_the_input_of_a_call_that_no_sample_is() -> None:
+    def reference(a: Any, like: Any) -> Any:
+        place = np.arange(like.shape[-1]) * a.shape[-1] // max(like.shape[-1], 1)
+        return a[place] + (0.5 if like.shape[-1] != a.shape[-1] else 0.0)
+
+    declared: Any = {"samples": lambda make: [(make(5), make(9)), (make(12), make(7))], "reference": reference}
+    combined(stretched(copies=True), **declared)
+    with pytest.raises(AssertionError, match="the result is an input, or a view of one, for this call"):
+        combined(stretched(copies=False), **declared)
+
+
+def windowed(most: int) -> Function:
+    """Sums of `window` numbers each, after `padding` zeros on both sides; refuses what is longer than `most` says."""
+
+    def fn(xp: Any, a: Any, window: int = 3, padding: int = 0) -> Any:
+        if window > a.shape[-1] + most * padding:
+            raise ValueError(f"a window of {window} is too long")
+        edge = xp.zeros((padding,), a.dtype)
+        padded = xp.concatenate([edge, a, edge])
+        return sum(padded[at : padded.shape[0] - window + 1 + at] for at in range(window))
+
+    return fn
+
+
+def test_a_call_that_is_refused_and_that_the_reference_takes() -> None:
+    def reference(a: Any, window: int = 3, padding: int = 0) -> Any:
+        return np.lib.stride_tricks.sliding_window_view(np.pad(a, padding), window).sum(axis=-1)
+
+    declared: Any = {
+        "samples": lambda make: [make(20), Sample((make(9),), {"window": 8}), Sample((make(7),), {"padding": 4})],
+        "reference": reference,
+        "error_inputs": lambda make: [ErrorInput(Sample((make(2),), {"window": 5}), ValueError, "window of 5")],
+    }
+    combined(windowed(2), **declared)
+    with pytest.raises(AssertionError, match=r"the function refuses this call .* and the reference takes it"):
+        combined(windowed(0), **declared)
+
+
+def test_what_the_reference_never_refuses_may_be_refused() -> None:
+    def fn(xp: Any, a: Any, window: int = 3) -> Any:
+        if window > a.shape[-1]:
+            raise ValueError(f"a window of {window} is too long")
+        return a * window
+
+    combined(
+        fn, reference=lambda a, window=3: a * window,
+        samples=lambda make: [make(20), Sample((make(9),), {"window": 8})],
+        error_inputs=lambda make: [ErrorInput(Sample((make(2),), {"window": 5}), ValueError, "window of 5")],
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ what it lets pass

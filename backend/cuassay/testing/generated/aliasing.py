@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
@@ -105,6 +105,34 @@ class _Place:
                 f"for {self.others[0].label}; the reference always gives a copy: who writes into the result then "
                 'writes into the input; copy in every case, or say that views are meant: without={"aliasing": "..."}'
             )
+
+
+def gives_own_arrays(spec: OpSpec, device: Device, dtype: Any) -> bool:
+    """Whether results are computed, and share no memory with an input, for the declared samples.
+
+    They must not do so in any other call then: see `assert_own`.
+    """
+    if spec.without.keys() & {"aliasing", "inputs_unchanged"}:
+        return False
+    computes = False
+    for sample in few(spec, device, dtype):
+        with on_sample(sample), np.errstate(all="ignore"):
+            args, kwargs = sample.on(device)
+            for one in members(_given(spec, device, args, kwargs)):
+                if hasattr(one, "shape") and one.size:
+                    if _shares(device, one, each(args, kwargs)):
+                        return False
+                    computes = computes or not _is_moved(devices.to_host(one), sample)
+    return computes
+
+
+def assert_own(device: Device, result: Any, given: Iterable[Any]) -> None:
+    """Fail if the result shares memory with one of the arrays that the call was given."""
+    if hasattr(result, "dtype") and _shares(device, result, given):
+        raise AssertionError(
+            "the result is an input, or a view of one, for this call, and computed for others: who writes into the "
+            "result then writes into the input; return a copy"
+        )
 
 
 def _given(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import permutations
+from itertools import chain, islice, permutations
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import ALL, INTEGERS, dtype_name, is_float
 from cuassay.core.device import Device
+from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
-from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample
+from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
 from cuassay.testing.generated.filling import last_digit_moves
 from cuassay.testing.generated.named import named_numbers
-from cuassay.testing.generated.options import with_options_of
+from cuassay.testing.generated.options import mixtures, with_options_of
+from cuassay.testing.generated.partial_errors import Refusals
 from cuassay.testing.generated.parts import names_of
 from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, patterned
 from cuassay.testing.generated.selection import generator, samples_of
@@ -61,13 +63,18 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
             with explained(_NAMED):
                 _compare(spec, device, dtype, base, sample, is_exact=True)
     began, compared = time.thread_time(), 0
-    for base, sample in _drawn(spec, bases):
-        if has_expected_shape(spec, sample):
-            with explained("right for the declared samples, wrong for a mixture of them"):
-                _compare(spec, device, dtype, base, sample)
-            compared += 1
+    refusals, is_own = Refusals(spec, dtype), gives_own_arrays(spec, device, dtype)
+    declared = [(base, sample, _has_axes(sample)) for base, sample in _of_declared(spec, bases)]
+    for base, sample, is_sure in chain(declared, ((*pair, False) for pair in _drawn(spec, bases))):
+        with explained("right for the declared samples, wrong for a mixture of them"):
+            if is_safely_taken(spec, sample) if is_sure else has_expected_shape(spec, sample):
+                _compare(spec, device, dtype, base, sample, floor=_floor(bases, sample), is_own=is_own)
+                compared += 1
+            else:
+                refusals.note(sample, is_of_declared=sample.args is base.args)
         if compared == _CALLS or time.thread_time() - began > _PATIENCE_S:
-            return
+            break
+    refusals.check()
 
 
 _NAMED = (
@@ -77,18 +84,32 @@ _NAMED = (
 
 
 def _drawn(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Pairs of a sample and a call made of it: with two extents equal, with an axis of one element, any mixtures."""
-    for base in bases[:_BASES]:
-        pairs = list(permutations(_extents_of(base), 2))
-        yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
-    for base in bases:
-        if base.kind == "broadcast":
-            yield from ((base, narrower) for narrower in _with_ones(base))
+    """Pairs of a sample and a call made of it: other extents, options of another, and patterns of numbers."""
     chance = generator()
     for _ in range(_MOST_CALLS if bases else 0):
         base = bases[int(chance.integers(len(bases)))]
         options = with_options_of(spec, bases, base, chance)
         yield base, _mixed(spec, base, _extents(base, chance), options, chance)
+
+
+def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+    """Pairs as of `_drawn`: with two extents or all equal, an axis of one element, options of two calls."""
+    for base in bases[:_BASES]:
+        extents = _extents_of(base)
+        pairs = list(permutations(extents, 2))
+        yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
+        if len(extents) > 2:
+            yield base, _mixed(spec, base, dict.fromkeys(extents, extents[-1]), base, None)
+    for base in bases:
+        if base.kind == "broadcast":
+            yield from ((base, narrower) for narrower in _with_ones(base))
+    for base in bases[:_BASES]:
+        yield from ((base, mixed) for mixed in islice(mixtures(spec, base, list(bases)), _PAIRS))
+
+
+def _has_axes(sample: Sample) -> bool:
+    """Whether each axis has two elements or more: then no reference takes one for another, and its shape counts."""
+    return all(extent > 1 for one in arrays_of(*sample.host()) for extent in one.shape)
 
 
 def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:
@@ -190,9 +211,27 @@ def _next_to_powers(dtype: Any) -> list[Array]:
 _FREE = 1e4
 
 
-def _compare(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample, *, is_exact: bool = False) -> None:
-    """Compare within a wide tolerance; unless `is_exact`, what the last digit of an input decides may be anything."""
-    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+def _compare(
+    spec: OpSpec,
+    device: Device,
+    dtype: Any,
+    base: Sample,
+    sample: Sample,
+    *,
+    is_exact: bool = False,
+    floor: float = 0.0,
+    is_own: bool = False,
+) -> None:
+    """Compare within a wide tolerance, never under `floor` times the largest number that is expected.
+
+    Unless `is_exact`, what the last digit of an input decides may be anything. If `is_own`, no input is the result.
+    """
+    expected, (args, kwargs) = spec.expected(sample), sample.on(device)
+    with np.errstate(all="ignore"):
+        result = spec.run(device, args, kwargs)
+    if is_own:
+        with on_sample(sample):
+            assert_own(device, result, each(args, kwargs))
     limit = limit_of_larger(spec, dtype, sample, base, expected)
     if limit is None:
         return
@@ -203,6 +242,7 @@ def _compare(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sam
         return
     if floats_of(sample) and expected.dtype.kind in "fc":
         limit = _TIMES * (float(np.max(limit, initial=0.0)) + host_rounding(spec, sample))
+        limit += floor * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
     if floats_of(sample) and not is_exact:
         moves, got = last_digit_moves(spec, sample), on_host(result)
         if expected.dtype.kind in "fc":
@@ -212,6 +252,25 @@ def _compare(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sam
     with on_sample(sample):
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
+
+def _floor(bases: Sequence[Sample], sample: Sample) -> float:
+    """The error that is always allowed: none, but where an option is larger than any declared one.
+
+    A polynomial of the eleventh degree is fitted to fewer digits than one of the fourth, by references too.
+    """
+    for name, value in sample.kwargs.items():
+        declared = [abs(one.kwargs[name]) for one in bases if _is_number(one.kwargs.get(name))]
+        if _is_number(value) and declared and abs(value) > max(declared):
+            return _FEWER_DIGITS
+    return 0.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+#: Half of the digits of float64: an error above that has another cause than rounding.
+_FEWER_DIGITS = 2.0**-26
 
 #: How many times as wrong a result may be as it is on the host, and as moving each input by its last digit makes it.
 _TIMES = 4.0

@@ -319,8 +319,13 @@ def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str,
             assert_same_bits(array, given)
 
 
-def verify(spec: OpSpec, device: Device, dtype: Any, samples: Iterable[Sample]) -> None:
-    """Run each sample and compare it with the reference; what that refuses, the device must refuse too."""
+def verify(
+    spec: OpSpec, device: Device, dtype: Any, samples: Iterable[Sample], run: Callable[..., Any] | None = None
+) -> None:
+    """Run each sample and compare it with the reference; what that refuses, the device must refuse too.
+
+    By `run`, which is called as `run_sample`, the default.
+    """
     __tracebackhide__ = True
     refused, compared = None, False
     for sample in samples:
@@ -330,7 +335,7 @@ def verify(spec: OpSpec, device: Device, dtype: Any, samples: Iterable[Sample]) 
                 _must_refuse(spec, device, sample, refusal)
                 refused = refused or refusal
             else:
-                compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+                compare(spec, device, dtype, sample, (run or run_sample)(spec, device, sample))
                 compared = True
     if refused is not None and not compared:
         pytest.skip(f"{spec.name} refuses these inputs itself, on every device: {type(refused).__name__}: {refused}")

@@ -74,7 +74,10 @@ def _is_free(given: HostArray | NDArray[Any]) -> bool:
 
 
 def conditioning(spec: OpSpec, sample: Sample) -> float:
-    """How far the right result moves where each input moves by its last digit: no library is held to more than that."""
+    """How far the right result moves where each input moves by its last digit: no library is held to more than that.
+
+    Infinitely far where its shape changes.
+    """
     if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
     chance = generator()  # one for all arrays: moves that are the same in two of them may cancel
@@ -86,8 +89,11 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     )
     if not is_taken(spec, moved):
         return 0.0
+    found, expected = spec.expected(moved), spec.expected(sample)
+    if found.shape != expected.shape:
+        return np.inf
     with np.errstate(all="ignore"):
-        change = np.abs(np.subtract(spec.expected(moved), spec.expected(sample), dtype=np.complex128))
+        change = np.abs(np.subtract(found, expected, dtype=np.complex128))
     return float(np.max(change, initial=0.0, where=np.isfinite(change)))
 
 

@@ -21,6 +21,7 @@ from cuassay.testing.terms import arrays_of
 __all__ = [
     "MOST_OF_OPTIONS",
     "check_axis_beyond",
+    "mixtures",
     "options_of",
     "with_each_axis",
     "with_mixed_options",
@@ -259,6 +260,14 @@ def _is_above(spec: OpSpec, sample: Sample, name: str, place: int) -> bool:
     if type(value) is not int or not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         return False
     return not array.size or value > int(array.max())
+
+
+def mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[Sample]:
+    """The call with options of other declared calls, a few at a time."""
+    for options in _mixtures(spec, sample, several):
+        mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
+        if _keeps_bounds(spec, several, mixed):
+            yield mixed
 
 
 def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[dict[str, Any]]:

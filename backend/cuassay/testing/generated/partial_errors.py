@@ -17,18 +17,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.declared import ErrorInput
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.options import options_of
-from cuassay.testing.generated.selection import generator, samples_of
+from cuassay.testing.generated.selection import generator, samples_of, seed
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["check_nearly_right", "check_next_to_errors", "check_partial_errors", "ordinary_samples"]
+__all__ = [
+    "Refusals",
+    "check_nearly_right",
+    "check_next_to_errors",
+    "check_partial_errors",
+    "ordinary_samples",
+]
 
 Array = NDArray[Any]
 
@@ -60,6 +67,63 @@ def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, declared: Colle
                 if isinstance(refusal, bad.error) and bad.match and re.search(bad.match, str(refusal)):
                     _must_refuse(spec, device, near, bad.error, f"where {where} in an ordinary input: look at each")
                     break
+
+
+class Refusals:
+    """Calls that the function refuses with a declared message, though the reference takes them.
+
+    That alone says little: many references check nothing. It counts where the reference refuses other calls that are
+    refused so, and where the call has declared arrays and options, or is refused by both without its options.
+    """
+
+    def __init__(self, spec: OpSpec, dtype: Any) -> None:
+        self._spec = spec
+        self._declared = [bad for bad in spec.draw_errors(seed(), dtype_name(dtype)) if bad.match]
+        self._taken: dict[str, tuple[Sample, Exception]] = {}
+        self._known: set[str] = set()
+
+    def note(self, sample: Sample, *, is_of_declared: bool) -> None:
+        """Ask the function, on the host, and the reference; `is_of_declared` says whether its arrays are a sample's."""
+        said, error = self._refused(sample) if self._declared else ("", None)
+        if error is None or not said:
+            return
+        if refusal_of(self._spec, sample) is not None:
+            self._known.add(said)
+        elif is_of_declared:
+            self._taken.setdefault(said, (sample, error))
+        elif sample.kwargs:
+            plain = replace(sample, kwargs={})
+            if refusal_of(self._spec, plain) is not None and self._refused(plain)[0] == said:
+                self._known.add(said)
+                self._taken.setdefault(said, (sample, error))
+
+    def _refused(self, sample: Sample) -> tuple[str, Exception | None]:
+        """By which declared message the function refuses the call, if by any, and its error."""
+        try:
+            with np.errstate(all="ignore"):
+                self._spec.run("cpu", *sample.copied())
+        except Exception as error:  # noqa: BLE001  whatever a library refuses by
+            said = (
+                bad.match for bad in self._declared if isinstance(error, bad.error) and _says(str(error), bad.match)
+            )
+            return next(said, ""), error
+        return "", None
+
+    def check(self) -> None:
+        """Fail where there is such a call."""
+        for said in self._known & self._taken.keys():
+            sample, error = self._taken[said]
+            with on_sample(sample):
+                raise AssertionError(
+                    f"the function refuses this call ({type(error).__name__}: {error}), and the reference takes it, "
+                    "which refuses others that are refused so: is one of the two bounds off?"
+                ) from error
+
+
+def _says(message: str, match: str) -> bool:
+    """Whether the message is one of those that `match` describes, whatever the numbers in it."""
+    plain, wanted = (re.sub(r"\d+", "0", text) for text in (message, match))
+    return bool(re.search(match, message) or re.search(wanted, plain))
 
 
 def _nearly_right(sample: Sample) -> Iterator[tuple[Sample, str]]:
