@@ -7,24 +7,33 @@ NumPy's, so that this is of devices only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
 
-from cuassay.testing import OpSpec, conformance, devices
-from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing import OpSpec, Tolerance, devices
+from cuassay.testing.generated import marked
+from cuassay.testing.generated.checks import CHECKS, Check
+from cuassay.testing.marks import ops
 from cuassay.testing.own_specs import own_specs
 
 pytestmark = devices("cuda")
 
 #: Checks that say nothing of a kernel: of the function around it, of graphs and streams that an op is checked with.
-_AROUND = {"state", "aliasing", "captured", "bench", "lists", "wider_result", "full_precision", "constants", "threads"}
+_AROUND = {
+    *("state", "aliasing", "captured", "bench", "lists", "wider_result", "full_precision", "constants", "threads"),
+    "inputs_unchanged",
+}
+
+#: Numbers of any size are drawn, whose fp8 products lose a bit more than those of the samples.
+_TOLERANCES = {"scaled_mm": Tolerance(ulps=2048)}
 
 
 def as_function(spec: OpSpec) -> OpSpec:
-    """The op of `spec` as a function of a user's, with the checks alone that the op itself does not get."""
+    """The op of `spec` as a function of a user's."""
     op = spec.declared
 
     def call(xp: Any, *arrays: Any, **options: Any) -> Any:
@@ -34,13 +43,10 @@ def as_function(spec: OpSpec) -> OpSpec:
         drawn = spec.samples(make) if spec.samples is not None else ()
         return [one for one in drawn if getattr(one, "kwargs", {}).get("activation") != "gelu_tanh"]
 
-    others = {name: "the op is checked by it" for name, check in CHECKS.items() if check.applies(spec)}
-    del others["inputs_unchanged"]  # whoever opts out of it is taken to work in place
-    around = dict.fromkeys(_AROUND, "says nothing of a kernel")
     return OpSpec(
         fn=call, name=spec.name, samples=samples, reference=spec.reference, dtypes=spec.dtypes,
-        tolerance=spec.rule, terms=spec.terms, magnitude=spec.magnitude, unclaimed=spec.unclaimed,
-        requires=spec.requires, without=others | around,
+        tolerance=_TOLERANCES.get(spec.name, spec.rule), terms=spec.terms, magnitude=spec.magnitude,
+        unclaimed=spec.unclaimed, requires=spec.requires,
     )  # fmt: skip
 
 
@@ -51,10 +57,21 @@ def _is_function(spec: OpSpec) -> bool:
     return spec.op_class != "random" and not spec.name.startswith("foreach_")  # whose lists have one dtype, contiguous
 
 
-globals().update(
-    {
-        f"test_{spec.name.replace('.', '_')}": conformance(as_function(spec))
-        for spec in own_specs()
-        if _is_function(spec)
-    }
-)
+FUNCTIONS = [(spec, as_function(spec)) for spec in own_specs() if _is_function(spec)]
+
+
+def _test(check: Check) -> Callable[..., None] | None:
+    """The test of a check for each op that is not checked by it itself; None where there is no such op."""
+    chosen = [found for spec, found in FUNCTIONS if check.applies(found) and not check.applies(spec)]
+
+    def test(cuassay_device: Any, cuassay_dtype: Any, cuassay_op: OpSpec) -> None:
+        check(cuassay_op, cuassay_device, cuassay_dtype)
+
+    def test_once(cuassay_device: Any, cuassay_op: OpSpec) -> None:
+        check(cuassay_op, cuassay_device)
+
+    return marked(test if check.per_dtype else test_once, check, ops(*chosen)) if chosen else None
+
+
+_TESTS = {f"test_{name}": _test(check) for name, check in CHECKS.items() if name not in _AROUND}
+globals().update({name: test for name, test in _TESTS.items() if test is not None})

@@ -380,7 +380,7 @@ FAULTS = (
     Fault("var", "share of a part ignored", "values", "float32", "rows.cuh", VAR,
           "mean += step * share;", "mean += step;"),
     Fault("var", "distance of means ignored", "values", "float32", "rows.cuh", VAR,
-          "other.squares + step * step * (count * share)", "other.squares"),
+          "other.squares + step * (count * share) * step", "other.squares"),
     # -------------------------------------------------------------------------------------------- columns.cu
     Fault("var", "columns: mean not moved", "values", "float32", "rows.cuh", VAR_COLUMNS,
           "mean += step * inverse;", ""),
