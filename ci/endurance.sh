@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# what takes too long for each commit: long random programs, bad values, spoilt files, kills: endurance [OPERATIONS] [SEED]
+# runs what takes too long for each commit, such as long random programs of the allocator: endurance [OPERATIONS] [SEED]
 # groups: test
 set -uo pipefail
 status=0

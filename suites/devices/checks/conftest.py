@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-#: Checks of numbers: what they ask of a function does not depend on its device, and arrays of sim are NumPy's.
+#: Checks that ask what numbers a function gives for inputs of their own. On sim arrays are NumPy's, and so are the
+#: numbers. What `combined` asks of memory besides, `aliasing` asks on sim too.
 _OF_NUMBERS = {"sizes", "combined", "zeros", "stress", "units", "infinities", "halves"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave these out on sim, unless CUASSAY_TEST_ALL is set, as `ci/run endurance` does."""
-    if os.environ.get("CUASSAY_TEST_ALL"):
+    """Leave these out on sim where cpu runs them; with CUASSAY_TEST_ALL, as `ci/run endurance` sets, none."""
+    of_right = [item for item in items if _is_of_right_function(item)]
+    if os.environ.get("CUASSAY_TEST_ALL") or not any(_is_on(item, "cpu") for item in of_right):
         return
-    left_out = [item for item in items if _says_the_same_on_cpu(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not _says_the_same_on_cpu(item)]
+    left_out = {item for item in of_right if _is_on(item, "sim") and _check(item) in _OF_NUMBERS}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
-def _says_the_same_on_cpu(item: pytest.Item) -> bool:
+def _is_of_right_function(item: pytest.Item) -> bool:
+    return item.path.parent == Path(__file__).parent and item.path.name.startswith("test_right_")
+
+
+def _is_on(item: pytest.Item, kind: str) -> bool:
     callspec = getattr(item, "callspec", None)
-    if not item.path.name.startswith("test_right_") or callspec is None:
-        return False
-    check = getattr(getattr(item, "function", None), "cuassay_check", "")
-    return check in _OF_NUMBERS and str(callspec.params.get("cuassay_device", "")).startswith("sim")
+    return callspec is not None and str(callspec.params.get("cuassay_device", "")).startswith(kind)
+
+
+def _check(item: pytest.Item) -> str:
+    return getattr(getattr(item, "function", None), "cuassay_check", "")

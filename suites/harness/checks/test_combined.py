@@ -198,6 +198,56 @@ def test_a_call_that_is_refused_and_that_the_reference_takes() -> None:
         combined(windowed(0), **declared)
 
 
+def test_a_reference_is_not_asked_about_a_bad_input_on_which_it_never_ends() -> None:
+    asked: list[int] = []
+
+    def reference(a: Any, step: int = 1) -> Any:
+        asked.append(step)
+        return a * step
+
+    def fn(xp: Any, a: Any, step: int = 1) -> Any:
+        if step < 1:
+            raise ValueError(f"a step of {step}")
+        return a * step
+
+    combined(
+        fn, reference=reference, samples=lambda make: [make(20), Sample((make(9),), {"step": 3})],
+        error_inputs=lambda make: [ErrorInput(Sample((make(2),), {"step": 0}), ValueError, "step of 0")],
+    )  # fmt: skip
+    assert 0 not in asked
+
+
+def test_one_message_for_two_reasons_says_nothing_where_the_reference_knows_one() -> None:
+    def fn(xp: Any, a: Any, window: int = 3, padding: int = 0) -> Any:
+        if window % 2 == 0 or window > a.shape[-1] + 2 * padding:
+            raise ValueError(f"a window of {window} is even or too long")
+        edge = xp.zeros((padding,), a.dtype)
+        padded = xp.concatenate([edge, a, edge])
+        return sum(padded[at : padded.shape[0] - window + 1 + at] for at in range(window))
+
+    def reference(a: Any, window: int = 3, padding: int = 0) -> Any:
+        return np.lib.stride_tricks.sliding_window_view(np.pad(a, padding), window).sum(axis=-1)
+
+    bad = [({"window": 4}, 9), ({"window": 9}, 2)]
+    combined(
+        fn, reference=reference,
+        samples=lambda make: [make(20), Sample((make(9),), {"window": 7}), Sample((make(7),), {"padding": 4})],
+        error_inputs=lambda make: [
+            ErrorInput(Sample((make(length),), options), ValueError, "is even or too long") for options, length in bad
+        ],
+    )  # fmt: skip
+
+
+def test_a_shape_of_which_the_reference_makes_something_else_is_left_out() -> None:
+    def fn(xp: Any, a: Any, b: Any) -> Any:
+        return ((a @ xp.linalg.pinv(a) @ b - b) ** 2).sum(axis=0)
+
+    combined(
+        fn, "float64", reference=lambda a, b: np.linalg.lstsq(a, b)[1],
+        samples=lambda make: [(make((8, 3)), make((8, 2)))],
+    )  # fmt: skip
+
+
 def test_what_the_reference_never_refuses_may_be_refused() -> None:
     def fn(xp: Any, a: Any, window: int = 3) -> Any:
         if window > a.shape[-1]:

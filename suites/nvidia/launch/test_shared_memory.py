@@ -1,20 +1,20 @@
 """Races between the threads of a block, as racecheck of compute-sanitizer sees them: a barrier that is left out.
 
-A test of values finds such a race now and then. The tool finds it in each run that meets it.
+A test of values finds such a race now and then. The tool finds it in each run that meets it. `ci/run sanitize --tool
+racecheck` runs whole suites under it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-
-pytestmark = pytest.mark.usefixtures("on_cuda")
 
 _HEAD = """
 import numpy as np, cupy
@@ -52,20 +52,47 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("kernels", CALLS)
-def test_no_thread_reads_what_another_may_still_write(kernels: str) -> None:
+def checked(tool: str, calls: list[str]) -> tuple[int, str]:
+    """The exit status of the calls under racecheck, and what it says."""
+    script = "\n".join([_HEAD, *calls, "cuda.synchronize()"])
+    command = [
+        tool,
+        "--tool",
+        "racecheck",
+        "--error-exitcode",
+        "99",
+        "--print-limit",
+        "5",
+        sys.executable,
+        "-c",
+        script,
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as running:
+        try:
+            said, _ = running.communicate(timeout=240)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)  # the program under the tool too
+            raise
+    return running.returncode, said
+
+
+@pytest.fixture(scope="module")
+def racecheck() -> str:
+    """The tool; the test is skipped where there is none, or it does not know the device."""
     tool = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/local/cuda/bin")
     if tool is None:
         pytest.skip("compute-sanitizer is not on PATH; it comes with the CUDA toolkit")
-    script = _HEAD + "\n".join(CALLS[kernels]) + "\ncuda.synchronize()\n"
-
-    done = subprocess.run(
-        [tool, "--tool", "racecheck", "--error-exitcode", "99", "--print-limit", "5", sys.executable, "-c", script],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-
-    told = done.stdout + done.stderr
-    if "Device not supported" in told:
+    if "Device not supported" in checked(tool, [])[1]:
         pytest.skip("compute-sanitizer says that this device is not supported, as it does inside some containers")
-    assert done.returncode == 0, told[-4000:]
-    assert "RACECHECK SUMMARY: 0 hazards" in told
+    return tool
+
+
+@pytest.mark.usefixtures("on_cuda")
+@pytest.mark.parametrize("kernels", CALLS)
+def test_no_thread_reads_what_another_may_still_write(racecheck: str, kernels: str) -> None:
+    status, said = checked(racecheck, CALLS[kernels])
+
+    assert status == 0, said[-4000:]
+    assert "RACECHECK SUMMARY: 0 hazards" in said

@@ -286,16 +286,17 @@ def test_tables_of_a_plan_outlive_a_launch_that_another_stream_has_not_begun() -
     with here:
         plan = ops.foreach_mul_.prepare(a, 2.0)
     here.synchronize()
+    gc.collect()
     with there:
-        cuda.spin(50_000_000)
+        cuda.spin(400_000_000)
         plan.run()
     with here:
         del plan
-        gc.collect()
         others = [cupy.zeros(size, np.uint8) for size in (512, 1024, 2048, 4096) for _ in range(256)]
+    has_begun = there.done
     cuda.synchronize()
 
-    assert len(others) == 1024
+    assert (len(others), has_begun) == (1024, False)
     for one, right in zip(a, expected, strict=True):
         np.testing.assert_array_equal(to_host(one), right)
 

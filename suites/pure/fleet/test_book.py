@@ -49,12 +49,16 @@ def test_a_lost_shard_is_divided_and_no_test_is_missing() -> None:
     assert sum(piece.seconds for piece in pieces) == 7.0
 
 
-def test_of_the_pieces_of_a_lost_shard_each_avoids_its_own_workers() -> None:
+def test_each_piece_of_a_lost_shard_has_its_own_avoided_workers() -> None:
     book = Book([Shard(tuple("abcdefg"), 7.0)])
     book.lost(begin(book, "one"))
-    book.refused(begin(book, "two"))
+    refused = begin(book, "two")
+    book.refused(refused)
 
-    assert begin(book, "two").shard.tests != begin(book, "three").shard.tests
+    others = [begin(book, "two").shard.tests for _ in range(book.waiting_number - 1)]
+
+    assert refused.shard.tests not in others
+    assert begin(book, "three").shard.tests == refused.shard.tests
 
 
 def test_a_test_under_way_at_two_losses_is_given_up_and_the_others_go_on() -> None:

@@ -107,15 +107,15 @@ class _Place:
             )
 
 
-def gives_own_arrays(spec: OpSpec, device: Device, dtype: Any) -> bool:
-    """Whether results are computed, and share no memory with an input, for the declared samples.
+def gives_own_arrays(spec: OpSpec, device: Device, samples: Iterable[Sample]) -> bool:
+    """Whether results are computed, and share no memory with an input, for these samples.
 
     They must not do so in any other call then: see `assert_own`.
     """
     if spec.without.keys() & {"aliasing", "inputs_unchanged"}:
         return False
     computes = False
-    for sample in few(spec, device, dtype):
+    for sample in samples:
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
             for one in members(_given(spec, device, args, kwargs)):

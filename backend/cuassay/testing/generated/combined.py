@@ -17,12 +17,12 @@ from cuassay.arrays.dtypes import ALL, INTEGERS, dtype_name, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
-from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample
+from cuassay.testing.generated.execution import check, explained, is_function, on_sample
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
 from cuassay.testing.generated.filling import last_digit_moves
 from cuassay.testing.generated.named import named_numbers
-from cuassay.testing.generated.options import mixtures, with_options_of
-from cuassay.testing.generated.partial_errors import Refusals
+from cuassay.testing.generated.options import with_one_other_option, with_options_of
+from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
 from cuassay.testing.generated.parts import names_of
 from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, patterned
 from cuassay.testing.generated.selection import generator, samples_of
@@ -51,6 +51,9 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
 
     Patterns are numbers that are equal, in order or in runs, and truth values in blocks. Only what the reference takes,
     and what the function on the host gives a result of the same shape for, is compared.
+
+    Two more things must hold of these calls. If no sample's result is an input, none of theirs is. What the reference
+    takes is not refused by a declared message: see `assert_taken`.
     """
     if spec.is_its_own_reference:
         return
@@ -62,19 +65,18 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
         if sample is not None and has_expected_shape(spec, sample):
             with explained(_NAMED):
                 _compare(spec, device, dtype, base, sample, is_exact=True)
+    refusals, is_own = declared_refusals(spec, dtype), gives_own_arrays(spec, device, bases[:_BASES])
     began, compared = time.thread_time(), 0
-    refusals, is_own = Refusals(spec, dtype), gives_own_arrays(spec, device, dtype)
-    declared = [(base, sample, _has_axes(sample)) for base, sample in _of_declared(spec, bases)]
-    for base, sample, is_sure in chain(declared, ((*pair, False) for pair in _drawn(spec, bases))):
+    for base, sample in chain(_of_declared(spec, bases), _drawn(spec, bases)):
         with explained("right for the declared samples, wrong for a mixture of them"):
-            if is_safely_taken(spec, sample) if is_sure else has_expected_shape(spec, sample):
+            if has_expected_shape(spec, sample):
                 _compare(spec, device, dtype, base, sample, floor=_floor(bases, sample), is_own=is_own)
                 compared += 1
-            else:
-                refusals.note(sample, is_of_declared=sample.args is base.args)
+            elif _has_declared_options(bases, sample):
+                with on_sample(sample):
+                    assert_taken(spec, sample, refusals, is_ordinary=sample.args is base.args)
         if compared == _CALLS or time.thread_time() - began > _PATIENCE_S:
-            break
-    refusals.check()
+            return
 
 
 _NAMED = (
@@ -104,12 +106,12 @@ def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample
         if base.kind == "broadcast":
             yield from ((base, narrower) for narrower in _with_ones(base))
     for base in bases[:_BASES]:
-        yield from ((base, mixed) for mixed in islice(mixtures(spec, base, list(bases)), _PAIRS))
+        yield from ((base, mixed) for mixed in islice(with_one_other_option(spec, base, list(bases)), _PAIRS))
 
 
-def _has_axes(sample: Sample) -> bool:
-    """Whether each axis has two elements or more: then no reference takes one for another, and its shape counts."""
-    return all(extent > 1 for one in arrays_of(*sample.host()) for extent in one.shape)
+def _has_declared_options(bases: Sequence[Sample], sample: Sample) -> bool:
+    """Whether each option has a value that some sample has."""
+    return all(any(one.kwargs.get(name) == value for one in bases) for name, value in sample.kwargs.items())
 
 
 def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:

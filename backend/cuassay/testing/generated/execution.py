@@ -320,11 +320,11 @@ def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def verify(
-    spec: OpSpec, device: Device, dtype: Any, samples: Iterable[Sample], run: Callable[..., Any] | None = None
+    spec: OpSpec, device: Device, dtype: Any, samples: Iterable[Sample], run: Callable[..., Any] = run_sample
 ) -> None:
     """Run each sample and compare it with the reference; what that refuses, the device must refuse too.
 
-    By `run`, which is called as `run_sample`, the default.
+    Each is run through `run`, which is called with the spec, the device and the sample.
     """
     __tracebackhide__ = True
     refused, compared = None, False
@@ -335,7 +335,7 @@ def verify(
                 _must_refuse(spec, device, sample, refusal)
                 refused = refused or refusal
             else:
-                compare(spec, device, dtype, sample, (run or run_sample)(spec, device, sample))
+                compare(spec, device, dtype, sample, run(spec, device, sample))
                 compared = True
     if refused is not None and not compared:
         pytest.skip(f"{spec.name} refuses these inputs itself, on every device: {type(refused).__name__}: {refused}")

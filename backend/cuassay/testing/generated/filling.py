@@ -32,7 +32,7 @@ def refilled(
     chosen = chosen or (not every and free_floats(sample)) or floats_of(sample)
 
     def put(value: Any) -> Any:
-        is_changed = np.size(value) > 0 and any(value is one for one in chosen)
+        is_changed = any(value is one for one in chosen) and value.size > 0
         return HostArray(change(value)) if is_changed else value
 
     args, kwargs = sample.changed(put)

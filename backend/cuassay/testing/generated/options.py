@@ -21,11 +21,11 @@ from cuassay.testing.terms import arrays_of
 __all__ = [
     "MOST_OF_OPTIONS",
     "check_axis_beyond",
-    "mixtures",
     "options_of",
     "with_each_axis",
     "with_mixed_options",
     "with_near_options",
+    "with_one_other_option",
     "with_options_of",
     "with_other_options",
 ]
@@ -173,10 +173,10 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
     several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
     seen = [(axes_of(sample), dict(sample.kwargs)) for sample in several]
     for sample in several:
-        for options in _mixtures(spec, sample, several):
-            mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
-            new = (axes_of(sample), options) not in seen and _keeps_bounds(spec, several, mixed)
-            if new and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+        for mixed in with_one_other_option(spec, sample, several):
+            options = dict(mixed.kwargs)
+            is_new = (axes_of(sample), options) not in seen
+            if is_new and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
                 seen.append((axes_of(sample), options))
                 yield mixed
     if several:
@@ -262,24 +262,23 @@ def _is_above(spec: OpSpec, sample: Sample, name: str, place: int) -> bool:
     return not array.size or value > int(array.max())
 
 
-def mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[Sample]:
-    """The call with options of other declared calls, a few at a time."""
-    for options in _mixtures(spec, sample, several):
+def with_one_other_option(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[Sample]:
+    """The call with one option of another call, or left out, and with an axis counted from the other end."""
+    for options in _other_options(spec, sample, several):
         mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
         if _keeps_bounds(spec, several, mixed):
             yield mixed
 
 
-def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[dict[str, Any]]:
-    """Options of which each value is a declared one, and an axis that means the same when it is negative."""
+def _other_options(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[dict[str, Any]]:
     own = dict(sample.kwargs)
     if not _are_plain(own):
         return
-    for name in own:
-        yield {other: value for other, value in own.items() if other != name}
     for other in several:
         if _are_plain(other.kwargs) and len({**own, **other.kwargs}) > 1:
             yield from ({**own, name: value} for name, value in other.kwargs.items() if own.get(name) != value)
+    for name in own:
+        yield {other: value for other, value in own.items() if other != name}
     axis, axes = _axis(spec, sample), axes_of(sample)
     if axis is not None and 0 <= axis < axes:
         yield {**own, "axis": axis - axes}

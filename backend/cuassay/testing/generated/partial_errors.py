@@ -30,10 +30,11 @@ from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 
 __all__ = [
-    "Refusals",
+    "assert_taken",
     "check_nearly_right",
     "check_next_to_errors",
     "check_partial_errors",
+    "declared_refusals",
     "ordinary_samples",
 ]
 
@@ -69,61 +70,48 @@ def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, declared: Colle
                     break
 
 
-class Refusals:
-    """Calls that the function refuses with a declared message, though the reference takes them.
+def declared_refusals(spec: OpSpec, dtype: Any) -> list[ErrorInput]:
+    """The declared bad inputs that have a message."""
+    return [bad for bad in spec.draw_errors(seed(), dtype_name(dtype)) if bad.match]
 
-    That alone says little: many references check nothing. It counts where the reference refuses other calls that are
-    refused so, and where the call has declared arrays and options, or is refused by both without its options.
+
+def assert_taken(spec: OpSpec, sample: Sample, declared: Collection[ErrorInput], *, is_ordinary: bool) -> None:
+    """Fail where the function, on the host, refuses a call by a declared message, and the reference takes the call.
+
+    Many references check nothing: theirs must refuse each declared bad input that has this message. It is asked about
+    them last, as a reference may never end on a bad input. Without `is_ordinary`, which says that the arrays are those
+    of a sample, the reference must also refuse the call without its options: then it knows what the options change.
     """
-
-    def __init__(self, spec: OpSpec, dtype: Any) -> None:
-        self._spec = spec
-        self._declared = [bad for bad in spec.draw_errors(seed(), dtype_name(dtype)) if bad.match]
-        self._taken: dict[str, tuple[Sample, Exception]] = {}
-        self._known: set[str] = set()
-
-    def note(self, sample: Sample, *, is_of_declared: bool) -> None:
-        """Ask the function, on the host, and the reference; `is_of_declared` says whether its arrays are a sample's."""
-        said, error = self._refused(sample) if self._declared else ("", None)
-        if error is None or not said:
+    if not declared or refusal_of(spec, sample) is not None:
+        return
+    try:
+        with np.errstate(all="ignore"):
+            spec.run("cpu", *sample.copied())
+    except Exception as error:
+        alike = [bad for bad in declared if isinstance(error, bad.error) and _says(str(error), bad.match)]
+        if not alike or not (is_ordinary or _needs_options(spec, sample)):
             return
-        if refusal_of(self._spec, sample) is not None:
-            self._known.add(said)
-        elif is_of_declared:
-            self._taken.setdefault(said, (sample, error))
-        elif sample.kwargs:
-            plain = replace(sample, kwargs={})
-            if refusal_of(self._spec, plain) is not None and self._refused(plain)[0] == said:
-                self._known.add(said)
-                self._taken.setdefault(said, (sample, error))
+        if all(refusal_of(spec, bad.sample) is not None for bad in alike):
+            raise AssertionError(
+                f"the function refuses this call ({type(error).__name__}: {error}), and the reference takes it, which "
+                "refuses the bad input that is declared with this message: is one of the two bounds off?"
+            ) from error
 
-    def _refused(self, sample: Sample) -> tuple[str, Exception | None]:
-        """By which declared message the function refuses the call, if by any, and its error."""
-        try:
-            with np.errstate(all="ignore"):
-                self._spec.run("cpu", *sample.copied())
-        except Exception as error:  # noqa: BLE001  whatever a library refuses by
-            said = (
-                bad.match for bad in self._declared if isinstance(error, bad.error) and _says(str(error), bad.match)
-            )
-            return next(said, ""), error
-        return "", None
 
-    def check(self) -> None:
-        """Fail where there is such a call."""
-        for said in self._known & self._taken.keys():
-            sample, error = self._taken[said]
-            with on_sample(sample):
-                raise AssertionError(
-                    f"the function refuses this call ({type(error).__name__}: {error}), and the reference takes it, "
-                    "which refuses others that are refused so: is one of the two bounds off?"
-                ) from error
+def _needs_options(spec: OpSpec, sample: Sample) -> bool:
+    return bool(sample.kwargs) and refusal_of(spec, replace(sample, kwargs={})) is not None
 
 
 def _says(message: str, match: str) -> bool:
-    """Whether the message is one of those that `match` describes, whatever the numbers in it."""
+    """Whether `match` is found in the message, or would be with other numbers in it, if it is plain text."""
+    if re.search(match, message):
+        return True
     plain, wanted = (re.sub(r"\d+", "0", text) for text in (message, match))
-    return bool(re.search(match, message) or re.search(wanted, plain))
+    return not _SPECIAL & set(match) and wanted in plain
+
+
+#: What means something else than itself in a regular expression.
+_SPECIAL = frozenset(r"\.^$*+?{}[]|()")
 
 
 def _nearly_right(sample: Sample) -> Iterator[tuple[Sample, str]]:

@@ -39,6 +39,10 @@ _FP8_COMPUTE = (8, 9)
 _OUTPUTS, _BIASED = ("bfloat16", "float16", "float32"), ("bfloat16", "float16")
 
 
+#: One column lies alike in row-major and in column-major order. The library takes it for row-major, and is wrong then.
+_MIN_COLUMNS = 2
+
+
 class Scaled:
     """`scaled_mm`: fp8 by cuBLASLt where it is there and can, else through float16."""
 
@@ -80,8 +84,7 @@ def _fits(a: Array, b: Array, bias: Array | None, out: Array, of_a: str, of_b: s
     return bool(
         _has_fp8(out.data.device_id)
         and a.shape[1] % 16 == 0 < a.shape[1]
-        and b.shape[1]
-        > 1  # of one column the library cannot tell that it is column-major, and multiplies other numbers
+        and b.shape[1] >= _MIN_COLUMNS
         and is_c_contiguous(out)
         and (of_a, of_b) != ("float8_e5m2", "float8_e5m2")
         and (wanted in _OUTPUTS if bias is None else wanted in _BIASED and bias.dtype == out.dtype)

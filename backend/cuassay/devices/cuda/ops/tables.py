@@ -212,7 +212,7 @@ _OF_OTHERS: list[tuple[Ints, Array]] = []
 
 
 def _empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """On our memory, whatever serves CuPy: only of ours can be said that another stream uses it."""
+    """An array of our allocator, even if CuPy has another one: only our memory can be recorded for a second stream."""
     return hook.empty(shape, dtype, cupy.cuda.runtime.getDevice())
 
 
