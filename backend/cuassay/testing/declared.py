@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Self
@@ -13,7 +14,7 @@ from cuassay.core.capability import dtype_word
 from cuassay.core.nearest import did_you_mean
 from cuassay.errors import SpecError
 
-__all__ = ["FORMS", "GPT2", "REDUCED", "Declared", "ErrorInput", "KnownFailure", "ModelSizes", "Work"]
+__all__ = ["FORMS", "GPT2", "REDUCED", "Declared", "ErrorInput", "KnownFailure", "ModelSizes", "Work", "several"]
 
 #: Fields of a spec that are functions, with how each is written.
 FORMS = {
@@ -134,3 +135,8 @@ class KnownFailure(Declared):
         """Whether this entry speaks of that case."""
         wanted = (self.kind, kind), (self.dtype, dtype), (self.check, check)
         return all(mine in (None, theirs) for mine, theirs in wanted)
+
+
+def several(names: Any) -> tuple[Any, ...]:
+    """As a tuple; one name, or one dtype, may stand alone."""
+    return tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | type) else (names,)

@@ -22,9 +22,9 @@ from cuassay.core.precision import default_precision, set_default_precision
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.operation import Op
-from cuassay.testing.answers import as_arrays, called, magnitude_of, one_on, single, widened, written
+from cuassay.testing.answers import LastAnswers, as_arrays, called, magnitude_of, one_on, single, widened, written
 from cuassay.testing.check_names import AROUND_FORMULA, OF_DEVICES, OF_OTHER_KIND
-from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
+from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work, several
 from cuassay.testing.default_samples import default_samples
 from cuassay.testing.samples import BenchSamples, Kind, Sample, Samples, normalized
 from cuassay.testing.spec_checks import check, check_fields
@@ -162,13 +162,13 @@ class OpSpec(Declared):
             )
         self._set("name", self.name or _name(self.fn, self.op))
         default = ("float32", "float64") if self.op is None else self.op.schema.dtypes
-        self._set("dtypes", tuple(map(dtype_word, _several(self.dtypes))) or default)
-        unclaimed = {kind: tuple(map(dtype_word, _several(dtypes))) for kind, dtypes in self.unclaimed.items()}
+        self._set("dtypes", tuple(map(dtype_word, several(self.dtypes))) or default)
+        unclaimed = {kind: tuple(map(dtype_word, several(dtypes))) for kind, dtypes in self.unclaimed.items()}
         self._set("unclaimed", unclaimed)
         self._set("result_dtype", dtype_word(self.result_dtype))
         self._set("known_failures", tuple(self.known_failures))
-        self._set("requires", _several(self.requires))
-        self._set("relations", _several(self.relations))
+        self._set("requires", several(self.requires))
+        self._set("relations", several(self.relations))
         self._set("has_default_samples", self.samples is None)
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         has_reference = self.reference is not None
@@ -317,8 +317,15 @@ class OpSpec(Declared):
         return self._given(*self._widened(sample))
 
     def expected(self, sample: Sample) -> NDArray[Any]:
-        """The reference's answer, computed wide from exactly the numbers of the sample."""
-        return self._answer(*self._widened(sample))
+        """The reference's answer, computed wide from exactly the numbers of the sample; not to be written."""
+        return self.timed(sample)[0]
+
+    def timed(self, sample: Sample) -> tuple[NDArray[Any], float]:
+        """`expected`, and the seconds that the reference took. A function that is its own is called each time."""
+        keeps = self.reference is not None
+        return self._last.of(sample, lambda: self._answer(*self._widened(sample)), keeps=keeps)
+
+    _last = cached_property(lambda self: LastAnswers())
 
     def _widened(self, sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args, kwargs = widened(sample)
@@ -385,16 +392,9 @@ class OpSpec(Declared):
 
 
 def _name(fn: Callable[..., Any] | None, op: Op | None) -> str:
-    if op is not None:
-        return op.name
-    name = getattr(fn, "__name__", "")
+    name = getattr(fn, "__name__", "") if op is None else op.name
     return _UNNAMED if name in ("", "<lambda>") else name
 
 
 #: What a lambda is called until something tells its name.
 _UNNAMED = "function"
-
-
-def _several(names: Any) -> tuple[Any, ...]:
-    """As a tuple; one name, or one dtype, may stand alone."""
-    return tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | type) else (names,)

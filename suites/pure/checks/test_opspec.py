@@ -455,3 +455,35 @@ def test_a_function_without_a_reference_is_its_own() -> None:
 def test_usual_mistakes_are_told_with_what_to_write(declared: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         OpSpec(name="mistaken", **declared)
+
+
+def test_a_reference_is_asked_once_about_a_sample() -> None:
+    asked: list[int] = []
+
+    def reference(a: Any) -> Any:
+        asked.append(a.size)
+        return a * 2
+
+    spec = OpSpec(fn=lambda xp, a: a * 2, reference=reference, samples=lambda make: [make(3), make(4)])
+    first, second = spec.draw(0, "float32")
+    asked.clear()
+
+    answers = [spec.expected(sample) for sample in (first, second, first, second)]
+
+    assert asked == [3, 4]
+    assert spec.refusal(first) is None
+    assert answers[0] is answers[2]
+    assert not answers[0].flags.writeable
+
+
+def test_a_function_that_is_its_own_reference_is_called_each_time() -> None:
+    """It may keep something, which a second call shows."""
+    calls: list[int] = []
+    spec = OpSpec(fn=lambda xp, a: (calls.append(1), a * 2)[1], samples=lambda make: [make(3)])
+    (sample,) = spec.draw(0, "float32")
+    calls.clear()
+
+    spec.expected(sample)
+    spec.expected(sample)
+
+    assert len(calls) == 2

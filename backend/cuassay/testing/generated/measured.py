@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +79,7 @@ def _is_affordable(spec: OpSpec, base: Sample, sample: Sample) -> bool:
         return False
     less = _shrunk(sample)
     less = base if spec.refusal(less) is not None else less
-    began = time.thread_time()
-    spec.expected(less)
-    return (time.thread_time() - began) * _times(spec, less, sample) <= _PATIENCE_S
+    return spec.timed(less)[1] * _times(spec, less, sample) <= _PATIENCE_S
 
 
 def _shrunk(sample: Sample) -> Sample:
