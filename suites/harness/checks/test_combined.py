@@ -489,3 +489,13 @@ def test_an_array_without_axes_keeps_none(check: str) -> None:
 
     spec = OpSpec(fn=fn, dtypes=("float32",), samples=lambda make: [(make(9), make(()))], reference=np.multiply)
     CHECKS[check](spec, "cpu:0", *((np.dtype("float32"),) if check in ("combined", "zeros") else ()))
+
+
+@pytest.mark.parametrize("check", ["zeros", "units", "stress"])
+def test_an_option_that_is_a_ragged_tuple_is_passed_on(check: str) -> None:
+    spec = OpSpec(
+        fn=lambda xp, a, pad: a * pad[1], reference=lambda a, pad: a * pad[1], name="f", dtypes=("float32",),
+        samples=lambda make: [Sample((make(9),), {"pad": ((1, 2), 3)})],
+    )  # fmt: skip
+
+    CHECKS[check](spec, "cpu:0", np.dtype("float32"))
