@@ -499,3 +499,24 @@ def test_an_option_that_is_a_ragged_tuple_is_passed_on(check: str) -> None:
     )  # fmt: skip
 
     CHECKS[check](spec, "cpu:0", np.dtype("float32"))
+
+
+def test_an_option_may_be_an_array_that_was_written_down() -> None:
+    weights = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+    def weighted(a: Any, weight: Any, power: int = 1) -> Any:
+        if power < 1:
+            raise ValueError(f"a power of {power}")
+        if a.shape[-1] == a.shape[-2]:  # so that calls with equal extents are refused
+            raise ValueError("square")
+        return (a * weight) ** power
+
+    combined(
+        lambda xp, a, weight, power=1: weighted(a, xp.asarray(weight, a.dtype), power), "float64", reference=weighted,
+        samples=lambda make: [
+            Sample((make((2, 3)),), {"weight": weights}), Sample((make((5, 2, 3)),), {"weight": weights, "power": 2}),
+        ],
+        error_inputs=lambda make: [
+            ErrorInput(Sample((make((2, 3)),), {"weight": weights, "power": 0}), ValueError, "power of 0"),
+        ],
+    )  # fmt: skip

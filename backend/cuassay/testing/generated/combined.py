@@ -21,7 +21,7 @@ from cuassay.testing.generated.execution import check, explained, is_function, o
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
 from cuassay.testing.generated.filling import last_digit_moves
 from cuassay.testing.generated.named import named_numbers
-from cuassay.testing.generated.options import with_one_other_option, with_options_of
+from cuassay.testing.generated.options import is_plain, with_one_other_option, with_options_of
 from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
 from cuassay.testing.generated.parts import names_of
 from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, patterned
@@ -110,8 +110,13 @@ def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample
 
 
 def _has_declared_options(bases: Sequence[Sample], sample: Sample) -> bool:
-    """Whether each option has a value that some sample has."""
-    return all(any(one.kwargs.get(name) == value for one in bases) for name, value in sample.kwargs.items())
+    """Whether each option has a value that some sample has; an array must be the very one."""
+
+    def is_in(one: Sample, name: str, value: Any) -> bool:
+        found = one.kwargs.get(name)
+        return found is value or (is_plain(found) and is_plain(value) and found == value)
+
+    return all(any(is_in(one, name, value) for one in bases) for name, value in sample.kwargs.items())
 
 
 def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:

@@ -21,6 +21,7 @@ from cuassay.testing.terms import arrays_of
 __all__ = [
     "MOST_OF_OPTIONS",
     "check_axis_beyond",
+    "is_plain",
     "options_of",
     "with_each_axis",
     "with_mixed_options",
@@ -35,14 +36,12 @@ MOST_OF_OPTIONS = 2048
 
 
 def _are_plain(options: Mapping[str, Any]) -> bool:
-    return all(map(_is_plain, options.values()))
+    return all(map(is_plain, options.values()))
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether it is a number, a word, nothing, or a tuple of such."""
-    return (
-        all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
-    )
+    return all(map(is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
 
 
 def _is_axes(name: str, value: Any) -> bool:

@@ -38,7 +38,6 @@ _FP8_COMPUTE = (8, 9)
 #: What cuBLASLt makes of fp8 operands; a bias has the dtype of the output, for float32 it would be bfloat16.
 _OUTPUTS, _BIASED = ("bfloat16", "float16", "float32"), ("bfloat16", "float16")
 
-
 #: One column lies alike in row-major and in column-major order. The library takes it for row-major, and is wrong then.
 _MIN_COLUMNS = 2
 
