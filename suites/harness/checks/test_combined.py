@@ -520,3 +520,12 @@ def test_an_option_may_be_an_array_that_was_written_down() -> None:
             ErrorInput(Sample((make((2, 3)),), {"weight": weights, "power": 0}), ValueError, "power of 0"),
         ],
     )  # fmt: skip
+
+
+def test_a_sample_that_function_and_reference_refuse_is_left_out() -> None:
+    def doubled(a: Any) -> Any:
+        if a.ndim < 2:
+            raise ValueError("two axes are needed")
+        return a * 2
+
+    combined(lambda xp, a: doubled(a), reference=doubled, samples=lambda make: [make(5), make((3, 4))])
