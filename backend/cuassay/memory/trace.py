@@ -44,7 +44,7 @@ def load_trace(path: Path) -> tuple[Event, ...]:
         with gzip.open(path, "rt", encoding="ascii", newline="") as lines:
             events = tuple(_event(path, number, row) for number, row in enumerate(csv.DictReader(lines), start=2))
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{path} cannot be read as a trace: {error}; give a .csv.gz file that is one") from error
+        raise ArgumentError(f"{path} cannot be read as a trace: {error}; give the .csv.gz file of a trace") from error
     _check_pairs(path, events)
     return events
 

@@ -155,7 +155,7 @@ class SimArray(DeviceArray, NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- refused
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        raise TypeError(f"{self!r} is not made a numpy.ndarray implicitly; {_ADVICE}")
+        raise TypeError(f"{self!r} is not converted to a numpy.ndarray implicitly; {_ADVICE}")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled: its memory belongs to a device; {_ADVICE}")

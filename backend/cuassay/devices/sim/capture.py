@@ -159,8 +159,8 @@ class SimCapture(Graph):
             self._leave()
             if broken_by:
                 raise CaptureError(
-                    f"the work on {origin} between begin and end cannot be captured: {broken_by} was refused and its "
-                    "error was not let out; call it before or after"
+                    f"the work on {origin} between begin and end cannot be captured: {broken_by} was rejected and its "
+                    "error was caught; call it before or after"
                 )
             if unjoined:
                 raise CaptureError(

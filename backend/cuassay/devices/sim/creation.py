@@ -125,7 +125,9 @@ class Creation:
             here = _to_device(obj, home, is_asked=device is not None, copy=copy)
             return _as_asked(here, wanted, order, copy=copy if here is obj else None)
         if copy is False:
-            raise ValueError(f"host data is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
+            raise ValueError(
+                f"host data must be copied to reach {home.device}; got copy=False; omit it, or give copy=None"
+            )
         if calls.has_arrays(obj):
             return _stacked(self, obj, wanted, device)
         return from_host(_host_array(obj, wanted, order, home), home)
@@ -216,7 +218,7 @@ def _to_device(array: DeviceArray, home: SimDevice, *, is_asked: bool, copy: boo
             f"{array!r} is not on {home.device}; move it with cuassay.ops.copy(array, device='{home.device}')"
         )
     if copy is False:
-        raise ValueError(f"{array!r} is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
+        raise ValueError(f"{array!r} must be copied to reach {home.device}; got copy=False; omit it, or give copy=None")
     moved: DeviceArray = array.to_device(home.device)
     return moved
 
@@ -226,7 +228,7 @@ def _as_asked(array: DeviceArray, dtype: np.dtype[Any] | None, order: Any, *, co
     is_laid_out = {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, True)
     if copy or wanted != array.dtype or not is_laid_out:
         if copy is False:
-            raise ValueError(f"{array!r} is copied to become {wanted} in order {order!r}; got copy=False; omit it")
+            raise ValueError(f"{array!r} must be copied to become {wanted} in order {order!r}; got copy=False; omit it")
         array = array.astype(wanted, order=order or "K")
     return array
 

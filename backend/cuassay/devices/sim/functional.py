@@ -28,7 +28,9 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Array, *args: A
     rows = np.moveaxis(arr, axis, -1)
     outer = rows.shape[:-1]
     if 0 in outer:
-        raise ValueError(f"apply_along_axis got an array of shape {arr.shape}: there is no row; give one without 0")
+        raise ValueError(
+            f"apply_along_axis got an array of shape {arr.shape}: it has no row; give an array without an extent of 0"
+        )
     maker = creation.Creation(arr.owner)
     gathered: Array = None
     for position in np.ndindex(outer):
@@ -48,7 +50,7 @@ def apply_over_axes(func: Callable[..., Any], a: Array, axes: Any) -> Array:
         result = func(value, at)
         value = result if result.ndim == value.ndim else np.expand_dims(result, at)
         if value.ndim != a.ndim:
-            raise ValueError(f"apply_over_axes needs a function that takes away one axis; got {result!r} of {a!r}")
+            raise ValueError(f"apply_over_axes needs a function that removes one axis; got {result!r} of {a!r}")
     return value
 
 

@@ -108,7 +108,9 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
     if name in _FACTS:
         return function(*calls.unwrapped(args, DeviceArray), **calls.unwrapped(kwargs, DeviceArray))
     if name in _ESCAPES:
-        raise TypeError(f"numpy.{name} would let device memory out of sight; give it the copy of .get()")
+        raise TypeError(
+            f"numpy.{name} would give access to device memory that is not tracked; give it the copy of .get()"
+        )
     if name in FUNCTIONAL:
         return FUNCTIONAL[name](*args, **kwargs)
     return calls.call(

@@ -159,7 +159,7 @@ class SimSource:
             low, size = self._table.get(start, (0, 0))
             offset = address + done - start
             if start < 0 or offset >= size:
-                raise ArgumentError(f"{address + done:#x} leads nowhere; a real device would stop with a fault")
+                raise ArgumentError(f"{address + done:#x} has no memory; a real device would stop with a fault")
             length = min(size - offset, nbytes - done)
             yield self.device.arena.buffer[low + offset : low + offset + length], done
             done += length

@@ -230,7 +230,7 @@ class SimPinned(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         """Return a read-only copy, because later accesses to the memory itself would not be checked."""
         if copy is False:
-            raise ValueError(f"{self!r} is copied to become a numpy.ndarray; omit copy=False")
+            raise ValueError(f"{self!r} must be copied to become a numpy.ndarray; omit copy=False")
         found = self.touch("asarray").astype(dtype or self.raw.dtype, copy=True)
         found.setflags(write=False)
         return found

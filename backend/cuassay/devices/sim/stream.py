@@ -118,13 +118,13 @@ class SimStream(Handle):
     def wait_event(self, event: SimEvent) -> None:
         """Make later work of this stream wait for `event`, of any device, if it was recorded."""
         if not isinstance(event, SimEvent):
-            raise ArgumentError(f"{self!r} waits for simulated events; got {event!r}; give what record_event gave")
+            raise ArgumentError(f"{self!r} waits for simulated events; got {event!r}; give an event from record_event")
         event.wait(self)
 
     def wait_stream(self, stream: SimStream) -> None:
         """Make later work of this stream wait for all work submitted to `stream` so far."""
         if not isinstance(stream, SimStream):
-            raise ArgumentError(f"{self!r} waits for simulated streams; got {stream!r}; give one of those")
+            raise ArgumentError(f"{self!r} waits for simulated streams; got {stream!r}; give a simulated stream")
         self.wait_event(stream.record_event())
 
 
@@ -132,7 +132,7 @@ def as_stream(stream: Any) -> SimStream:
     """Return `stream`. Raises `ArgumentError` if it is not a stream of this kind."""
     if not isinstance(stream, SimStream):
         raise ArgumentError(
-            f"{stream!r} is not a simulated stream; give what new_stream or current_stream gave, or None"
+            f"{stream!r} is not a simulated stream; give one from new_stream or current_stream, or None"
         )
     return stream
 
@@ -253,7 +253,7 @@ class SimEvent(Handle):
             If either event was made without timing, was not recorded, or is not reached yet.
         """
         if not isinstance(end, SimEvent):
-            raise ArgumentError(f"elapsed_time takes a simulated event; got {end!r}; give what record_event gave")
+            raise ArgumentError(f"elapsed_time takes a simulated event; got {end!r}; give one from record_event")
         self._refuse_captured("Event.elapsed_time")
         if not (self.timing and end.timing):
             raise ArgumentError("elapsed_time needs two events made with timing=True; one has none; make both so")

@@ -34,7 +34,7 @@ def set_requested(count: int) -> int:
     """Request up to `count` algorithms at each workspace limit from now on; return the previous number."""
     global _requested
     if count < 1:
-        raise ArgumentError(f"at least 1 algorithm must be asked for; got {count}")
+        raise ArgumentError(f"the number of algorithms must be at least 1; got {count}")
     former, _requested = _requested, count
     return former
 
@@ -57,7 +57,9 @@ def algorithm_of(candidate: Candidate) -> Algorithm:
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{candidate} is not an algorithm of cuBLASLt: {error}; tune again") from error
     if len(found.data) != _ALGORITHM_NBYTES or found.workspace_nbytes < 0:  # the library would read beyond it
-        raise ArgumentError(f"{candidate} is not an algorithm of cuBLASLt, of {_ALGORITHM_NBYTES} bytes; tune again")
+        raise ArgumentError(
+            f"{candidate} is not an algorithm of cuBLASLt, which has {_ALGORITHM_NBYTES} bytes; tune again"
+        )
     return found
 
 

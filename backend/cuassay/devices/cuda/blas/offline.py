@@ -52,7 +52,7 @@ def problems_in(paths: Sequence[str | Path]) -> tuple[Problem, ...]:
         try:
             found.append(Problem.from_plain(problem))
         except ArgumentError as error:
-            raise TuningError(f"{', '.join(map(str, paths))} lists what is not a product: {error}") from error
+            raise TuningError(f"{', '.join(map(str, paths))} lists something that is not a product: {error}") from error
     return tuple(found)
 
 
@@ -114,7 +114,7 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
     """
     if not tuner().options.writing:
         raise StateError(
-            "processes that tune hand over what they find by files, and none is written; "
+            "tuning processes exchange results through files, but no file is written; "
             "call cuda.tunable.write_file_on_exit(True), or tune on one device"
         )
     lock, state = threading.Lock(), _called()
@@ -138,7 +138,7 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
         statuses = dict(zip(devices, pool.map(run, range(len(devices))), strict=True))
     failed = [f"cuda:{device} ended with {status}" for device, status in statuses.items() if status]
     if failed:
-        raise StateError(f"a process that tuned failed: {', '.join(failed)}; what it printed says why")
+        raise StateError(f"a tuning process failed: {', '.join(failed)}; see what it printed")
 
 
 def main(device: int) -> None:

@@ -151,7 +151,7 @@ def _warn_once(problem: Problem, choice: Candidate, device: int, error: CuassayE
         return
     _reported.add((problem, choice, device))
     warnings.warn(
-        f"{problem} is computed on cuda:{device} as without tuning, since its choice {choice} cannot be made: {error}",
+        f"{problem} is computed on cuda:{device} without tuning, as its choice {choice} cannot be used: {error}",
         stacklevel=2,
     )
 

@@ -236,7 +236,7 @@ class Tuner:
             self._in_captures += 1
             if self._in_captures > 1:
                 return
-        warnings.warn(f"not tuned, as the stream is being captured: {key}; call it once before", stacklevel=2)
+        warnings.warn(f"not tuned, as the stream is being captured: {key}; call it before capturing", stacklevel=2)
 
     def _record(self, key: Problem, device: int) -> None:
         path = self.named(self.options.untuned, device)
@@ -364,7 +364,7 @@ class Tuner:
             use(path)
         except TuningError as error:
             self._refused.add(path)
-            warnings.warn(f"tuning goes on without its file: {error}", stacklevel=2)
+            warnings.warn(f"tuning continues without its file: {error}", stacklevel=2)
 
 
 def _default(problem: Problem, device: int) -> Candidate:

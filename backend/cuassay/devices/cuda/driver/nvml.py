@@ -108,7 +108,7 @@ def _library() -> Any:
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError as error:
-        raise _AbsentError(f"NVML is not there: {error}") from error
+        raise _AbsentError(f"NVML is not available: {error}") from error
     status = library.nvmlInit_v2()
     if status != _SUCCESS:
         raise _AbsentError(f"NVML cannot be used: nvmlInit gave {_said(library, status)}")

@@ -145,7 +145,7 @@ class CUDAGraph(Graph):
         what = f"{self._stream!r}: the work between begin and end cannot be captured: {name} ({status})"
         if name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED":
             return CaptureError(
-                f"{what}; a call in between was refused and its error was not let out: look for host reads, "
+                f"{what}; a call in between was rejected and its error was caught: look for host reads, "
                 "synchronization, queries of events, or memory taken from the driver, and do those before"
             )
         return CaptureError(f"{what}; {advice(name)[1]}")

@@ -127,7 +127,7 @@ def architecture(major: int, minor: int) -> str:
     if not fitting:
         raise CompileError(
             f"NVRTC {compiler_version()} cannot compile for compute capability {major}.{minor}; it knows "
-            f"{', '.join(f'sm_{arch}' for arch in _supported())}; install the CUDA toolkit wheels that know this card"
+            f"{', '.join(f'sm_{arch}' for arch in _supported())}; install CUDA toolkit wheels that support this GPU"
         )
     return f"sm_{max(fitting)}"
 

@@ -226,7 +226,8 @@ def record_stream(array: Any, stream: Any) -> None:
     address = address_of(stream, index)
     if _has_many and not address and (where := device_of_stream(address, stream)) not in (None, index):
         raise DeviceError(
-            f"the default stream of cuda:{where} cannot be recorded for memory of cuda:{index}; use a stream of its own"
+            f"the default stream of cuda:{where} cannot be recorded for memory of cuda:{index}; "
+            "use a non-default stream"
         )
     allocators.allocator(index).record_stream(block, address)
 

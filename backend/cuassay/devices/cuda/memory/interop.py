@@ -55,7 +55,7 @@ def _resource_class() -> type:
             """Free a buffer's memory after the work that `stream` has been given."""
             block = self._blocks.get(int(ptr))
             if block is None:
-                raise ArgumentError(f"{self!r} gave nothing at {int(ptr):#x}; close a buffer of its, once")
+                raise ArgumentError(f"{self!r} has no buffer at {int(ptr):#x}; close each of its buffers once")
             if stream is not None and type(block.home) is not UncachedAllocator:  # as in `hook.record_stream`
                 allocator(self._index).record_stream(block, hook.address_of(stream, self._index))
             del self._blocks[int(ptr)]

@@ -81,7 +81,7 @@ def share(array: Any) -> IpcHandle:
         status, handle = cudart.cudaIpcGetMemHandle(base)
         if status:
             raise ArgumentError(
-                f"the array lies in pages ({status.name}), which no handle can name; make it inside "
+                f"the array lies in pages ({status.name}), which a handle cannot describe; make it inside "
                 "use_mem_pool(MemPool(one_handle=True))"
             )
         event = _record_event()
@@ -233,8 +233,8 @@ def _map_memory(handle: IpcHandle) -> int:
     status, address = cudart.cudaIpcOpenMemHandle(memory, cudart.cudaIpcMemLazyEnablePeerAccess)
     if status:
         raise DeviceError(
-            f"the memory of another process cannot be opened ({status.name}); a handle is for another process than the "
-            "one that exported it, while that lives"
+            f"the memory of another process cannot be opened ({status.name}); a handle can be opened only in another "
+            "process, while the exporter is running"
         )
     return int(address)
 

@@ -88,7 +88,7 @@ def check(array: Any) -> None:
     """Raise `ArgumentError` if the memory of `array` cannot be pinned."""
     if not isinstance(array, np.ndarray) or not array.size or not array.flags.writeable or not _is_dense(array):
         raise ArgumentError(
-            f"pin takes a numpy.ndarray that can be written, with elements side by side; got {described(array)}; "
+            f"pin takes a writable numpy.ndarray without gaps between elements; got {described(array)}; "
             "pin the array it is a view of, or copy it with pin_memory"
         )
 

@@ -116,7 +116,7 @@ def _load(path: str | Path) -> ctypes.CDLL:
         return ctypes.CDLL(os.fspath(path))
     except OSError as error:
         raise LibraryNotFoundError(
-            f"the allocator's library {os.fspath(path)!r} cannot be loaded: {error}; give its path, built for here"
+            f"the allocator's library {os.fspath(path)!r} cannot be loaded: {error}; give a path built for this system"
         ) from error
 
 

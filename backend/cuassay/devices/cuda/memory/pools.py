@@ -113,7 +113,7 @@ def find_pool(pool: MemPool | PoolId, index: int | None = None) -> MemPool:
     number = runtime.current_device() if index is None else index
     found = _known.get((number, tuple(pool)))  # type: ignore[arg-type] # a list is as good
     if found is None:
-        raise ArgumentError(f"cuda:{number} has no pool {pool!r}; give a MemPool, or the id of one that lives")
+        raise ArgumentError(f"cuda:{number} has no pool {pool!r}; give a MemPool, or the id of an existing one")
     return found
 
 

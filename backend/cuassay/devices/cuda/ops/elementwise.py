@@ -255,7 +255,7 @@ def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
             axes.append((extent, strides))
     if len(axes) > MAX_AXES:
         raise ShapeError(
-            f"{len(axes)} axes of unrelated strides, at most {MAX_AXES} are served; got shape {out.shape}; "
+            f"at most {MAX_AXES} axes may have unrelated strides; got {len(axes)} in shape {out.shape}; "
             "make an operand contiguous"
         )
     return axes

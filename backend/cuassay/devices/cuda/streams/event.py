@@ -64,7 +64,7 @@ def handle_of(event: Any) -> int:
         found = getattr(event, name, None)
         if found is not None and not hasattr(event, "device_id"):  # a CuPy stream, or memory, has a device_id
             return int(found)
-    raise ArgumentError(f"{event!r} is not a CUDA event; give one of ours, CuPy's, torch's or cuda.core's")
+    raise ArgumentError(f"{event!r} is not a CUDA event; give a cuassay, CuPy, torch or cuda.core event")
 
 
 # ------------------------------------------------------------------------------------------------ events
@@ -277,7 +277,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
             If it was not made with ``interprocess=True``.
         """
         if not self._flags & _INTERPROCESS:
-            raise ArgumentError(f"{self!r} is of this process only; make it with interprocess=True")
+            raise ArgumentError(f"{self!r} cannot be shared with other processes; make it with interprocess=True")
         handle = self.ptr
         # The driver crashes if another device is current.
         with at(self._index), explained(f"sharing {self!r} with other processes"):

@@ -259,7 +259,8 @@ class ExternalStream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[mis
         index = index_of(device)
         if _has_many and device_of_stream(ptr) not in (None, index):
             raise DeviceError(
-                f"the stream at {ptr:#x} is of cuda:{device_of_stream(ptr)}; got device cuda:{index}; give its own"
+                f"the stream at {ptr:#x} is of cuda:{device_of_stream(ptr)}; got device cuda:{index}; "
+                "give the stream's device"
             )
         super().__init__(ptr, index)
         self._owner = owner
