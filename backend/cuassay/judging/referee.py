@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 import shlex
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.judging.catalogue import CATALOGUE
@@ -31,13 +31,16 @@ from cuassay.judging.clocks import (
 )
 from cuassay.judging.precision import looks_like
 from cuassay.judging.reply import escaped
+from cuassay.judging.results import Results
 from cuassay.judging.scan import Policy, parse_policy, scan
 from cuassay.judging.schedule import Schedule, claimed, schedule, timed_calls
 from cuassay.judging.spec_file import Declaration
 from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Subject
 from cuassay.judging.trial import Trial, hear
+from cuassay.judging.turns import Turns
 from cuassay.judging.verdict import CaseTime, Evidence, Outcome, Verdict
+from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.samples import Sample
 
@@ -159,7 +162,8 @@ class Referee:
     ) -> None:
         self.declaration, self.options = declaration, options
         self._start, self._ours = start, ours or {}
-        self._turns = _Turns()
+        self._turns = Turns()
+        self.results = Results(declaration.specs)
         self.dtypes = claimed(declaration.spec, options.device)
         self.weak = tuple(self._weaknesses())
 
@@ -170,11 +174,11 @@ class Referee:
         """By inputs that follow from the declaration, so that they are the same for every candidate."""
         nonce = int(self.declaration.digest, 16)
         plan = self._plan(nonce, layouts=False, times=False, bench=False)
-        yield from weaknesses(self.declaration.spec, plan, nonce)
+        yield from weaknesses(self.results, plan, nonce)
 
     def _plan(self, nonce: int, *, layouts: bool, times: bool, bench: bool = True) -> Schedule:
-        spec, device = self.declaration.spec, self.options.device
-        return schedule(spec, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times, bench=bench)
+        device = self.options.device
+        return schedule(self.results, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times, bench=bench)
 
     def judge(self, candidate: Path, *, nonce: int | None = None) -> Verdict:
         """The verdict on the candidate in a file.
@@ -211,6 +215,7 @@ class Referee:
             if found.problem or "start" in found.jail or not (found.is_confined or self.options.allow_unjailed):
                 return
             plan = self._plan(found.nonce, layouts=subject.takes_layouts, times=times)
+            found.not_probed = plan.not_probed
             found.trial = hear(subject, plan, found.nonce, most_seconds=self.options.seconds)
             found.evidence += subject.evidence()
         if times and found.trial.finding is None and not found.trial.ended:
@@ -224,19 +229,18 @@ class Referee:
             with start(trial.shapes) as subject:
                 heard = Trial() if subject.problem else hear(subject, calls, nonce, compares=False)
             others[name] = heard.times
-        spec, device = self.declaration.spec, self.options.device
+        results, device = self.results, self.options.device
         if self.options.tier == "kernel":
-            others = {"null": empty_intervals(device, trial), "reference": declared_times(spec, device, trial)}
+            others = {"null": empty_intervals(device, trial), "reference": declared_times(results, device, trial)}
         return case_times(
-            spec, trial, others.get("null", {}), others.get("reference", {}),
+            results, trial, others.get("null", {}), others.get("reference", {}),
             tier=self.options.tier, on="host" if device.kind in HOST_KINDS else "device",
             peaks=partial(peaks_of, device, self.dtypes),
         )  # fmt: skip
 
     def _verdict(self, found: _Found) -> Verdict:
         spec, trial = self.declaration.spec, found.trial or Trial()
-        pairs = [pair for some in trial.errors.values() for pair in some]
-        precision = looks_like(spec, pairs)
+        precision = self._precision(trial)
         if precision:
             within = "beyond" if trial.finding is not None else "within"
             text = f"the errors look like those of {precision}, {within} the tolerance"
@@ -255,12 +259,21 @@ class Referee:
             failing_check=check, sample=failed.sample if failed else "", worst=failed.text if failed else found.problem,
             reproduce=self._reproduce(found), cheat=tuple(dict.fromkeys(found.evidence)),
             cases=found.cases if verdict == "correct" else (), probes=trial.passed,
+            not_probed=_not_probed(found, trial),
             headroom=round(trial.headroom, 4) if trial.finding is None and found.trial else None, looks_like=precision,
             weak=self.weak, verified_calls=trial.verified, timed_calls=trial.timed, calls=trial.calls,
             declaration_digest=self.declaration.digest, candidate_digest=found.digest,
             device_digest=_device_digest(self.options.device), jail=found.jail, options=self.options.told(),
             is_nonce_given=found.is_nonce_given, group=found.group, path=_shown(found.path),
         )  # fmt: skip
+
+    def _precision(self, trial: Trial) -> str:
+        """The precision that the errors of one of the results look like; empty where they look like none."""
+        pairs: dict[OpSpec, list[tuple[Sample, NDArray[Any]]]] = {}
+        for sample, outputs in (pair for some in trial.errors.values() for pair in some):
+            for spec, output in zip(self.results.of(sample), outputs, strict=False):
+                pairs.setdefault(spec, []).append((sample, output))
+        return next(filter(None, (looks_like(spec, some) for spec, some in pairs.items())), "")
 
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
         """The verdict, one sentence, and the check that failed; the first that holds, from the worst on."""
@@ -300,6 +313,12 @@ class Referee:
         return shlex.join([*words, "--nonce", f"{found.nonce:x}"])
 
 
+def _not_probed(found: _Found, trial: Trial) -> dict[str, str]:
+    """What the candidate was not asked about, by name, and why."""
+    dropped = dict.fromkeys(sorted(trial.not_varied), "the declared function itself fails for other values")
+    return {**dropped, **found.not_probed}
+
+
 def _seen_files(found: _Found) -> str:
     """What a candidate may open, where an error of a file may come of that."""
     is_of_file = any(name in found.problem for name in ("FileNotFoundError", "PermissionError"))
@@ -322,6 +341,7 @@ class _Found:
     trial: Trial | None = None
     evidence: list[Evidence] = field(default_factory=list)
     cases: tuple[CaseTime, ...] = ()
+    not_probed: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, source: bytes, policy: Policy) -> None:
         """Note what the source shows; of a second start that is the same."""
@@ -330,43 +350,6 @@ class _Found:
             self.digest = digest
             text = source.decode(errors="replace")
             self.evidence += scan(text, is_python=self.path.suffix == ".py", policy=policy)
-
-
-class _Turns:
-    """Lets candidates be checked together, and one whose time is taken run alone.
-
-    Otherwise a candidate could slow the baseline of another one while that is measured.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._checked, self._timed = 0, False
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._timed)
-            self._checked += 1
-        try:
-            yield
-        finally:
-            self._end(checked=1)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._timed and not self._checked)
-            self._timed = True
-        try:
-            yield
-        finally:
-            self._end(timed=True)
-
-    def _end(self, *, checked: int = 0, timed: bool = False) -> None:
-        with self._changed:
-            self._checked -= checked
-            self._timed = self._timed and not timed
-            self._changed.notify_all()
 
 
 def _shown(path: Path) -> str:

@@ -71,7 +71,7 @@ class LocalSubject:
     Parameters
     ----------
     function : callable
-        ``function(*args, **kwargs)`` gives an array or a number.
+        ``function(*args, **kwargs)`` gives an array or a number, or a list or tuple of them.
     """
 
     takes_layouts = True
@@ -98,7 +98,8 @@ class LocalSubject:
             return Answer(status="raised", text=f"{type(error).__name__}: {error}"[:500])
         seconds = time.perf_counter() - began
         changed = tuple(place for place, (a, b) in enumerate(zip(given, after, strict=True)) if differs(a, b))
-        return Answer(status="ok", outputs=(np.array(result),), changed=changed, seconds=seconds)
+        outputs = tuple(map(np.array, result if isinstance(result, list | tuple) else [result]))
+        return Answer(status="ok", outputs=outputs, changed=changed, seconds=seconds)
 
 
 def differs(before: NDArray[Any], after: NDArray[Any]) -> bool:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.judging.arena import bytes_of, words_of
-from cuassay.judging.probes import Finding, Probe
+from cuassay.judging.probes import Finding, Probe, elements_of
+from cuassay.judging.results import Outputs
 from cuassay.judging.schedule import WARM_UP, Schedule
 from cuassay.judging.subject import Answer, Subject
 from cuassay.judging.verdict import Evidence
@@ -58,7 +59,9 @@ class Trial:
     seconds : float
         What the subject's calls took together.
     errors : dict
-        Dtype to pairs of a sample and its output, for a look at the precision.
+        Dtype to pairs of a sample and its outputs, for a look at the precision.
+    not_varied : set of str
+        Scalar arguments of probes that the declared implementation fails itself, as the candidate does.
     """
 
     finding: Finding | None = None
@@ -72,7 +75,8 @@ class Trial:
     headroom: float = 0.0
     ended: str = ""
     seconds: float = 0.0
-    errors: dict[str, list[tuple[Sample, NDArray[Any]]]] = field(default_factory=dict)
+    errors: dict[str, list[tuple[Sample, Outputs]]] = field(default_factory=dict)
+    not_varied: set[str] = field(default_factory=set)
 
 
 def hear(
@@ -102,7 +106,7 @@ class _Hearing:
     def __init__(self, subject: Subject, plan: Schedule, nonce: int, *, compares: bool) -> None:
         self._subject, self._plan, self._compares = subject, plan, compares
         self._chance = np.random.default_rng([nonce % 2**63, 1])
-        self._begun: dict[int, tuple[list[Sample], list[NDArray[Any]]]] = {}
+        self._begun: dict[int, tuple[list[Sample], list[Outputs]]] = {}
         self._dropped: set[int] = set()
         self._met = _Outputs()
         self.trial = Trial()
@@ -127,21 +131,21 @@ class _Hearing:
             return None
         if answer.status in _EXCUSABLE and not answer.changed and not _is_promised(probe):
             self._dropped.add(place)
+            self.trial.not_varied |= {probe.varies} - {""}
             return None
         return _explained(finding, samples, outputs, self._met, self.trial)
 
     def _judged(
-        self, probe: Probe, samples: Sequence[Sample], outputs: list[NDArray[Any]], answer: Answer
+        self, probe: Probe, samples: Sequence[Sample], outputs: list[Outputs], answer: Answer
     ) -> Finding | None:
         """What is wrong with the answer to the last of `samples`, or with all outputs once they are there."""
         is_chosen = bool(self._chance.random() < _VERIFIED) or not probe.optional or self._is_fast(probe)
         finding = _refused(answer, probe, samples[-1])
         if finding is not None:
             return finding
-        output = answer.outputs[0]
-        outputs.append(output)
-        is_met = self._met.add(output, samples[-1])
-        is_small = output.size + _elements(samples[-1]) <= _LARGE
+        outputs.append(answer.outputs)
+        is_met = self._met.add(answer.outputs, samples[-1])
+        is_small = sum(one.size for one in answer.outputs) + elements_of(samples[-1]) <= _LARGE
         is_complete = len(samples) == len(probe.draws)
         return (
             _judged(probe, samples, outputs, self.trial) if is_complete and (is_chosen or is_met or is_small) else None
@@ -151,10 +155,6 @@ class _Hearing:
         """Whether the last call of a case took no longer than the median of its calls so far."""
         times = self.trial.times.get((probe.case, probe.dtype))
         return times is not None and times[-1] <= statistics.median(times)
-
-
-def _elements(sample: Sample) -> int:
-    return sum(array.size for array in arrays_of(*sample.host()))
 
 
 #: What came of a call that is not a fault where nobody promised that it would end otherwise.
@@ -189,9 +189,6 @@ def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
         which = ", ".join(map(str, answer.changed))
         seen = Evidence(id="C7", certainty="proven", evidence=f"input array {which} differs after the call")
         return Finding("inputs unchanged", sample.label, f"the call changed its input array {which}", (seen,))
-    if len(answer.outputs) != 1:
-        text = f"the candidate gave {len(answer.outputs)} arrays; the declaration compares one"
-        return Finding(probe.check, sample.label, text)
     return None
 
 
@@ -210,7 +207,7 @@ _SEEN = {
 }
 
 
-def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[NDArray[Any]], trial: Trial) -> Finding | None:
+def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[Outputs], trial: Trial) -> Finding | None:
     told: dict[str, float] = {}
     finding = probe.judge(samples, outputs, told)
     trial.headroom = max(trial.headroom, told.get("headroom", 0.0))
@@ -228,10 +225,11 @@ class _Outputs:
     def __init__(self) -> None:
         self._met: dict[bytes, bytes] = {}
 
-    def add(self, output: NDArray[Any], sample: Sample) -> bool:
-        """Note an output; whether an earlier call with other inputs gave the same bits."""
-        key, inputs = _digest(output), _inputs_digest(sample)
-        return self._met.setdefault(key, inputs) != inputs
+    def add(self, outputs: Outputs, sample: Sample) -> bool:
+        """Note the outputs of a call; whether an earlier call with other inputs gave the bits of one of them."""
+        inputs = _inputs_digest(sample)
+        met = [self._met.setdefault(_digest(output), inputs) for output in outputs]
+        return any(one != inputs for one in met)
 
     def is_stale(self, output: NDArray[Any], sample: Sample) -> bool:
         """Whether an earlier call with other inputs gave these bits, which are not all the same number."""
@@ -261,11 +259,14 @@ def _inputs_digest(sample: Sample) -> bytes:
 
 
 def _explained(
-    finding: Finding, samples: Sequence[Sample], outputs: Sequence[NDArray[Any]], met: _Outputs, trial: Trial
+    finding: Finding, samples: Sequence[Sample], outputs: Sequence[Outputs], met: _Outputs, trial: Trial
 ) -> Finding:
     """The finding with the cheats that the wrong outputs speak of."""
     seen = list(finding.cheat)
-    for sample, output in zip(samples, outputs, strict=False):  # a call that failed has no output
+    for sample, given in zip(samples, outputs, strict=False):  # a call that failed has no output
+        if finding.result >= len(given):
+            break
+        output = given[finding.result]
         if met.is_stale(output, sample):
             text = "the output is, bit for bit, that of an earlier call with other inputs"
             seen.append(Evidence(id="T9", certainty="proven", evidence=text))
@@ -285,6 +286,7 @@ def _explained(
 _BY_CHECK = {
     "bench": (Evidence(id="C11", certainty="indicated", evidence="right for samples, wrong for what is measured"),),
     "timed calls": (Evidence(id="C11", certainty="indicated", evidence="right where checked, wrong where timed"),),
+    "options": (Evidence(id="C19", certainty="indicated", evidence="wrong for an option that is not declared"),),
     "hidden shapes": (Evidence(id="C10", certainty="indicated", evidence="wrong for a shape that is not declared"),),
     "extremal": (Evidence(id="C18", certainty="indicated", evidence="wrong for NaN, infinities or large numbers"),),
 }

@@ -65,6 +65,8 @@ class CaseTime:
         candidate's: above 1 the candidate is faster.
     peers : mapping of str to float
         Medians of other implementations, by name.
+    drift : float or None
+        The median of the later calls over that of the earlier ones, where both differ clearly; else None.
     clock : str
         ``host``: the judge's own clock, with the candidate's host code in it. ``device``: of the kernel tier.
     tier : str
@@ -86,6 +88,7 @@ class CaseTime:
     peers: Mapping[str, float] = field(default_factory=dict)
     ratio_low: float | None = None
     ratio_high: float | None = None
+    drift: float | None = None
     clock: str = "host"
     tier: str = "program"
     withheld: str = ""
@@ -127,6 +130,8 @@ class Verdict:
         Times; empty unless the verdict is ``correct``.
     probes : mapping of str to int
         Probes that were passed, by name.
+    not_probed : mapping of str to str
+        What the candidate was not asked about, such as other shapes or another value of an option, and why.
     headroom : float or None
         The worst error over its tolerance: 1 is the limit.
     looks_like : str
@@ -166,6 +171,7 @@ class Verdict:
     cheat: tuple[Evidence, ...] = ()
     cases: tuple[CaseTime, ...] = ()
     probes: Mapping[str, int] = field(default_factory=dict)
+    not_probed: Mapping[str, str] = field(default_factory=dict)
     headroom: float | None = None
     looks_like: str = ""
     weak: tuple[str, ...] = ()

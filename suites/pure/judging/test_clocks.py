@@ -11,6 +11,7 @@ import pytest
 
 from cuassay import Device
 from cuassay.judging.clocks import case_times, floor_of, is_impossible, peaks_of, standard_error
+from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
 from cuassay.judging.verdict import CaseTime
 from cuassay.testing import OpSpec, Sample, Work
@@ -25,7 +26,7 @@ def timed(
 ) -> CaseTime:
     trial = Trial(times={KEY: list(samples)}, shapes={KEY: Sample((np.zeros(8, np.float32),))})
     (found,) = case_times(
-        SPEC, trial, {KEY: null}, {KEY: baseline}, tier="program", on="device", peaks=lambda nbytes: peaks
+        Results([SPEC]), trial, {KEY: null}, {KEY: baseline}, tier="program", on="device", peaks=lambda nbytes: peaks
     )
     return found
 

@@ -1,0 +1,281 @@
+"""Inputs with other numbers than those that are drawn, and whether the results follow a number that is moved.
+
+A candidate may be right for the drawn numbers alone: it may leave some of them out, cut what is larger, or use an
+approximation that holds in their range. An array that the declaration draws between `low` and `high` keeps this range
+where all numbers are moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import epsilon, is_complex, is_float
+from cuassay.judging.probes import LARGE, Finding, Probe, judged_values, same
+from cuassay.judging.results import Outputs, Results
+from cuassay.judging.verdict import Evidence
+from cuassay.testing.samples import HostArray, Sample, is_sorted, over_lists
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["exchanged", "influences", "moved_everywhere", "scaled", "special_values", "spikes"]
+
+#: How far a spike is, in ranges of an input; less in 16 bits, where squares must stay in range.
+_SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
+
+#: Parts of a flattened array, in each of which one number is moved.
+_PLACES = 8
+
+#: Spikes in an array, and in a large one: of what leaves out a fourteenth of it, one in a hundred escapes.
+_SPIKES, _MANY_SPIKES = 3, 64
+
+#: Calls in which each number is moved once, and those for a large array, of which half is moved.
+_TURNS, _FEW_TURNS = 4, 2
+
+#: Ranges of binary exponents by which all numbers of a call are scaled, and the part of them in 16 bits. The exponents
+#: are not whole numbers: a function may give the very same bits for inputs that differ by a power of two.
+_SCALES = ((-24.0, -15.0), (-15.0, -6.0), (0.3, 3.0), (3.0, 10.0))
+_PART_IN_16_BITS = 0.4
+
+#: Part of a result by which a moved number must change the reference, to be seen.
+_SEEN = 2.0**-6
+
+
+def spikes(sample: Sample, chance: np.random.Generator) -> Sample:
+    """Some numbers in random places much larger than all others."""
+
+    def put(value: Any) -> Any:
+        if not _is_movable(value):
+            return value
+        flat = value.copy().reshape(-1)
+        count = _SPIKES if flat.size <= LARGE else _MANY_SPIKES
+        places = chance.integers(0, flat.size, min(count, flat.size))
+        flat[places] = (_far(value) * chance.choice((-1.0, 1.0), places.size)).astype(value.dtype)
+        return HostArray(flat.reshape(value.shape))
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, spikes")
+
+
+def special_values(sample: Sample, chance: np.random.Generator) -> Sample:
+    """NaN and both infinities in random places."""
+
+    def put(value: Any) -> Any:
+        if not _is_movable(value) or value.size < 3:
+            return value
+        flat = value.copy().reshape(-1)
+        with np.errstate(all="ignore"):  # formats without infinities have NaN there
+            flat[chance.permutation(flat.size)[:3]] = np.array([np.nan, np.inf, -np.inf]).astype(value.dtype)
+        return HostArray(flat.reshape(value.shape))
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, special values")
+
+
+# ------------------------------------------------------------------------------------------------ all numbers
+
+
+def moved_everywhere(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
+    """Samples that together move each number of every array once, by random sizes from the drawn range to a spike's.
+
+    Only a quarter of the numbers is moved at a time, so that a sum depends visibly on each of them. Of integers only
+    those are moved that are drawn without a range.
+    """
+    size = max((array.size for array in arrays_of(*sample.host())), default=0)
+    turns = _TURNS if size <= LARGE else _FEW_TURNS
+    salt = int(chance.integers(2**62))
+    for turn in range(turns):
+        changed = _drawn_changed(sample, partial(_moved_in_turn, salt=salt, turn=turn, chance=chance))
+        if changed is None:
+            return
+        yield replace(changed, label=f"{sample.label}, every {_TURNS}th number moved, {turn}")
+
+
+def _moved_in_turn(given: HostArray, *, salt: int, turn: int, chance: np.random.Generator) -> HostArray:
+    """The array with those numbers moved whose turn it is: `salt` says which, so that each has its turn once."""
+    order = np.random.default_rng([salt, given.values.size]).permutation(given.values.size)
+    is_moved = (order % _TURNS == turn).reshape(given.shape)
+    return HostArray(np.where(is_moved, _numbers_like(given, chance), given.values))
+
+
+def scaled(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
+    """Samples whose numbers without a range are all smaller, or all larger: a whole call in another range."""
+    for least, most in _SCALES:
+        changed = _drawn_changed(sample, partial(_scaled, exponent=float(chance.uniform(least, most))))
+        if changed is None:
+            return
+        yield replace(changed, label=f"{sample.label}, other range")
+
+
+def _scaled(given: HostArray, *, exponent: float) -> HostArray:
+    if not given.is_free:
+        return given
+    values = given.values
+    if _is_integer(values):
+        largest = max(int(np.abs(values.astype(np.int64)).max()), 1)
+        factor = min(2 ** round(abs(exponent) / 2), int(np.iinfo(values.dtype).max) // largest)
+        return HostArray(values * values.dtype.type(max(factor, 1)))
+    part = 1.0 if epsilon(values.dtype) < 2.0**-12 else _PART_IN_16_BITS
+    return HostArray((values * 2.0 ** (part * exponent)).astype(values.dtype))
+
+
+def exchanged(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
+    """The sample with the given integers, such as indices, in another order, where they are in none."""
+    is_changed = False
+
+    def put(value: Any) -> Any:
+        nonlocal is_changed
+        is_given = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size > 1 and value.ndim > 0
+        if not is_given or is_sorted(value):
+            return value
+        is_changed = True
+        return HostArray(chance.permutation(value.reshape(-1)).reshape(value.shape))
+
+    args, kwargs = sample.changed(put)
+    if is_changed:
+        yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, integers exchanged")
+
+
+def _drawn_changed(sample: Sample, change: Callable[[HostArray], HostArray]) -> Sample | None:
+    """The sample with the arrays of numbers changed that may be moved; None where nothing changes."""
+    is_changed = False
+
+    def put(value: Any) -> Any:
+        nonlocal is_changed
+        given = HostArray(value) if isinstance(value, np.ndarray) else value
+        if not isinstance(given, HostArray) or not (given.is_free or _is_movable(given.values)):
+            return value
+        if given.values.dtype == np.bool_ or not given.values.size:
+            return value
+        new = change(given)
+        is_changed = is_changed or new is not given
+        return new
+
+    args = tuple(over_lists(one, put) for one in sample.args)
+    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
+    return replace(sample, args=args, kwargs=kwargs) if is_changed else None
+
+
+def _numbers_like(given: HostArray, chance: np.random.Generator) -> NDArray[Any]:
+    """Numbers for an array: in its range if it has one, else of any size up to that of a spike."""
+    values, shape = given.values, given.shape
+    if given.span is not None and not _is_integer(values):
+        low, high = given.span
+        return np.asarray((low + (high - low) * chance.uniform(0, 1, shape)).astype(values.dtype))
+    if _is_integer(values):
+        limits = np.iinfo(values.dtype)
+        most = int(min(limits.max, _SPIKE))
+        return np.asarray(chance.integers(max(limits.min, -most), most + 1, shape).astype(values.dtype))
+    exponents = chance.uniform(0, 1, shape) * np.log2(_spike(values.dtype))
+    sizes = _far(values) / _spike(values.dtype) * 2.0**exponents * chance.choice((-1.0, 1.0), shape)
+    return np.asarray(sizes.astype(values.dtype))
+
+
+def _is_integer(array: NDArray[Any]) -> bool:
+    return array.dtype.kind in "iu"
+
+
+# ------------------------------------------------------------------------------------------------ one number at a time
+
+
+def influences(
+    results: Results,
+    dtype: str,
+    sample: Sample,
+    chance: np.random.Generator,
+    *,
+    bases: Sequence[bool] = (True, False),
+    places: int = _PLACES,
+) -> Iterator[Probe]:
+    """For each array of floats: numbers moved a lot, among zeros and among others; the output must follow."""
+    arrays = arrays_of(*sample.host())
+    for place, array in enumerate(arrays):
+        if _is_movable(array):
+            bounds = np.unique(np.linspace(0, array.size, places + 1).astype(np.int64))
+            spots = [int(chance.integers(low, high)) for low, high in pairwise(bounds)]
+            for among_zeros in bases:
+                base = _with(sample, place, array * 0) if among_zeros else sample
+                moved = [_moved(base, place, spot) for spot in spots]
+                draws = tuple(partial(same, one) for one in (base, *moved))
+                yield Probe("influence", dtype, draws, partial(_judged_influence, results, dtype, among_zeros))
+
+
+def _with(sample: Sample, place: int, values: NDArray[Any]) -> Sample:
+    """The sample with other numbers in the array at `place` among its arrays."""
+    count = iter(range(len(arrays_of(*sample.host()))))
+
+    def put(value: Any) -> Any:
+        return HostArray(values) if isinstance(value, np.ndarray) and next(count) == place else value
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs)
+
+
+def _moved(sample: Sample, place: int, spot: int) -> Sample:
+    array = arrays_of(*sample.host())[place]
+    flat = array.copy().reshape(-1)
+    flat[spot] = np.asarray(_far(array)).astype(array.dtype)
+    return replace(_with(sample, place, flat.reshape(array.shape)), label=f"{sample.label}, number {spot} moved")
+
+
+def _is_movable(value: Any) -> bool:
+    """Whether it is an array of floats in no order: sorted ones, such as edges, must stay so. Equal ones have none."""
+    if not isinstance(value, np.ndarray) or not value.size or not (is_float(value.dtype) or is_complex(value.dtype)):
+        return False
+    return not is_sorted(value) or bool((value == value.reshape(-1)[0]).all())
+
+
+def _spike(dtype: np.dtype[Any]) -> float:
+    return _SPIKE if epsilon(dtype) < 2.0**-12 else _SMALL_SPIKE
+
+
+def _far(array: NDArray[Any]) -> float:
+    finite = np.abs(np.nan_to_num(array, posinf=0.0, neginf=0.0).astype(np.complex128))
+    return _spike(array.dtype) * (float(np.max(finite, initial=0.0)) or 1.0)
+
+
+def _judged_influence(
+    results: Results,
+    dtype: str,
+    among_zeros: bool,
+    samples: Sequence[Sample],
+    outputs: Sequence[Outputs],
+    told: dict[str, float],
+) -> Finding | None:
+    """Where a moved number changes the reference visibly, it changes the output by a quarter of that at least."""
+    rights = [tuple(spec.expected(sample) for spec in results.of(sample)) for sample in samples]
+    for sample, given, right in zip(samples, outputs, rights, strict=True):
+        if [one.shape for one in given] != [one.shape for one in right]:
+            return judged_values(results, dtype, "influence", (sample,), (given,), told)
+    for place, pair in enumerate(zip(outputs[0], rights[0], strict=True)):
+        base, right_base = map(_wide, pair)
+        for sample, given, right in zip(samples[1:], outputs[1:], rights[1:], strict=True):
+            want, got = _wide(right[place]), _wide(given[place])
+            if want.shape != base.shape:
+                return judged_values(results, dtype, "influence", (sample,), (given,), told)
+            with np.errstate(all="ignore"):
+                change = np.abs(want - right_base)
+                far = np.isfinite(change) & (change > _SEEN * np.maximum(np.abs(want), np.abs(right_base)))
+                ignored = far & ((np.abs(got - base) < change / 4) if among_zeros else (got == base))
+            if ignored.any():
+                return replace(_ignored(sample, ignored, want, right_base, got), result=place)
+    return None
+
+
+def _ignored(sample: Sample, ignored: NDArray[Any], want: Any, right: Any, got: Any) -> Finding:
+    place = tuple(int(at) for at in np.argwhere(ignored)[0])
+    text = (
+        f"a number has no part in the result: once it is moved, the reference goes from {right[place]:.6g} to "
+        f"{want[place]:.6g} at {place}, and the output to {got[place]:.6g}"
+    )
+    seen = Evidence(id="C5", certainty="indicated", evidence="an input number that counts was not used")
+    return Finding("influence", sample.label, text, (seen,))
+
+
+def _wide(array: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(array).astype(np.complex128 if np.iscomplexobj(array) else np.float64)
