@@ -24,7 +24,7 @@ from cuassay.judging.influence import (
     special_values,
     spikes,
 )
-from cuassay.judging.probes import LARGE, Probe, declared_probe, elements_of, probe_of_chosen, same
+from cuassay.judging.probes import LARGE, Draw, Probe, declared_probe, elements_of, probe_of_chosen, same
 from cuassay.judging.results import Results
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.samples import LAYOUTS, Sample
@@ -103,14 +103,14 @@ def where_measured(
 
 def _numbers(results: Results, dtype: str, sample: Sample, chance: np.random.Generator) -> Iterator[Probe]:
     """The sample with other numbers: spikes, all numbers moved in turn, other ranges, integers exchanged."""
-    chosen = {
-        "spikes": [spikes(sample, chance)] if _is_inexact(dtype) else [],
+    chosen: dict[str, Iterable[Draw]] = {
+        "spikes": [partial(same, spikes(sample, chance))] if _is_inexact(dtype) else [],
         "moved everywhere": moved_everywhere(sample, chance),
         "other ranges": scaled(sample, chance),
-        "exchanged integers": exchanged(sample, chance),
+        "exchanged integers": (partial(same, one) for one in exchanged(sample, chance)),
     }
-    for check, samples in chosen.items():
-        yield from (probe_of_chosen(results, dtype, check, one) for one in samples)
+    for check, draws in chosen.items():
+        yield from (probe_of_chosen(results, dtype, check, draw) for draw in draws)
 
 
 def _is_inexact(dtype: str) -> bool:

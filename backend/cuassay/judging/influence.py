@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import epsilon, is_complex, is_float
-from cuassay.judging.probes import LARGE, Finding, Probe, judged_values, same
+from cuassay.judging.probes import LARGE, Draw, Finding, Probe, judged_values, same
 from cuassay.judging.results import Outputs, Results
 from cuassay.judging.verdict import Evidence
-from cuassay.testing.samples import HostArray, Sample, is_sorted, over_lists
+from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists
 from cuassay.testing.terms import arrays_of
 
 __all__ = ["exchanged", "influences", "moved_everywhere", "scaled", "special_values", "spikes"]
@@ -34,8 +34,8 @@ _PLACES = 8
 #: Spikes in an array, and in a large one: of what leaves out a fourteenth of it, one in a hundred escapes.
 _SPIKES, _MANY_SPIKES = 3, 64
 
-#: Calls in which each number is moved once, and those for a large array, of which half is moved.
-_TURNS, _FEW_TURNS = 4, 2
+#: Calls in which each number is moved once.
+_TURNS = 4
 
 #: Ranges of binary exponents by which all numbers of a call are scaled, and the part of them in 16 bits. The exponents
 #: are not whole numbers: a function may give the very same bits for inputs that differ by a power of two.
@@ -80,36 +80,36 @@ def special_values(sample: Sample, chance: np.random.Generator) -> Sample:
 # ------------------------------------------------------------------------------------------------ all numbers
 
 
-def moved_everywhere(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
-    """Samples that together move each number of every array once, by random sizes from the drawn range to a spike's.
+def moved_everywhere(sample: Sample, chance: np.random.Generator) -> Iterator[Draw]:
+    """Draws that together move each number of every array once, by random sizes from the drawn range to a spike's.
 
-    Only a quarter of the numbers is moved at a time, so that a sum depends visibly on each of them. Of integers only
-    those are moved that are drawn without a range.
+    Only a quarter of the numbers is moved at a time, so that a sum depends visibly on each of them; of a large array
+    only the first quarter is. Of integers only those are moved that are drawn without a range.
     """
-    size = max((array.size for array in arrays_of(*sample.host())), default=0)
-    turns = _TURNS if size <= LARGE else _FEW_TURNS
-    salt = int(chance.integers(2**62))
-    for turn in range(turns):
-        changed = _drawn_changed(sample, partial(_moved_in_turn, salt=salt, turn=turn, chance=chance))
-        if changed is None:
-            return
-        yield replace(changed, label=f"{sample.label}, every {_TURNS}th number moved, {turn}")
+    seed = int(chance.integers(2**62))
+    for turn in range(_TURNS if _largest(sample) <= LARGE else 1):
+        change = partial(_moved_in_turn, seed=seed, turn=turn)
+        if _may_change(sample, change):
+            label = f"{sample.label}, every {_TURNS}th number moved, {turn}"
+            yield partial(_drawn_changed, sample, change, label)
 
 
-def _moved_in_turn(given: HostArray, *, salt: int, turn: int, chance: np.random.Generator) -> HostArray:
-    """The array with those numbers moved whose turn it is: `salt` says which, so that each has its turn once."""
-    order = np.random.default_rng([salt, given.values.size]).permutation(given.values.size)
+def _moved_in_turn(given: HostArray, *, seed: int, turn: int) -> HostArray:
+    """The array with those numbers moved whose turn it is: the seed says which, so that each has its turn once."""
+    size = given.values.size
+    order = np.random.default_rng([seed, size]).permutation(size)
     is_moved = (order % _TURNS == turn).reshape(given.shape)
-    return HostArray(np.where(is_moved, _numbers_like(given, chance), given.values))
+    numbers = _numbers_like(given, np.random.default_rng([seed, turn]))
+    return HostArray(np.where(is_moved, numbers, given.values))
 
 
-def scaled(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
-    """Samples whose numbers without a range are all smaller, or all larger: a whole call in another range."""
-    for least, most in _SCALES:
-        changed = _drawn_changed(sample, partial(_scaled, exponent=float(chance.uniform(least, most))))
-        if changed is None:
-            return
-        yield replace(changed, label=f"{sample.label}, other range")
+def scaled(sample: Sample, chance: np.random.Generator) -> Iterator[Draw]:
+    """Draws in which all numbers without a range are smaller, or larger; of a large sample one of each."""
+    ranges = _SCALES if _largest(sample) <= LARGE else (_SCALES[chance.integers(2)], _SCALES[2 + chance.integers(2)])
+    for least, most in ranges:
+        change = partial(_scaled, exponent=float(chance.uniform(least, most)))
+        if _may_change(sample, change):
+            yield partial(_drawn_changed, sample, change, f"{sample.label}, other range")
 
 
 def _scaled(given: HostArray, *, exponent: float) -> HostArray:
@@ -141,24 +141,35 @@ def exchanged(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
         yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, integers exchanged")
 
 
-def _drawn_changed(sample: Sample, change: Callable[[HostArray], HostArray]) -> Sample | None:
-    """The sample with the arrays of numbers changed that may be moved; None where nothing changes."""
-    is_changed = False
+def _drawn_changed(sample: Sample, change: Callable[[HostArray], HostArray], label: str) -> Sample:
+    """The sample with the arrays of numbers changed that may be moved."""
 
     def put(value: Any) -> Any:
-        nonlocal is_changed
-        given = HostArray(value) if isinstance(value, np.ndarray) else value
-        if not isinstance(given, HostArray) or not (given.is_free or _is_movable(given.values)):
-            return value
-        if given.values.dtype == np.bool_ or not given.values.size:
-            return value
-        new = change(given)
-        is_changed = is_changed or new is not given
-        return new
+        given = _movable_array(value)
+        return value if given is None else change(given)
 
     args = tuple(over_lists(one, put) for one in sample.args)
     kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
-    return replace(sample, args=args, kwargs=kwargs) if is_changed else None
+    return replace(sample, args=args, kwargs=kwargs, label=label)
+
+
+def _may_change(sample: Sample, change: Callable[[HostArray], HostArray]) -> bool:
+    """Whether `change` changes an array of the sample; tried on a few of its numbers."""
+    arrays = filter(None, map(_movable_array, each(sample.args, sample.kwargs)))
+    few = (replace(one, values=one.values.reshape(-1)[:_TURNS]) for one in arrays)
+    return any(change(one) is not one for one in few)
+
+
+def _movable_array(value: Any) -> HostArray | None:
+    """The array whose numbers may be moved, or None."""
+    given = HostArray(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(given, HostArray) or not given.values.size or given.values.dtype == np.bool_:
+        return None
+    return given if given.is_free or _is_movable(given.values) else None
+
+
+def _largest(sample: Sample) -> int:
+    return max((array.size for array in arrays_of(*sample.host())), default=0)
 
 
 def _numbers_like(given: HostArray, chance: np.random.Generator) -> NDArray[Any]:

@@ -27,6 +27,7 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = [
     "LARGE",
+    "Draw",
     "Finding",
     "Probe",
     "declared_probe",
@@ -99,12 +100,12 @@ def declared_probe(results: Results, dtype: str, check: str, draw: Draw, *, case
     return Probe(check, dtype, (draw,), judge, case, optional=bool(case), varies=varies)
 
 
-def probe_of_chosen(results: Results, dtype: str, check: str, sample: Sample) -> Probe:
+def probe_of_chosen(results: Results, dtype: str, check: str, draw: Draw) -> Probe:
     """One call with numbers that the judge has chosen, which may cancel more than drawn ones do.
 
     A result is wrong where it is neither within the declared tolerance nor within what rounding explains.
     """
-    return Probe(check, dtype, (partial(same, sample),), partial(judged_values, results, dtype, check, is_chosen=True))
+    return Probe(check, dtype, (draw,), partial(judged_values, results, dtype, check, is_chosen=True))
 
 
 def judged_values(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cuassay.judging.influence import exchanged, moved_everywhere, scaled, spikes
+from cuassay.judging.probes import LARGE
 from cuassay.judging.unrepeated import unrepeated
 from cuassay.testing import Sample
 from cuassay.testing.samples import BENCH_TILE, BenchSamples, HostArray, Samples
@@ -25,12 +26,16 @@ def arrays(samples: Any, place: int = 0) -> list[np.ndarray[Any, Any]]:
     return [sample.host()[0][place] for sample in samples]
 
 
+def drawn(draws: Any, place: int = 0) -> list[np.ndarray[Any, Any]]:
+    return arrays((draw() for draw in draws), place)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int8", "uint8", "float16", "complex64"])
 def test_each_number_is_moved_once_and_a_quarter_at_a_time(dtype: str) -> None:
     sample = Sample((make(dtype)((16, 33)),))
     (values,) = sample.host()[0]
 
-    moved = [one != values for one in arrays(moved_everywhere(sample, chance()))]
+    moved = [one != values for one in drawn(moved_everywhere(sample, chance()))]
 
     assert len(moved) == 4
     assert np.sum(moved, axis=0).max() == 1
@@ -41,7 +46,7 @@ def test_each_number_is_moved_once_and_a_quarter_at_a_time(dtype: str) -> None:
 def test_a_range_that_was_asked_for_is_kept() -> None:
     sample = Sample((make()((8, 40), low=0.5, high=2.0),))
 
-    found = arrays(moved_everywhere(sample, chance()))
+    found = drawn(moved_everywhere(sample, chance()))
 
     assert len(found) == 4
     assert all(one.min() >= 0.5 and one.max() <= 2.0 for one in found)
@@ -54,7 +59,7 @@ def test_integers_of_a_range_are_exchanged_and_not_moved() -> None:
     (found,) = arrays(exchanged(sample, chance()), place=1)
 
     assert sorted(found) == [0, 1, 1, 2]
-    assert all((one == [2, 0, 1, 1]).all() for one in arrays(moved_everywhere(sample, chance()), place=1))
+    assert all((one == [2, 0, 1, 1]).all() for one in drawn(moved_everywhere(sample, chance()), place=1))
 
 
 def test_integers_in_order_stay_in_order() -> None:
@@ -67,10 +72,19 @@ def test_equal_numbers_are_moved_as_well() -> None:
     assert 1 <= np.count_nonzero(found != 1.0) <= 3
 
 
+def test_of_a_large_sample_few_calls_are_made() -> None:
+    sample = Sample((make()(LARGE + 1),))
+
+    assert len(list(moved_everywhere(sample, chance()))) == 1
+    small, large = (float(np.abs(one).max()) for one in drawn(scaled(sample, chance())))
+    assert small < 0.1
+    assert large > 3
+
+
 def test_whole_inputs_are_scaled_to_smaller_and_to_larger_ranges() -> None:
     sample = Sample((make()((8, 40)),))
 
-    sizes = [float(np.abs(one).max()) for one in arrays(scaled(sample, chance()))]
+    sizes = [float(np.abs(one).max()) for one in drawn(scaled(sample, chance()))]
 
     assert sizes[0] < sizes[1] < 0.1
     assert 3 < sizes[2] < 24 < 2 * sizes[3]
