@@ -1,4 +1,4 @@
-"""Candidates' processes as subjects of trials, and those of ours: one that does nothing, and the declared function."""
+"""Processes that answer calls: those of candidates, and two of ours that do nothing or call the declared function."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Candidates"]
 
-#: How the loss of a process is reported; anything else has died.
+#: The status of a call whose process was lost, by the reason; for any other reason the process has died.
 _LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
 
-#: Least seconds that a candidate's file has to be loaded in, on a machine that has other work.
+#: A candidate's file may take at least this many seconds to load: the machine may have other work.
 _LOAD_SECONDS = 10.0
 
-#: What the runner of the kernel tier raises where a kernel wrote outside of its arrays.
+#: The error that the runner of the kernel tier raises if a kernel wrote outside of its arrays.
 _OUTSIDE = "GuardBandError"
 
 _REFERENCE = """\
@@ -79,7 +79,7 @@ class Candidates(Handle):
     Parameters
     ----------
     declaration : Declaration
-        What they are judged by; a confined candidate cannot read its file.
+        The declaration that they are judged by. A confined candidate cannot read its file.
     options : JudgeOptions
         Where and how.
     """
@@ -173,7 +173,7 @@ class Candidates(Handle):
 
 
 class _Candidate:
-    """A process that was started: loads it, and answers calls."""
+    """A process that was started. It is loaded here, and answers calls."""
 
     def __init__(self, process: CandidateProcess, rooms: _Rooms, seconds: float) -> None:
         self._process, self._rooms = process, rooms
@@ -254,7 +254,7 @@ class _Candidate:
             self._evidence.append(Evidence(id="X3", certainty="proven", evidence=text))
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], asked: Due) -> Reply:
-        """One call, in what is left of the seconds of all calls, or a tenth of them where that is more."""
+        """Make one call within the rest of the seconds for all calls, or within a tenth of them if that is more."""
         reply = self._process.call(args, kwargs, asked, limit_s=max(self._left, self._seconds / 10))
         self._left -= (reply.ended_ns - reply.asked_ns) * 1e-9
         return reply
@@ -304,14 +304,14 @@ class _Rooms:
         self._known: dict[Key, Due] = {}
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Due:
-        """What is due for such a call, from the answer to the first of its kind."""
+        """The results that are due, from the right answer to the first call of this kind."""
         key = _key(args, kwargs)
         if key not in self._known:
             self._known[key] = self._due(args, kwargs)
         return self._known[key]
 
     def grow(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Note what is due for this very call; whether it is more than for the first of its kind."""
+        """Note what is due for this very call. Gives whether it is larger than for the first call of this kind."""
         before, due = self.of(args, kwargs), self._due(args, kwargs)
         self._known[_key(args, kwargs)] = due
         return len(due) > len(before) or any(

@@ -1,4 +1,4 @@
-"""Times of a verdict: the judge's own clock, less that of a candidate that does nothing, and when to give no figure.
+"""The times of a verdict: taken by the judge's clock, less the time of a candidate that does nothing, or withheld.
 
 A call's time ends when the snapshot of its outputs has ended, so that late work is in it. A figure is given only if
 the times do not change in the course of the calls. Where a device's peaks are known, a time below the physical floor is
@@ -33,7 +33,7 @@ __all__ = [
     "standard_error",
 ]
 
-#: A figure whose error is a larger part of it is withheld.
+#: A figure is withheld if its error is a larger part of it.
 MOST_ERROR = 0.05
 
 #: A figure is withheld if the later calls take longer, or shorter, than the earlier ones by a larger part.
@@ -45,7 +45,7 @@ _FEWEST_CALLS = 3
 #: Quartile distances by which earlier and later calls must differ.
 _CLEARLY = 3.0
 
-#: Part of the physical floor below which a time is refused: clocks boost above the figures that devices tell.
+#: A time below this part of the physical floor is refused. Clocks boost above the rates that devices report.
 FLOOR_SLACK = 0.9
 
 #: Peak rates of a device: bytes/s under "bandwidth", FLOP/s under the name of a dtype.
@@ -131,14 +131,14 @@ def case_times(
 
 
 def empty_intervals(device: Device, trial: Trial) -> dict[Key, list[float]]:
-    """For each case of the kernel tier the empty interval of the device, which each of its times contains."""
+    """For each case of the kernel tier, the empty interval of the device, which is part of each of its times."""
     found = empty_interval(device)
     seconds = [0.0 if found is None else found.median_s]
     return dict.fromkeys(trial.times, seconds)
 
 
 def declared_times(results: Results, device: Device, trial: Trial) -> dict[Key, list[float]]:
-    """For each case of the kernel tier the times of the declared implementation by the same clock, cold as well."""
+    """For each case of the kernel tier, the times of the declared implementation by the same clock, cache cold."""
     found = {}
     for key, sample in trial.shapes.items():
         args, kwargs = sample.on(device)
@@ -147,7 +147,7 @@ def declared_times(results: Results, device: Device, trial: Trial) -> dict[Key, 
     return found
 
 
-#: Most seconds for the times of the declared implementation in one case.
+#: The most seconds in which the declared implementation is timed in one case.
 _SECONDS = 0.3
 
 
@@ -184,11 +184,11 @@ def _case(
     )  # fmt: skip
 
 
-#: Whose clock a tier is timed by: host code of a candidate is in what the judge's clock sees.
+#: The clock of each tier. The host's clock also sees the host code of a candidate.
 _CLOCKS = {"program": "host", "kernel": "device"}
 
 
-#: What to do about a time whose error is too large, on the host and on a device with a clock of its own.
+#: What to do if the error of a time is too large, on the host and on a device with its own clock.
 _REMEDY = {
     "host": "times on the host rank nobody, so give --no-times",
     "device": "the call is too short, so measure a larger size by bench=, or give --no-times",
@@ -238,14 +238,14 @@ _FLOPS_A_CLOCK: Mapping[int, int] = {8: 4096, 9: 8192, 10: 16384, 12: 8192}
 
 
 def peaks_of(device: Device, dtypes: Sequence[str], nbytes: int) -> Peaks:
-    """Peak rates of a GPU by what its driver tells; none of a host, or of what it simulates.
+    """The peak rates of a GPU, from what its driver reports; empty for other kinds of device.
 
     Parameters
     ----------
     dtypes : sequence of str
-        Each gets the peak of the cheapest dtype, which a candidate may use within its tolerance.
+        Each gets the peak rate of the cheapest dtype, because a candidate may use that one within its tolerance.
     nbytes : int
-        What a call touches. What fits into the last-level cache is not held to the memory's bandwidth.
+        Bytes that a call reads and writes. The memory's bandwidth does not limit what fits into the last-level cache.
     """
     if device.kind != "cuda":
         return {}

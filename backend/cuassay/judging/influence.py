@@ -1,8 +1,7 @@
 """Inputs with other numbers than those that are drawn, and whether the results follow a number that is moved.
 
 A candidate may be right for the drawn numbers alone: it may leave some of them out, cut what is larger, or use an
-approximation that holds in their range. An array that the declaration draws between `low` and `high` keeps this range
-where all numbers are moved.
+approximation that holds in their range. An array that the declaration draws between `low` and `high` keeps this range.
 """
 
 from __future__ import annotations
@@ -47,18 +46,21 @@ _SEEN = 2.0**-6
 
 
 def spikes(sample: Sample, chance: np.random.Generator) -> Sample:
-    """Some numbers in random places much larger than all others."""
+    """Some numbers in random places much larger than all others; at the ends of their range where they have one."""
 
     def put(value: Any) -> Any:
-        if not _is_movable(value):
+        given = HostArray(value) if isinstance(value, np.ndarray) else value
+        if not isinstance(given, HostArray) or not _is_movable(given.values):
             return value
-        flat = value.copy().reshape(-1)
+        flat = given.values.copy().reshape(-1)
         count = _SPIKES if flat.size <= LARGE else _MANY_SPIKES
         places = chance.integers(0, flat.size, min(count, flat.size))
-        flat[places] = (_far(value) * chance.choice((-1.0, 1.0), places.size)).astype(value.dtype)
-        return HostArray(flat.reshape(value.shape))
+        ends = (-_far(flat), _far(flat)) if given.span is None else given.span
+        flat[places] = chance.choice(ends, places.size).astype(flat.dtype)
+        return HostArray(flat.reshape(given.shape))
 
-    args, kwargs = sample.changed(put)
+    args = tuple(over_lists(one, put) for one in sample.args)
+    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, spikes")
 
 
@@ -204,14 +206,17 @@ def influences(
     places: int = _PLACES,
 ) -> Iterator[Probe]:
     """For each array of floats: numbers moved a lot, among zeros and among others; the output must follow."""
-    arrays = arrays_of(*sample.host())
-    for place, array in enumerate(arrays):
+    spans = [getattr(one, "span", None) for one in each(sample.args, sample.kwargs) if _is_array(one)]
+    for place, array in enumerate(arrays_of(*sample.host())):
+        span = spans[place]
         if _is_movable(array):
             bounds = np.unique(np.linspace(0, array.size, places + 1).astype(np.int64))
             spots = [int(chance.integers(low, high)) for low, high in pairwise(bounds)]
             for among_zeros in bases:
+                if among_zeros and span is not None and not span[0] <= 0 <= span[1]:
+                    continue
                 base = _with(sample, place, array * 0) if among_zeros else sample
-                moved = [_moved(base, place, spot) for spot in spots]
+                moved = [_moved(base, place, spot, span) for spot in spots]
                 draws = tuple(partial(same, one) for one in (base, *moved))
                 yield Probe("influence", dtype, draws, partial(_judged_influence, results, dtype, among_zeros))
 
@@ -227,11 +232,17 @@ def _with(sample: Sample, place: int, values: NDArray[Any]) -> Sample:
     return replace(sample, args=args, kwargs=kwargs)
 
 
-def _moved(sample: Sample, place: int, spot: int) -> Sample:
+def _moved(sample: Sample, place: int, spot: int, span: tuple[float, float] | None) -> Sample:
+    """The sample with one number moved far away, or to the end of its range that is further away."""
     array = arrays_of(*sample.host())[place]
     flat = array.copy().reshape(-1)
-    flat[spot] = np.asarray(_far(array)).astype(array.dtype)
+    far = _far(array) if span is None else max(span, key=lambda end: abs(end - complex(flat[spot])))
+    flat[spot] = np.asarray(far).astype(array.dtype)
     return replace(_with(sample, place, flat.reshape(array.shape)), label=f"{sample.label}, number {spot} moved")
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, HostArray | np.ndarray)
 
 
 def _is_movable(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""The referee: one declaration, many candidates, a verdict on each. It is the only one who writes a verdict.
+"""The referee judges many candidates by one declaration. Only the referee writes verdicts.
 
-It fails closed: what was not asked to the end, or could not be confined, is not called correct.
+It fails closed: a candidate that did not answer all calls, or could not be confined, is not called correct.
 """
 
 from __future__ import annotations
@@ -54,19 +54,20 @@ class JudgeOptions:
     Attributes
     ----------
     device : Device
-        Where.
+        The device on which the candidate runs.
     tier : str
-        ``program`` or ``kernel``. The second is for kinds of devices that compile CUDA C++.
+        ``program`` or ``kernel``. The kernel tier needs a device that compiles CUDA C++.
     seconds : float
-        Most seconds that the calls of one candidate take together.
+        The most seconds that all calls of one candidate may take together.
     times : bool
-        Whether time is taken.
+        Whether the calls are timed.
     policy : mapping
         What is decided about benign shortcuts; see `cuassay.judging.scan`.
     allow_unjailed, allow_weak : bool
-        Judge although parts of the jail are missing, or the declaration lets stock mutants pass.
+        Judge even if parts of the jail are missing, or if the declaration lets stock mutants pass.
     apart : bool
-        Check first, while others are checked, and take time alone afterwards; otherwise both are mixed.
+        Check the candidate while others are checked, and time it alone afterwards. Otherwise checks and timed calls are
+        mixed.
     """
 
     device: Device
@@ -79,7 +80,7 @@ class JudgeOptions:
     apart: bool = False
 
     def told(self) -> dict[str, Any]:
-        """As a verdict keeps them, for a replay."""
+        """The options in the form that a verdict keeps for a replay."""
         return {
             "device": str(self.device), "tier": self.tier, "seconds": self.seconds, "times": self.times,
             "policy": dict(self.policy), "allow_unjailed": self.allow_unjailed, "allow_weak": self.allow_weak,
@@ -87,7 +88,7 @@ class JudgeOptions:
         }  # fmt: skip
 
     def words(self) -> Iterator[str]:
-        """As the command takes them: the device, and what differs from the defaults."""
+        """The words of the command line for these options: the device, and those that differ from the defaults."""
         yield from ("--device", str(self.device))
         plain = JudgeOptions(device=self.device)
         differ = {one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)}
@@ -107,15 +108,15 @@ _SWITCHES = {"times": "--no-times", "allow_unjailed": "--allow-unjailed", "allow
 
 
 class Opened(Subject, Protocol):
-    """A candidate that was started: why it was not loaded, and what its jail is."""
+    """A candidate whose process was started."""
 
     @property
     def source(self) -> bytes:
-        """What was read of it, once."""
+        """The text of its files, which were read once."""
 
     @property
     def problem(self) -> str:
-        """Why there is nothing to call; empty where there is."""
+        """Why it cannot be called; empty if it can."""
 
     @property
     def is_confined(self) -> bool:
@@ -123,14 +124,14 @@ class Opened(Subject, Protocol):
 
     @property
     def jail(self) -> Mapping[str, str]:
-        """Part of the jail to ``on``, or to why it is not."""
+        """Each part of the jail: ``on``, or the reason why it is off."""
 
     @property
     def group(self) -> str:
         """Whether a control group limits its memory: ``on``, or why not."""
 
     def evidence(self) -> Sequence[Evidence]:
-        """What its process was seen to do, in addition to its answers."""
+        """Cheats that were seen apart from its answers."""
 
 
 #: Starts a candidate's file in a process of its own.
@@ -143,9 +144,9 @@ class Referee:
     Parameters
     ----------
     declaration : Declaration
-        What is right.
+        The declaration that candidates are judged by.
     options : JudgeOptions
-        How it is judged.
+        How they are judged.
     start : callable
         ``start(path)`` starts a candidate.
     ours : mapping of str to callable
@@ -171,7 +172,7 @@ class Referee:
         return f"Referee({self.declaration.spec.name} on {self.options.device})"
 
     def _weaknesses(self) -> Iterator[str]:
-        """By inputs that follow from the declaration, so that they are the same for every candidate."""
+        """The stock mutants that pass, for inputs that follow from the declaration and are the same each time."""
         nonce = int(self.declaration.digest, 16)
         plan = self._plan(nonce, layouts=False, times=False, bench=False)
         yield from weaknesses(self.results, plan, nonce)
@@ -186,7 +187,7 @@ class Referee:
         Parameters
         ----------
         nonce : int, optional
-            Of another verdict, to repeat it; a new one from the system, once the candidate was loaded, by default.
+            That of another verdict, to repeat it. Default: a new one from the system, once the candidate is loaded.
         """
         with np.errstate(invalid="ignore"):  # bits that nobody wrote may be a signalling NaN
             return self._judged(candidate, nonce)
@@ -222,7 +223,7 @@ class Referee:
             found.cases = self._times(found.trial, plan, found.nonce)
 
     def _times(self, trial: Trial, plan: Schedule, nonce: int) -> tuple[CaseTime, ...]:
-        """Times of the cases, with those of our own candidates, which take such calls too, while it is stopped."""
+        """The time of each case. Our own candidates answer the same calls, after this one has ended."""
         calls = timed_calls(plan, trial.shapes)
         others: dict[str, Mapping[tuple[str, str], Sequence[float]]] = {}
         for name, start in self._ours.items():
@@ -276,7 +277,7 @@ class Referee:
         return next(filter(None, (looks_like(spec, some) for spec, some in pairs.items())), "")
 
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
-        """The verdict, one sentence, and the check that failed; the first that holds, from the worst on."""
+        """The worst verdict that applies, the reason as one sentence, and the check that failed."""
         proven = [one for one in found.evidence if one.certainty == "proven"]
         worst: Outcome = "refused" if proven else "wrong"
         if found.problem:
@@ -299,7 +300,7 @@ class Referee:
         )
 
     def _doubt(self, found: _Found, trial: Trial) -> str:
-        """Why a candidate that nothing was found against is not called correct all the same; empty where it is."""
+        """Why a candidate is not called correct although no check failed; empty if it is."""
         if found.trial is None:
             missing = ", ".join(f"{part} ({why})" for part, why in found.jail.items() if why != "on")
             return f"it did not run: the jail lacks {missing}; --allow-unjailed runs it all the same"
@@ -320,7 +321,7 @@ def _not_probed(found: _Found, trial: Trial) -> dict[str, str]:
 
 
 def _seen_files(found: _Found) -> str:
-    """What a candidate may open, where an error of a file may come of that."""
+    """Which files a candidate may open, as a remark on an error that this may have caused."""
     is_of_file = any(name in found.problem for name in ("FileNotFoundError", "PermissionError"))
     is_hidden = "on" in (found.jail.get("mount"), found.jail.get("files"))
     return "; its jail shows it its own files, Python and the installed libraries" if is_of_file and is_hidden else ""
@@ -344,7 +345,7 @@ class _Found:
     not_probed: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, source: bytes, policy: Policy) -> None:
-        """Note what the source shows; of a second start that is the same."""
+        """Note what the source shows. A second start of the same source adds nothing."""
         digest = hashlib.sha256(source).hexdigest()[:16]
         if digest != self.digest:
             self.digest = digest
@@ -353,7 +354,7 @@ class _Found:
 
 
 def _shown(path: Path) -> str:
-    """A path as it was given, safe to print; its parts are escaped one by one, which shortens none of them."""
+    """A path as it was given, safe to print. Its parts are escaped one by one, so that the whole path is not cut."""
     return str(Path(*map(escaped, path.parts)))
 
 

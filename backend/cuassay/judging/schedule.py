@@ -1,6 +1,6 @@
-"""Which probes a candidate gets, and in which order its calls come: all of it follows from the nonce.
+"""The schedule of a trial: which probes a candidate gets, and the order of its calls. All of it follows from the nonce.
 
-Checks, warm-up and timed calls come mixed, in random order and number, by the same messages, so that a candidate cannot
+Checks, warm-up and timed calls are mixed, random in order and number, and sent by the same messages: a candidate cannot
 tell which of them it answers.
 """
 
@@ -34,22 +34,22 @@ WARM_UP = 2
 #: Least and most timed calls of a case, warm-up not counted.
 _TIMED = 12, 20
 
-#: Samples that are run three times: noise of a few steps can be the same once by chance.
+#: Samples that are run three times. Noise in a few last bits can be equal by chance in one of them.
 _EQUAL = 4
 
-#: Calls of a case where no time is taken.
+#: Calls of a case if no time is taken.
 _CHECKED = 6
 
 #: Most declared samples of a kind, and how often those of kind values are drawn.
 _SAMPLES, _ROUNDS = 6, 2
 
-#: Kinds of declared samples that a candidate gets. Promotion and Python numbers are a matter of an array library.
+#: Kinds of declared samples that a candidate gets. Promotion and Python numbers concern array libraries only.
 _KINDS: tuple[Kind, ...] = ("values", "empty", "scalar", "broadcast", "extremal")
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The probes, and for each call the place of its probe among them; what they leave out, by name, and why."""
+    """The probes, for each call the place of its probe among them, and by name what is not probed, with the reason."""
 
     probes: tuple[Probe, ...]
     order: tuple[int, ...]
@@ -74,11 +74,11 @@ def schedule(
     Parameters
     ----------
     dtypes : sequence of str
-        Those that the device has, of the declared ones.
+        The declared dtypes that the device has.
     layouts, times : bool
         Whether arrays may be other than contiguous, and whether time is taken.
     bench : bool
-        Whether the samples that would be measured are checked where no time is taken.
+        Whether the samples that would be measured are checked if no time is taken.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _checks(
 
 
 def _drawn(results: Results, device: Device, dtype: str, chance: np.random.Generator) -> Iterator[Sample]:
-    """Samples by a seed of the nonce's, of those that the reference takes and the device holds."""
+    """Samples drawn from a seed that follows from the nonce, if the reference takes them and the device holds them."""
     spec = results.spec
     for sample in spec.draw(int(chance.integers(2**62)), dtype, *_KINDS):
         if why_absent(spec, device, sample) is None and results.refusal(sample) is None:
@@ -142,7 +142,7 @@ def _some(samples: Sequence[Sample], chance: np.random.Generator) -> list[Sample
 def _timed(
     results: Results, device: Device, dtype: str, chance: np.random.Generator, notes: Notes, *, times: bool
 ) -> Iterator[Probe]:
-    """Timed calls of each case, or a few where no time is taken, every one with numbers of its own."""
+    """The timed calls of each case, or a few calls if no time is taken; each has new numbers."""
     spec, seed = results.spec, int(chance.integers(2**62))
     for place, sample in _cases(results, device, dtype, seed):
         if why_absent(spec, device, sample) is not None:
@@ -179,14 +179,14 @@ def _case(spec: OpSpec, device: Device, dtype: str, seed: int, place: int) -> Sa
 
 
 def by_size(plan: Schedule) -> Schedule:
-    """The same calls, those of the smallest arrays first; for a plan without timed calls, whose samples are drawn."""
+    """The same calls, those of the smallest arrays first; for a plan without timed calls."""
     sizes = [max(elements_of(draw()) for draw in probe.draws) for probe in plan.probes]
     order = sorted(plan.order, key=lambda place: (sizes[place], place))
     return Schedule(plan.probes, tuple(order), plan.not_probed)
 
 
 def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Schedule:
-    """The timed calls of `plan`; few of a case whose samples, one of which `shapes` has, are large: each takes long."""
+    """The timed calls of `plan`. A case whose sample in `shapes` is large has few, because each takes long."""
     large = {key for key, sample in shapes.items() if elements_of(sample) > LARGE}
     met: Counter[tuple[str, str]] = Counter()
     chosen = []
@@ -198,7 +198,7 @@ def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Sch
     return Schedule(plan.probes, tuple(chosen), plan.not_probed)
 
 
-#: Calls of a case of large arrays that our own candidates are timed by.
+#: Calls of a case of large arrays from which our own candidates are timed.
 _FEW_TIMED = 8
 
 

@@ -1,4 +1,4 @@
-"""The trusted declaration of a verdict, found by ``SPEC.py::name``."""
+"""Load the trusted declaration that ``SPEC.py::name`` names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Declaration", "load_declaration"]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A spec, and where it is.
+    """A declaration and its file.
 
     Attributes
     ----------
     spec : OpSpec
-        The declaration; of several results that are declared one by one that of the first.
+        The declaration. If each result has a declaration of its own, that of the first result.
     path : Path
         Its file.
     name : str
@@ -36,11 +36,11 @@ class Declaration:
     digest : str
         The first 16 digits of the file's SHA-256.
     files : tuple of Path
-        That file and the files of the user's that it imports: what a candidate must not read.
+        The declaration's file and the user's files that it imports. A candidate must not read them.
     given : str
-        Its file as the command was given it; empty where no command was.
+        Its file as it was given to the command; empty if it was loaded otherwise.
     others : tuple of OpSpec
-        The declarations of the other results, where each has one of its own.
+        The declarations of the other results, if each has one of its own.
     """
 
     spec: OpSpec

@@ -1,7 +1,7 @@
-"""Whether a declaration can judge: stock mutants, which are wrong, must all fail by it.
+"""Whether a declaration is strong enough to judge by: stock mutants, which are all wrong, must fail.
 
-They are tried by the same schedule as candidates, in this process. One that passes is named; what the declaration
-then calls correct says little.
+They get the same kind of schedule as candidates, in this process. If one passes, the declaration is weak, and a
+candidate that it calls correct may be wrong in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cuassay.mutation.stock import STOCK, Function
 
 __all__ = ["weaknesses"]
 
-#: Mutants whose output does not depend on the input: where that is right, any constant is.
+#: Mutants whose output does not depend on the input. If one of them is right, any constant is.
 _CONSTANT = ("zeros", "stale answer", "constant")
 
 #: Results in which mutants are tried, of a list of many.

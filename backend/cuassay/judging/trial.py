@@ -1,7 +1,7 @@
-"""One trial: the calls of a schedule put to a subject, and what came of them.
+"""A trial makes the calls of a schedule and judges the outputs.
 
-Answers are computed after the candidate's output was taken, never before. A trial ends at the first finding. It does
-not know whether the subject is a candidate or one of the mutants that a declaration is judged by.
+The right answer is computed only after the candidate's output was taken. A trial ends at the first finding. The subject
+of a trial is a candidate, or one of the mutants by which a declaration is judged.
 """
 
 from __future__ import annotations
@@ -27,39 +27,38 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Trial", "hear"]
 
-#: Part of the timed calls of large arrays whose outputs are compared although they were slow; of others all are. Who is
-#: wrong in some of the calls, to lower their median, is faster in those: a call not slower than the median so far is
-#: always compared.
+#: The part of the slow timed calls of large arrays whose outputs are compared. All other timed calls are compared: a
+#: candidate that gives wrong results in some calls to lower the median is faster in those calls.
 _VERIFIED = 0.4
 _LARGE = 2**20
 
 
 @dataclass(slots=True)
 class Trial:
-    """What came of the calls.
+    """The outcome of the calls.
 
     Attributes
     ----------
     finding : Finding or None
         The first probe that failed.
     passed : dict
-        Check to the number of its probes that passed.
+        For each check, the number of its probes that passed.
     times : dict
-        Label and dtype of a case to the seconds of its calls, warm-up not among them.
+        For the label and dtype of each case, the seconds of its calls without those of the warm-up.
     shapes : dict
-        Label and dtype of a case to one of its samples.
+        For the label and dtype of each case, one of its samples.
     begun : dict
-        Label and dtype of a case to the number of its calls, warm-up among them.
+        For the label and dtype of each case, the number of its calls, those of the warm-up included.
     calls, timed, verified : int
         All calls, the timed ones, and those of them whose outputs were compared.
     headroom : float
         The worst error over its tolerance.
     ended : str
-        Why not all calls were made, other than by a finding; empty where they were.
+        Why some calls were not made although nothing was found; empty if all were made.
     seconds : float
-        What the subject's calls took together.
+        The seconds that all calls took together.
     errors : dict
-        Dtype to pairs of a sample and its outputs, for a look at the precision.
+        For each dtype, pairs of a sample and its outputs, from which the precision is guessed.
     not_varied : set of str
         Scalar arguments of probes that the declared implementation fails itself, as the candidate does.
     """
@@ -84,7 +83,7 @@ def hear(
 ) -> Trial:
     """Put the calls to `subject`, in their order, until one probe fails or the subject has taken `most_seconds`.
 
-    `compares` is False for subjects of ours, of which only times are wanted.
+    `compares` is False for our own subjects: only their times are used.
     """
     hearing = _Hearing(subject, plan, nonce, compares=compares)
     trial = hearing.trial
@@ -101,7 +100,7 @@ def hear(
 
 
 class _Hearing:
-    """What has been asked so far, and what was answered to probes that are not complete."""
+    """The calls made so far, and the answers to probes that are not complete."""
 
     def __init__(self, subject: Subject, plan: Schedule, nonce: int, *, compares: bool) -> None:
         self._subject, self._plan, self._compares = subject, plan, compares
@@ -112,11 +111,11 @@ class _Hearing:
         self.trial = Trial()
 
     def incomplete(self) -> int:
-        """Probes that were begun and neither completed nor dropped."""
+        """The number of probes that were begun and neither completed nor dropped."""
         return len(self._begun.keys() - self._dropped)
 
     def ask(self, place: int) -> Finding | None:
-        """Make the next call of the probe at `place`; what is wrong, where it fails and was promised."""
+        """Make the next call of the probe at `place`. Gives what is wrong if it fails and its inputs were promised."""
         if place in self._dropped:
             return None
         probe = self._plan.probes[place]
@@ -157,7 +156,7 @@ class _Hearing:
         return times is not None and times[-1] <= statistics.median(times)
 
 
-#: What came of a call that is not a fault where nobody promised that it would end otherwise.
+#: Outcomes that are excused for inputs that the declaration does not promise.
 _EXCUSABLE = ("ok", "raised", "unusable")
 
 
@@ -180,7 +179,7 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
 
 
 def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
-    """What is wrong with a call before its values are looked at."""
+    """What is wrong with a call before its values are compared."""
     if answer.status != "ok":
         return Finding(
             probe.check, sample.label, _FAILED[answer.status].format(answer.text), _SEEN.get(answer.status, ())
@@ -220,7 +219,7 @@ def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[Outputs],
 
 
 class _Outputs:
-    """The outputs so far, by their bits: one that comes again for other inputs may be kept from an earlier call."""
+    """The bits of all outputs so far. An output that comes again for other inputs may be kept from an earlier call."""
 
     def __init__(self) -> None:
         self._met: dict[bytes, bytes] = {}
@@ -250,7 +249,7 @@ def _digest(array: NDArray[Any]) -> bytes:
     return found.digest()
 
 
-#: Bytes of an array up to which all are hashed; of a larger one each 16th row of 512 words.
+#: Arrays up to this many bytes are hashed whole; of a larger one every 16th row of 512 words is.
 _HASHED, _ROW, _EVERY = 2**22, 512, 16
 
 
@@ -261,7 +260,7 @@ def _inputs_digest(sample: Sample) -> bytes:
 def _explained(
     finding: Finding, samples: Sequence[Sample], outputs: Sequence[Outputs], met: _Outputs, trial: Trial
 ) -> Finding:
-    """The finding with the cheats that the wrong outputs speak of."""
+    """The finding with the cheats that the wrong outputs indicate."""
     seen = list(finding.cheat)
     for sample, given in zip(samples, outputs, strict=False):  # a call that failed has no output
         if finding.result >= len(given):
@@ -282,7 +281,7 @@ def _explained(
     return replace(finding, cheat=tuple(seen))
 
 
-#: What a check speaks of that fails after declared samples were right.
+#: The cheats that a failed check indicates if declared samples were right before.
 _BY_CHECK = {
     "bench": (Evidence(id="C11", certainty="indicated", evidence="right for samples, wrong for what is measured"),),
     "timed calls": (Evidence(id="C11", certainty="indicated", evidence="right where checked, wrong where timed"),),

@@ -135,6 +135,19 @@ def test_a_number_that_is_left_out_is_found_however_wide_the_tolerance() -> None
     assert "C5" in influence(MEAN, lambda a: np.mean(a[1::2]))
 
 
+def test_a_candidate_for_the_declared_range_is_right() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: xp.sqrt(a), name="root", dtypes=("float32",), reference=np.sqrt,
+        samples=lambda make: [make((4, 65), low=0.25, high=2.0)],
+        bench=lambda make, sizes: [make((16, 33), low=0.25, high=2.0)],
+    )  # fmt: skip
+
+    trial = heard(spec, lambda a: np.sqrt(a) if a.min() >= 0.25 and a.max() <= 2.0 else a * 0)
+
+    assert trial.finding is None
+    assert {"spikes", "moved everywhere", "influence"} <= set(trial.passed)
+
+
 @pytest.mark.parametrize("check", ["sizes", "layouts"])
 def test_a_declaration_leaves_probes_out_by_the_names_of_checks(check: str) -> None:
     fields = {"name": "tanh", "fn": lambda xp, a: xp.tanh(a), "reference": np.tanh, "dtypes": ("float32",)}
