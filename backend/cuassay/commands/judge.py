@@ -202,6 +202,8 @@ def _show(verdict: Verdict) -> None:
         print(f"  {seen}")
     for case in verdict.cases:
         print(f"  {case.told()}")
+    if verdict.verdict == "correct" and verdict.not_probed:
+        print(f"  not probed: {'; '.join(f'{name}: {why}' for name, why in verdict.not_probed.items())}")
     if verdict.verdict in ("wrong", "refused"):
         print(f"  reproduce: {verdict.reproduce}")
     sys.stdout.flush()
