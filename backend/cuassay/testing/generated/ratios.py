@@ -16,7 +16,7 @@ from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.extents import resized
-from cuassay.testing.generated.options import options_of
+from cuassay.testing.generated.options import keeps_bounds, options_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
@@ -104,6 +104,8 @@ def check_shares(spec: OpSpec, device: Device, dtype: Any, several: Sequence[Sam
         for sample in _of_hundred(base):
             for share in shares if device.kind == "cpu" else drawn:
                 shared = replace(sample, kwargs={**sample.kwargs, name: share}, label=f"{sample.label}, {name}={share}")
+                if not keeps_bounds(spec, several, shared):
+                    continue
                 if not is_safely_taken(spec, shared):
                     break
                 with on_sample(shared), explained(f"wrong for {name}={share} of {_HUNDRED} elements: {_ROUNDED}"):
