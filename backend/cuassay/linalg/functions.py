@@ -8,6 +8,7 @@ import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
+from cuassay.core.device import VALUELESS_KINDS
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
 from cuassay.ops import registry
@@ -288,8 +289,8 @@ def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _look(name: str, what: str, info: Array, wanted: bool) -> None:
-    """Wait, and raise for the matrices that failed."""
-    if not wanted:
+    """Wait, and raise for the matrices that failed; on a kind without values none can be looked at."""
+    if not wanted or registry.device_of(info, "info").kind in VALUELESS_KINDS:
         return
     codes = devices.to_host(info)
     if codes.any():
