@@ -25,14 +25,15 @@ FIRST = [pytest.param(spec, spec.dtypes[0], id=spec.name) for spec in SPECS if s
 
 
 def outcome(spec: OpSpec, device: str, sample: Sample) -> Any:
-    """What a call gives: shape, dtype and strides of the result, None where it makes none; or its error."""
+    """What a call gives: shape, dtype and strides of each result; or its error."""
     try:
         args, kwargs = sample.on(device)
         with np.errstate(all="ignore"):
             result = spec.declared(*args, **kwargs)
     except Exception as error:  # noqa: BLE001  the other kind must raise the same, whatever it is
         return type(error), _without_place(str(error))
-    return None if result is None else (result.shape, result.dtype, result.strides if result.size else ())
+    results = result if isinstance(result, tuple) else () if result is None else (result,)
+    return [(one.shape, one.dtype, one.strides if one.size else ()) for one in results]
 
 
 def _without_place(message: str) -> str:

@@ -35,7 +35,7 @@ class MetaArray(NDArrayOperatorsMixin):
     header : numpy.ndarray
         Shape, strides and dtype; see `cuassay.devices.meta.headers`.
     memory : object, optional
-        What stands for the memory that it shares with the array it is a view of; of its own unless given.
+        An object that represents the memory, shared with the array that this one is a view of; new unless given.
     """
 
     __slots__ = ("__weakref__", "header", "memory")

@@ -41,7 +41,7 @@ _VIEWS = frozenset(
 _LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
 
 OFFERED = _FACTS | _VIEWS | _LIKE | {"reshape"}
-"""NumPy's functions, beside the ufuncs, that take arrays without memory."""
+"""NumPy's functions, in addition to the ufuncs, that take arrays without memory."""
 
 
 def call_function(made: type[MetaArray], function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
