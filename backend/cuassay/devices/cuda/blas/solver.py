@@ -35,12 +35,12 @@ _BATCHED = 256
 _JACOBI = 32
 
 
-def solve_(a: Array, b: Array, x: Array, info: Array) -> None:
+def solve(a: Array, b: Array, x: Array, info: Array) -> None:
     """By LU with partial pivoting."""
     _solve(a, b.astype(x.dtype, copy=False), x, info)
 
 
-def inv_(a: Array, inverse: Array, info: Array) -> None:
+def inv(a: Array, inverse: Array, info: Array) -> None:
     """By LU with partial pivoting, for the columns of 1."""
     one = cupy.eye(a.shape[-1], dtype=a.dtype)
     _solve(a, cupy.broadcast_to(one, a.shape), inverse, info)
@@ -126,7 +126,7 @@ def det(a: Array, *, out: Array) -> None:
     out[...] = cupy.where(codes > 0, 0, signed).reshape(out.shape)  # past a pivot of 0 the factors mean nothing
 
 
-def cholesky_(a: Array, factor: Array, info: Array) -> None:
+def cholesky(a: Array, factor: Array, info: Array) -> None:
     """The lower triangle of `a`, in C order the upper one of its column-major form, is read."""
     if not a.size:
         info[...] = 0
@@ -148,12 +148,12 @@ def cholesky_(a: Array, factor: Array, info: Array) -> None:
     info[...] = codes.reshape(info.shape)
 
 
-def qr_(a: Array, q: Array, r: Array, *, mode: str) -> None:
+def qr(a: Array, q: Array, r: Array, *, mode: str) -> None:
     """By Householder reflections."""
     q[...], r[...] = cupy.linalg.qr(a, mode)
 
 
-def svd_(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
+def svd(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
     """By QR iteration, of stacks up to 32 by 32 by Jacobi's method; one that did not converge has no finite values."""
     u[...], s[...], vh[...] = cupy.linalg.svd(a, full_matrices=full_matrices)
     info[...] = _unlike_numbers(s)
@@ -164,7 +164,7 @@ def _unlike_numbers(values: Array) -> Array:
     return (~cupy.isfinite(values).all(axis=-1)).astype(np.int32)
 
 
-def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
+def eigh(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
     """By divide and conquer; of stacks up to 32 by 32 by Jacobi's method."""
     if not a.size:
         info[...] = 0
@@ -177,7 +177,7 @@ def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
     info[...] = _unlike_numbers(w)
 
 
-def lstsq_(
+def lstsq(
     a: Array, b: Array, x: Array, residuals: Array, rank: Array, s: Array, info: Array, *, rcond: float | None
 ) -> None:
     """By singular values: those up to `rcond` times the largest count as 0."""
@@ -228,6 +228,6 @@ def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None
 
 def register() -> None:
     """Enter these into the registry."""
-    for implementation in (solve_, inv_, det, cholesky_, qr_, svd_, eigh_, lstsq_):
+    for implementation in (solve, inv, det, cholesky, qr, svd, eigh, lstsq):
         name = implementation.__name__
         registry.implement(name, kind="cuda", dtypes=decompositions.LAPACK)(_outside_captures(implementation))
