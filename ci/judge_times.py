@@ -113,7 +113,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure and print; gives the exit status, which is 0."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--device", default="sim", help="where (default: %(default)s)")
-    parser.add_argument("--nonces", type=int, default=12, help="verdicts for each candidate (default: %(default)s)")
+    parser.add_argument(
+        "--nonces",
+        type=int,
+        default=12,
+        help="verdicts for each candidate; 0 counts verdicts only (default: %(default)s)",
+    )
     parser.add_argument("--copies", type=int, default=48, help="candidates of the count (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=8, help="at a time (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="write the rows here, as JSON")
@@ -132,7 +137,7 @@ def main(words: Sequence[str] | None = None) -> int:
     finally:
         for one in made.values():
             one.close()
-    for tier, names in tiers.items():
+    for tier, names in tiers.items() if rows else ():
         for name in names:
             print(_told([row for row in rows if (row["tier"], row["name"]) == (tier, name)]), flush=True)
     if options.out is not None:

@@ -20,11 +20,13 @@ WORK_S = dict.fromkeys(
     ("T4_patched_timer", "T9_cache_by_identity", "event_array", "function_detour", "got_patch", "ptrace"), 0.03
 )
 
+#: Right candidates whose times depend on how often they were called: no figure is given.
+DRIFTING = ("fast_first", "slow_first")
+
 #: What is not stopped, and why; the page about the judge says so, too.
 NOT_STOPPED = {
     "no_race_checks": "the simulated device checks the order of streams in the candidate's process",
     "no_device": "host code of the program tier may leave out copies that other candidates make",
-    "measured_part": "one number is cut, where it is large and the tolerance is as well",
 }
 
 

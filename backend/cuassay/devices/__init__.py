@@ -53,10 +53,11 @@ ENTRY_POINT_GROUP = "cuassay.devices"
 
 BUILT_IN: dict[str, tuple[str, str]] = {
     "cpu": ("cuassay.devices.cpu", "numpy"),
-    "sim": ("cuassay.devices.sim", "cuassay"),
+    "sim": ("cuassay.devices.sim", "cuassay.devices.sim"),
     "cuda": ("cuassay.devices.cuda", "cupy"),
+    "meta": ("cuassay.devices.meta", "cuassay.devices.meta"),
 }
-"""The built-in kinds: each with its module, and the top-level module of its array types."""
+"""The built-in kinds: each with its module, and the package that its array types come from."""
 
 
 @cache
@@ -251,7 +252,7 @@ def empty_like(array: Any, *, dtype: Any = None, device: str | Device | None = N
     ArgumentError
         If `array` is not an array of any known device kind; other errors as in `empty`.
     """
-    owner = _owner(array)
+    owner = registry.owner_of(array, "the argument")
     where = owner.device_of(array) if device is None else device
     return empty(tuple(array.shape), array.dtype if dtype is None else dtype, where, stream=stream)
 
@@ -281,11 +282,7 @@ def to_host(array: Any) -> Any:
     ArgumentError
         If `array` is not an array of any known device kind.
     """
-    return _owner(array).to_host(array)
-
-
-def _owner(array: Any) -> Backend:
-    return registry.owner_of(array, "the argument")
+    return registry.owner_of(array, "the argument").to_host(array)
 
 
 def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device) -> Any:
@@ -388,8 +385,9 @@ def _transfers(kind: str) -> PinnedMemory:
 
 def _load_for_type(array_type: type) -> bool:
     """Load the kind of an unknown array type: by module for built-in kinds, otherwise every matching external kind."""
-    root = array_type.__module__.partition(".")[0]
-    wanted = [kind for kind, (_, package) in BUILT_IN.items() if package == root] or [
+    module = f"{array_type.__module__}."
+    root = module.partition(".")[0]
+    wanted = [kind for kind, (_, package) in BUILT_IN.items() if module.startswith(f"{package}.")] or [
         kind for kind in kinds() if kind not in BUILT_IN and _modules()[kind].partition(".")[0] == root
     ]
     for kind in wanted:

@@ -1,4 +1,4 @@
-"""Candidates' processes as subjects of trials, and those of ours: one that does nothing, and the declared function."""
+"""Processes that answer calls: those of candidates, and two of ours that do nothing or call the declared function."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.handle import Handle
@@ -20,8 +20,8 @@ from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.process import CandidateProcess
 from cuassay.judging.referee import JudgeOptions
 from cuassay.judging.reply import Output, Reply
+from cuassay.judging.results import Results
 from cuassay.judging.spec_file import Declaration
-from cuassay.judging.strength import right_answer
 from cuassay.judging.subject import Answer, Status
 from cuassay.judging.verdict import Evidence
 from cuassay.judging.zygote import Zygote
@@ -30,13 +30,13 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Candidates"]
 
-#: How the loss of a process is reported; anything else has died.
+#: The status of a call whose process was lost, by the reason; for any other reason the process has died.
 _LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
 
-#: Least seconds that a candidate's file has to be loaded in, on a machine that has other work.
+#: A candidate's file may take at least this many seconds to load: the machine may have other work.
 _LOAD_SECONDS = 10.0
 
-#: What the runner of the kernel tier raises where a kernel wrote outside of its arrays.
+#: The error that the runner of the kernel tier raises if a kernel wrote outside of its arrays.
 _OUTSIDE = "GuardBandError"
 
 _REFERENCE = """\
@@ -46,24 +46,31 @@ spec = load_declaration({target!r}).spec
 
 
 def run(xp, *args, **options):
-    return spec.op(*args, **options) if spec.op is not None else spec.fn(xp, *args, **options)
+    first = spec.op(*args, **options) if spec.op is not None else spec.fn(xp, *args, **options)
+    return [first, *nothing(xp, *args, **options)[1:]] if {is_one_of_several} else first
 """
 
-#: It gives an array of the right shape, made once: what is left is the protocol and the copies.
+#: It gives arrays of the right shapes, made once: what is left is the protocol and the copies.
 _NULL = """\
 outputs = {table!r}
 kept = {{}}
 
 
-def run(xp, *args, **options):
+def nothing(xp, *args, **options):
     given = [one for arg in (*args, *options.values()) for one in (arg if isinstance(arg, list) else [arg])]
     key = tuple(tuple(one.shape) for one in given if hasattr(one, "shape"))
     if key not in kept:
-        kept[key] = xp.zeros(outputs[key][0], outputs[key][1])
+        kept[key] = [xp.zeros(shape, dtype) for shape, dtype in outputs[key]]
     return kept[key]
+
+
+run = nothing
 """
 
 Key = tuple[Any, ...]
+
+#: The shape and dtype of each result of a call.
+Due = tuple[tuple[tuple[int, ...], Any], ...]
 
 
 class Candidates(Handle):
@@ -72,7 +79,7 @@ class Candidates(Handle):
     Parameters
     ----------
     declaration : Declaration
-        What they are judged by; a confined candidate cannot read its file.
+        The declaration that they are judged by. A confined candidate cannot read its file.
     options : JudgeOptions
         Where and how.
     """
@@ -116,20 +123,32 @@ class Candidates(Handle):
 
     @contextmanager
     def reference(self, shapes: Mapping[Any, Sample]) -> Iterator[_Candidate]:
-        """The declared function, unconfined, by the same protocol."""
-        with self._of_ours("reference.py", _REFERENCE.format(target=self._declaration.target)) as candidate:
+        """The declared function, unconfined, by the same protocol.
+
+        Of several results that are declared one by one it is the function of the first, which is taken to compute all:
+        to call each of them would take several times as long as one function that gives all.
+        """
+        source = _NULL.format(table=self._table(shapes))
+        source += _REFERENCE.format(target=self._declaration.target, is_one_of_several=len(self._declaration.specs) > 1)
+        with self._of_ours("reference.py", source) as candidate:
             yield candidate
 
     @contextmanager
     def null(self, shapes: Mapping[Any, Sample]) -> Iterator[_Candidate]:
         """A candidate that does nothing for calls with the shapes of these samples."""
+        with self._of_ours("null.py", _NULL.format(table=self._table(shapes))) as candidate:
+            yield candidate
+
+    def _table(self, shapes: Mapping[Any, Sample]) -> dict[Any, Any]:
+        """The shapes of the arrays of each sample to the shapes and dtypes of its results."""
         table = {}
         for sample in shapes.values():
             args, kwargs = sample.host()
-            shape, dtype = self._rooms.of(args, kwargs)
-            table[tuple(one.shape for one in arrays_of(args, kwargs))] = (shape, dtype_name(dtype))
-        with self._of_ours("null.py", _NULL.format(table=table)) as candidate:
-            yield candidate
+            due = self._rooms.of(args, kwargs)
+            table[tuple(one.shape for one in arrays_of(args, kwargs))] = [
+                (shape, dtype_name(dtype)) for shape, dtype in due
+            ]
+        return table
 
     def ours(self) -> dict[str, Callable[..., Any]]:
         """Both by name; none of the kernel tier, which is timed by the device."""
@@ -154,7 +173,7 @@ class Candidates(Handle):
 
 
 class _Candidate:
-    """A process that was started: loads it, and answers calls."""
+    """A process that was started. It is loaded here, and answers calls."""
 
     def __init__(self, process: CandidateProcess, rooms: _Rooms, seconds: float) -> None:
         self._process, self._rooms = process, rooms
@@ -210,30 +229,38 @@ class _Candidate:
         asked, before = self._rooms.of(args, kwargs), Answer(status="ok")
         try:
             reply = self._call(args, kwargs, asked)
-            if reply.outputs[0].problem == "too large" and self._rooms.grow(args, kwargs):
+            if any(one.problem == "too large" for one in reply.outputs) and self._rooms.grow(args, kwargs):
                 before = _answer(reply, asked)  # it has seen the inputs, so that the first call counts as well
                 reply = self._call(args, kwargs, self._rooms.of(args, kwargs))
         except CandidateLostError as lost:
             self._note(lost)
             return Answer(status=_LOST.get(lost.reason, "died"), text=lost.detail)
-        if reply.raised is not None and reply.raised.kind == _OUTSIDE and self._process.tier == "kernel":
-            self._evidence.append(Evidence(id="C17", certainty="proven", evidence=reply.raised.message))
+        self._look_at(reply)
         answer = _answer(reply, asked)
         return replace(
             answer,
             seconds=before.seconds + answer.seconds,
             waited=before.waited + answer.waited,
-            device_s=before.device_s + answer.device_s,
+            device_s=before.device_s + answer.device_s if self._process.tier == "kernel" else 0.0,
         )
 
-    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], asked: tuple[tuple[int, ...], Any]) -> Reply:
-        """One call, in what is left of the seconds of all calls, or a tenth of them where that is more."""
-        reply = self._process.call(args, kwargs, [asked], limit_s=max(self._left, self._seconds / 10))
+    def _look_at(self, reply: Reply) -> None:
+        """Note a cheat that a reply tells of."""
+        is_kernel = self._process.tier == "kernel"
+        if is_kernel and reply.raised is not None and reply.raised.kind == _OUTSIDE:
+            self._evidence.append(Evidence(id="C17", certainty="proven", evidence=reply.raised.message))
+        if not is_kernel and (reply.device_s or reply.is_queued):
+            text = "a reply holds a time of the device, which only the runner of the kernel tier writes"
+            self._evidence.append(Evidence(id="X3", certainty="proven", evidence=text))
+
+    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], asked: Due) -> Reply:
+        """Make one call within the rest of the seconds for all calls, or within a tenth of them if that is more."""
+        reply = self._process.call(args, kwargs, asked, limit_s=max(self._left, self._seconds / 10))
         self._left -= (reply.ended_ns - reply.asked_ns) * 1e-9
         return reply
 
 
-def _answer(reply: Reply, asked: tuple[tuple[int, ...], Any]) -> Answer:
+def _answer(reply: Reply, asked: Due) -> Answer:
     took = Answer(
         status="ok",
         seconds=(reply.ended_ns - reply.begun_ns) * 1e-9,
@@ -242,15 +269,23 @@ def _answer(reply: Reply, asked: tuple[tuple[int, ...], Any]) -> Answer:
     )
     if reply.raised is not None:
         return replace(took, status="raised", text=f"{reply.raised.kind}: {reply.raised.message}")
-    output = reply.outputs[0]
-    if output.array is None or reply.extra:
-        return replace(took, status="unusable", text=_unusable(output, reply.extra, asked))
-    return replace(took, outputs=(output.array,), changed=reply.changed)
+    arrays = tuple(output.array for output in reply.outputs if output.array is not None)
+    if len(arrays) < len(asked) or reply.extra:
+        return replace(took, status="unusable", text=_unusable(reply, asked))
+    return replace(took, outputs=arrays, changed=reply.changed)
 
 
-def _unusable(output: Output, extra: int, asked: tuple[tuple[int, ...], Any]) -> str:
-    if extra:
-        return f"it gave {1 + extra} outputs, and the declaration compares one"
+def _unusable(reply: Reply, asked: Due) -> str:
+    """Why the outputs of a reply cannot be compared."""
+    given = len(asked) + reply.extra - sum(output.problem == "missing" for output in reply.outputs)
+    if reply.extra or (given != len(asked) and len(asked) > 1):
+        return f"it gave {given} outputs, and the declaration compares {'one' if len(asked) == 1 else len(asked)}"
+    place = next(place for place, output in enumerate(reply.outputs) if output.array is None)
+    which = f"output {place}: " if len(asked) > 1 else ""
+    return which + _problem_of(reply.outputs[place], asked[place])
+
+
+def _problem_of(output: Output, asked: tuple[tuple[int, ...], Any]) -> str:
     said = {
         "missing": "it returned nothing",
         "not an array": "it returned something that is not an array",
@@ -262,28 +297,29 @@ def _unusable(output: Output, extra: int, asked: tuple[tuple[int, ...], Any]) ->
 
 
 class _Rooms:
-    """The shape and dtype of the right result, by the shapes and dtypes of the arguments and the other arguments."""
+    """The shape and dtype of each right result, by the shapes and dtypes of the arguments and the other arguments."""
 
     def __init__(self, declaration: Declaration) -> None:
-        self._right = right_answer(declaration.spec)
-        self._known: dict[Key, tuple[tuple[int, ...], Any]] = {}
+        self._results = Results(declaration.specs)
+        self._known: dict[Key, Due] = {}
 
-    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[int, ...], Any]:
-        """What is due for such a call, from the answer to the first of its kind."""
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Due:
+        """The results that are due, from the right answer to the first call of this kind."""
         key = _key(args, kwargs)
         if key not in self._known:
             self._known[key] = self._due(args, kwargs)
         return self._known[key]
 
     def grow(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Note what is due for this very call; whether it is more than for the first of its kind."""
+        """Note what is due for this very call. Gives whether it is larger than for the first call of this kind."""
         before, due = self.of(args, kwargs), self._due(args, kwargs)
         self._known[_key(args, kwargs)] = due
-        return int(np.prod(due[0])) > int(np.prod(before[0]))
+        return len(due) > len(before) or any(
+            prod(now) > prod(then) for (now, _), (then, _) in zip(due, before, strict=False)
+        )
 
-    def _due(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[int, ...], Any]:
-        answer: NDArray[Any] = self._right(*args, **kwargs)
-        return answer.shape, answer.dtype
+    def _due(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Due:
+        return tuple((answer.shape, answer.dtype) for answer in self._results.right(args, kwargs))
 
 
 def _key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:

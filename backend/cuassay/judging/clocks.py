@@ -1,7 +1,8 @@
-"""Times of a verdict: the judge's own clock, less that of a candidate that does nothing, and when to give no figure.
+"""The times of a verdict: taken by the judge's clock, less the time of a candidate that does nothing, or withheld.
 
-A call's time ends when the snapshot of its outputs has ended, so that late work is in it. Where a device's peaks are
-known, a time below the physical floor is refused. On a host the clock is the host's and ranks nobody.
+A call's time ends when the snapshot of its outputs has ended, so that late work is in it. A figure is given only if
+the times do not change in the course of the calls. Where a device's peaks are known, a time below the physical floor is
+refused. On a host the clock is the host's and ranks nobody.
 """
 
 from __future__ import annotations
@@ -14,17 +15,37 @@ from functools import partial
 from cuassay.benchmarking.empty import empty_interval
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import Device
+from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
 from cuassay.judging.verdict import CaseTime
-from cuassay.testing.opspec import OpSpec, Work
+from cuassay.testing.opspec import Work
 from cuassay.testing.samples import Sample
 
-__all__ = ["MOST_ERROR", "Peaks", "case_times", "floor_of", "is_impossible", "peaks_of", "standard_error"]
+__all__ = [
+    "MOST_DRIFT",
+    "MOST_ERROR",
+    "Peaks",
+    "case_times",
+    "drift_of",
+    "floor_of",
+    "is_impossible",
+    "peaks_of",
+    "standard_error",
+]
 
-#: A figure whose error is a larger part of it is withheld.
+#: A figure is withheld if its error is a larger part of it.
 MOST_ERROR = 0.05
 
-#: Part of the physical floor below which a time is refused: clocks boost above the figures that devices tell.
+#: A figure is withheld if the later calls take longer, or shorter, than the earlier ones by a larger part.
+MOST_DRIFT = 0.1
+
+#: Calls before a change, and after it, that tell it from single slow calls.
+_FEWEST_CALLS = 3
+
+#: Quartile distances by which earlier and later calls must differ.
+_CLEARLY = 3.0
+
+#: A time below this part of the physical floor is refused. Clocks boost above the rates that devices report.
 FLOOR_SLACK = 0.9
 
 #: Peak rates of a device: bytes/s under "bandwidth", FLOP/s under the name of a dtype.
@@ -45,6 +66,27 @@ def standard_error(samples: Sequence[float]) -> float:
     return 1.2533 * (high - low) / 1.349 / math.sqrt(len(samples))
 
 
+def drift_of(samples: Sequence[float]) -> float | None:
+    """The median of the later calls over that of the earlier ones, where there is a clear change; else None.
+
+    A candidate may be fast in its first calls only, need more calls to warm up than are left out, or heat its device.
+    The change may be anywhere: the place is taken at which the medians before and after differ most. It is clear if
+    they differ by more than `MOST_DRIFT`, and by some distances of the quartiles on either side.
+    """
+    largest = None
+    for place in range(_FEWEST_CALLS, len(samples) - _FEWEST_CALLS + 1):
+        before, after = samples[:place], samples[place:]
+        ratio = statistics.median(after) / max(statistics.median(before), 1e-12)
+        if _is_clear(before, after) and (largest is None or abs(math.log(ratio)) > abs(math.log(largest))):
+            largest = ratio
+    return largest if largest is not None and abs(largest - 1) > MOST_DRIFT else None
+
+
+def _is_clear(before: Sequence[float], after: Sequence[float]) -> bool:
+    (low, early, high), (least, late, most) = _quartiles(before), _quartiles(after)
+    return early > 0 < late and abs(late - early) > _CLEARLY * max(high - low, most - least)
+
+
 def floor_of(work: Work, dtype: str, peaks: Peaks) -> float | None:
     """The least seconds that `peaks` allow for `work`; None where they are not known."""
     needed = [
@@ -59,7 +101,7 @@ def is_impossible(time: CaseTime) -> bool:
 
 
 def case_times(
-    spec: OpSpec,
+    results: Results,
     trial: Trial,
     null: Mapping[Key, Sequence[float]],
     baseline: Mapping[Key, Sequence[float]],
@@ -83,34 +125,34 @@ def case_times(
         From the bytes that a call must move to the peak rates of the device; see `peaks_of`.
     """
     return tuple(
-        _case(spec, key, samples, null.get(key, ()), baseline.get(key, ()), trial.shapes[key], tier, on, peaks)
+        _case(results, key, samples, null.get(key, ()), baseline.get(key, ()), trial.shapes[key], tier, on, peaks)
         for key, samples in sorted(trial.times.items())
     )
 
 
 def empty_intervals(device: Device, trial: Trial) -> dict[Key, list[float]]:
-    """For each case of the kernel tier the empty interval of the device, which each of its times contains."""
+    """For each case of the kernel tier, the empty interval of the device, which is part of each of its times."""
     found = empty_interval(device)
     seconds = [0.0 if found is None else found.median_s]
     return dict.fromkeys(trial.times, seconds)
 
 
-def declared_times(spec: OpSpec, device: Device, trial: Trial) -> dict[Key, list[float]]:
-    """For each case of the kernel tier the times of the declared implementation by the same clock, cold as well."""
+def declared_times(results: Results, device: Device, trial: Trial) -> dict[Key, list[float]]:
+    """For each case of the kernel tier, the times of the declared implementation by the same clock, cache cold."""
     found = {}
     for key, sample in trial.shapes.items():
         args, kwargs = sample.on(device)
-        timing = measure(partial(spec.run, device, args, kwargs), device, max_seconds=_SECONDS)
+        timing = measure(partial(results.call, device, args, kwargs), device, max_seconds=_SECONDS)
         found[key] = list(timing.samples_s)
     return found
 
 
-#: Most seconds for the times of the declared implementation in one case.
+#: The most seconds in which the declared implementation is timed in one case.
 _SECONDS = 0.3
 
 
 def _case(
-    spec: OpSpec,
+    results: Results,
     key: Key,
     samples: Sequence[float],
     null: Sequence[float],
@@ -124,12 +166,13 @@ def _case(
     empty = statistics.median(null) if null else 0.0
     low, middle, high = (one - empty for one in _quartiles(samples))
     error = math.hypot(standard_error(samples), standard_error(null) if len(null) > 1 else 0.0)
-    work = spec.least_work(sample)
+    work = results.least_work(sample)
     least = floor_of(work, dtype, peaks(work.bytes))
-    withheld = _why_withheld(middle, error, on)
+    drift = drift_of(samples)
+    withheld = _why_withheld(middle, error, on, drift)
     found = CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error if math.isfinite(error) else 0.0, floor_s=least,
-        median_s=None, q25=None, q75=None, tier=tier, clock=_CLOCKS[tier], withheld=withheld,
+        median_s=None, q25=None, q75=None, tier=tier, clock=_CLOCKS[tier], withheld=withheld, drift=drift,
     )  # fmt: skip
     if withheld:
         return found
@@ -141,20 +184,26 @@ def _case(
     )  # fmt: skip
 
 
-#: Whose clock a tier is timed by: host code of a candidate is in what the judge's clock sees.
+#: The clock of each tier. The host's clock also sees the host code of a candidate.
 _CLOCKS = {"program": "host", "kernel": "device"}
 
 
-#: What to do about a time whose error is too large, on the host and on a device with a clock of its own.
+#: What to do if the error of a time is too large, on the host and on a device with its own clock.
 _REMEDY = {
     "host": "times on the host rank nobody, so give --no-times",
     "device": "the call is too short, so measure a larger size by bench=, or give --no-times",
 }
 
 
-def _why_withheld(median: float, error: float, on: str) -> str:
+def _why_withheld(median: float, error: float, on: str, drift: float | None) -> str:
     if not math.isfinite(error):
         return "too few calls were timed"
+    if drift is not None:
+        return (
+            f"it drifts: its later calls take {drift:.3g} times as long as its earlier ones, and at most "
+            f"{100 * MOST_DRIFT:g} % more or less is allowed; judge it again, and if it drifts again it depends on the "
+            "number of its calls"
+        )
     if median <= 0:
         return "the calls took no longer than those of a candidate that does nothing"
     if error > MOST_ERROR * median:
@@ -189,14 +238,14 @@ _FLOPS_A_CLOCK: Mapping[int, int] = {8: 4096, 9: 8192, 10: 16384, 12: 8192}
 
 
 def peaks_of(device: Device, dtypes: Sequence[str], nbytes: int) -> Peaks:
-    """Peak rates of a GPU by what its driver tells; none of a host, or of what it simulates.
+    """The peak rates of a GPU, from what its driver reports; empty for other kinds of device.
 
     Parameters
     ----------
     dtypes : sequence of str
-        Each gets the peak of the cheapest dtype, which a candidate may use within its tolerance.
+        Each gets the peak rate of the cheapest dtype, because a candidate may use that one within its tolerance.
     nbytes : int
-        What a call touches. What fits into the last-level cache is not held to the memory's bandwidth.
+        Bytes that a call reads and writes. The memory's bandwidth does not limit what fits into the last-level cache.
     """
     if device.kind != "cuda":
         return {}

@@ -1,6 +1,6 @@
-"""The referee: one declaration, many candidates, a verdict on each. It is the only one who writes a verdict.
+"""The referee judges many candidates by one declaration. Only the referee writes verdicts.
 
-It fails closed: what was not asked to the end, or could not be confined, is not called correct.
+It fails closed: a candidate that did not answer all calls, or could not be confined, is not called correct.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import hashlib
 import secrets
 import shlex
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.judging.catalogue import CATALOGUE
 from cuassay.judging.clocks import (
     FLOOR_SLACK,
@@ -31,14 +31,16 @@ from cuassay.judging.clocks import (
 )
 from cuassay.judging.precision import looks_like
 from cuassay.judging.reply import escaped
+from cuassay.judging.results import Results
 from cuassay.judging.scan import Policy, parse_policy, scan
 from cuassay.judging.schedule import Schedule, claimed, schedule, timed_calls
 from cuassay.judging.spec_file import Declaration
 from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Subject
 from cuassay.judging.trial import Trial, hear
+from cuassay.judging.turns import Turns
 from cuassay.judging.verdict import CaseTime, Evidence, Outcome, Verdict
-from cuassay.testing.presence import HOST_KINDS
+from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
 __all__ = ["JudgeOptions", "Opened", "Referee", "Start"]
@@ -51,19 +53,20 @@ class JudgeOptions:
     Attributes
     ----------
     device : Device
-        Where.
+        The device on which the candidate runs.
     tier : str
-        ``program`` or ``kernel``. The second is for kinds of devices that compile CUDA C++.
+        ``program`` or ``kernel``. The kernel tier needs a device that compiles CUDA C++.
     seconds : float
-        Most seconds that the calls of one candidate take together.
+        The most seconds that all calls of one candidate may take together.
     times : bool
-        Whether time is taken.
+        Whether the calls are timed.
     policy : mapping
         What is decided about benign shortcuts; see `cuassay.judging.scan`.
     allow_unjailed, allow_weak : bool
-        Judge although parts of the jail are missing, or the declaration lets stock mutants pass.
+        Judge even if parts of the jail are missing, or if the declaration lets stock mutants pass.
     apart : bool
-        Check first, while others are checked, and take time alone afterwards; otherwise both are mixed.
+        Check the candidate while others are checked, and time it alone afterwards. Otherwise checks and timed calls are
+        mixed.
     """
 
     device: Device
@@ -76,7 +79,7 @@ class JudgeOptions:
     apart: bool = False
 
     def told(self) -> dict[str, Any]:
-        """As a verdict keeps them, for a replay."""
+        """The options in the form that a verdict keeps for a replay."""
         return {
             "device": str(self.device), "tier": self.tier, "seconds": self.seconds, "times": self.times,
             "policy": dict(self.policy), "allow_unjailed": self.allow_unjailed, "allow_weak": self.allow_weak,
@@ -84,7 +87,7 @@ class JudgeOptions:
         }  # fmt: skip
 
     def words(self) -> Iterator[str]:
-        """As the command takes them: the device, and what differs from the defaults."""
+        """The words of the command line for these options: the device, and those that differ from the defaults."""
         yield from ("--device", str(self.device))
         plain = JudgeOptions(device=self.device)
         differ = {one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)}
@@ -104,15 +107,15 @@ _SWITCHES = {"times": "--no-times", "allow_unjailed": "--allow-unjailed", "allow
 
 
 class Opened(Subject, Protocol):
-    """A candidate that was started: why it was not loaded, and what its jail is."""
+    """A candidate whose process was started."""
 
     @property
     def source(self) -> bytes:
-        """What was read of it, once."""
+        """The text of its files, which were read once."""
 
     @property
     def problem(self) -> str:
-        """Why there is nothing to call; empty where there is."""
+        """Why it cannot be called; empty if it can."""
 
     @property
     def is_confined(self) -> bool:
@@ -120,14 +123,14 @@ class Opened(Subject, Protocol):
 
     @property
     def jail(self) -> Mapping[str, str]:
-        """Part of the jail to ``on``, or to why it is not."""
+        """Each part of the jail: ``on``, or the reason why it is off."""
 
     @property
     def group(self) -> str:
         """Whether a control group limits its memory: ``on``, or why not."""
 
     def evidence(self) -> Sequence[Evidence]:
-        """What its process was seen to do, in addition to its answers."""
+        """Cheats that were seen apart from its answers."""
 
 
 #: Starts a candidate's file in a process of its own.
@@ -140,9 +143,9 @@ class Referee:
     Parameters
     ----------
     declaration : Declaration
-        What is right.
+        The declaration that candidates are judged by.
     options : JudgeOptions
-        How it is judged.
+        How they are judged.
     start : callable
         ``start(path)`` starts a candidate.
     ours : mapping of str to callable
@@ -159,7 +162,8 @@ class Referee:
     ) -> None:
         self.declaration, self.options = declaration, options
         self._start, self._ours = start, ours or {}
-        self._turns = _Turns()
+        self._turns = Turns()
+        self.results = Results(declaration.specs)
         self.dtypes = claimed(declaration.spec, options.device)
         self.weak = tuple(self._weaknesses())
 
@@ -167,14 +171,14 @@ class Referee:
         return f"Referee({self.declaration.spec.name} on {self.options.device})"
 
     def _weaknesses(self) -> Iterator[str]:
-        """By inputs that follow from the declaration, so that they are the same for every candidate."""
+        """The stock mutants that pass, for inputs that follow from the declaration and are the same each time."""
         nonce = int(self.declaration.digest, 16)
         plan = self._plan(nonce, layouts=False, times=False, bench=False)
-        yield from weaknesses(self.declaration.spec, plan, nonce)
+        yield from weaknesses(self.results, plan, nonce)
 
     def _plan(self, nonce: int, *, layouts: bool, times: bool, bench: bool = True) -> Schedule:
-        spec, device = self.declaration.spec, self.options.device
-        return schedule(spec, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times, bench=bench)
+        device = self.options.device
+        return schedule(self.results, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times, bench=bench)
 
     def judge(self, candidate: Path, *, nonce: int | None = None) -> Verdict:
         """The verdict on the candidate in a file.
@@ -182,7 +186,7 @@ class Referee:
         Parameters
         ----------
         nonce : int, optional
-            Of another verdict, to repeat it; a new one from the system, once the candidate was loaded, by default.
+            That of another verdict, to repeat it. Default: a new one from the system, once the candidate is loaded.
         """
         with np.errstate(invalid="ignore"):  # bits that nobody wrote may be a signalling NaN
             return self._judged(candidate, nonce)
@@ -211,32 +215,32 @@ class Referee:
             if found.problem or "start" in found.jail or not (found.is_confined or self.options.allow_unjailed):
                 return
             plan = self._plan(found.nonce, layouts=subject.takes_layouts, times=times)
+            found.not_probed = plan.not_probed
             found.trial = hear(subject, plan, found.nonce, most_seconds=self.options.seconds)
             found.evidence += subject.evidence()
         if times and found.trial.finding is None and not found.trial.ended:
             found.cases = self._times(found.trial, plan, found.nonce)
 
     def _times(self, trial: Trial, plan: Schedule, nonce: int) -> tuple[CaseTime, ...]:
-        """Times of the cases, with those of our own candidates, which take such calls too, while it is stopped."""
+        """The time of each case. Our own candidates answer the same calls, after this one has ended."""
         calls = timed_calls(plan, trial.shapes)
         others: dict[str, Mapping[tuple[str, str], Sequence[float]]] = {}
         for name, start in self._ours.items():
             with start(trial.shapes) as subject:
                 heard = Trial() if subject.problem else hear(subject, calls, nonce, compares=False)
             others[name] = heard.times
-        spec, device = self.declaration.spec, self.options.device
+        results, device = self.results, self.options.device
         if self.options.tier == "kernel":
-            others = {"null": empty_intervals(device, trial), "reference": declared_times(spec, device, trial)}
+            others = {"null": empty_intervals(device, trial), "reference": declared_times(results, device, trial)}
         return case_times(
-            spec, trial, others.get("null", {}), others.get("reference", {}),
+            results, trial, others.get("null", {}), others.get("reference", {}),
             tier=self.options.tier, on="host" if device.kind in HOST_KINDS else "device",
             peaks=partial(peaks_of, device, self.dtypes),
         )  # fmt: skip
 
     def _verdict(self, found: _Found) -> Verdict:
         spec, trial = self.declaration.spec, found.trial or Trial()
-        pairs = [pair for some in trial.errors.values() for pair in some]
-        precision = looks_like(spec, pairs)
+        precision = self._precision(trial)
         if precision:
             within = "beyond" if trial.finding is not None else "within"
             text = f"the errors look like those of {precision}, {within} the tolerance"
@@ -255,6 +259,7 @@ class Referee:
             failing_check=check, sample=failed.sample if failed else "", worst=failed.text if failed else found.problem,
             reproduce=self._reproduce(found), cheat=tuple(dict.fromkeys(found.evidence)),
             cases=found.cases if verdict == "correct" else (), probes=trial.passed,
+            not_probed=_not_probed(found, trial),
             headroom=round(trial.headroom, 4) if trial.finding is None and found.trial else None, looks_like=precision,
             weak=self.weak, verified_calls=trial.verified, timed_calls=trial.timed, calls=trial.calls,
             declaration_digest=self.declaration.digest, candidate_digest=found.digest,
@@ -262,8 +267,16 @@ class Referee:
             is_nonce_given=found.is_nonce_given, group=found.group, path=_shown(found.path),
         )  # fmt: skip
 
+    def _precision(self, trial: Trial) -> str:
+        """The precision that the errors of one of the results look like; empty where they look like none."""
+        pairs: dict[OpSpec, list[tuple[Sample, NDArray[Any]]]] = {}
+        for sample, outputs in (pair for some in trial.errors.values() for pair in some):
+            for spec, output in zip(self.results.of(sample), outputs, strict=False):
+                pairs.setdefault(spec, []).append((sample, output))
+        return next(filter(None, (looks_like(spec, some) for spec, some in pairs.items())), "")
+
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
-        """The verdict, one sentence, and the check that failed; the first that holds, from the worst on."""
+        """The worst verdict that applies, the reason as one sentence, and the check that failed."""
         proven = [one for one in found.evidence if one.certainty == "proven"]
         worst: Outcome = "refused" if proven else "wrong"
         if found.problem:
@@ -286,7 +299,7 @@ class Referee:
         )
 
     def _doubt(self, found: _Found, trial: Trial) -> str:
-        """Why a candidate that nothing was found against is not called correct all the same; empty where it is."""
+        """Why a candidate is not called correct although no check failed; empty if it is."""
         if found.trial is None:
             missing = ", ".join(f"{part} ({why})" for part, why in found.jail.items() if why != "on")
             return f"it did not run: the jail lacks {missing}; --allow-unjailed runs it all the same"
@@ -300,8 +313,14 @@ class Referee:
         return shlex.join([*words, "--nonce", f"{found.nonce:x}"])
 
 
+def _not_probed(found: _Found, trial: Trial) -> dict[str, str]:
+    """What the candidate was not asked about, by name, and why."""
+    dropped = dict.fromkeys(sorted(trial.not_varied), "the declared function itself fails for other values")
+    return {**dropped, **found.not_probed}
+
+
 def _seen_files(found: _Found) -> str:
-    """What a candidate may open, where an error of a file may come of that."""
+    """Which files a candidate may open, as a remark on an error that this may have caused."""
     is_of_file = any(name in found.problem for name in ("FileNotFoundError", "PermissionError"))
     is_hidden = "on" in (found.jail.get("mount"), found.jail.get("files"))
     return "; its jail shows it its own files, Python and the installed libraries" if is_of_file and is_hidden else ""
@@ -322,9 +341,10 @@ class _Found:
     trial: Trial | None = None
     evidence: list[Evidence] = field(default_factory=list)
     cases: tuple[CaseTime, ...] = ()
+    not_probed: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, source: bytes, policy: Policy) -> None:
-        """Note what the source shows; of a second start that is the same."""
+        """Note what the source shows. A second start of the same source adds nothing."""
         digest = hashlib.sha256(source).hexdigest()[:16]
         if digest != self.digest:
             self.digest = digest
@@ -332,45 +352,8 @@ class _Found:
             self.evidence += scan(text, is_python=self.path.suffix == ".py", policy=policy)
 
 
-class _Turns:
-    """Lets candidates be checked together, and one whose time is taken run alone.
-
-    Otherwise a candidate could slow the baseline of another one while that is measured.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._checked, self._timed = 0, False
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._timed)
-            self._checked += 1
-        try:
-            yield
-        finally:
-            self._end(checked=1)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._timed and not self._checked)
-            self._timed = True
-        try:
-            yield
-        finally:
-            self._end(timed=True)
-
-    def _end(self, *, checked: int = 0, timed: bool = False) -> None:
-        with self._changed:
-            self._checked -= checked
-            self._timed = self._timed and not timed
-            self._changed.notify_all()
-
-
 def _shown(path: Path) -> str:
-    """A path as it was given, safe to print; its parts are escaped one by one, which shortens none of them."""
+    """A path as it was given, safe to print. Its parts are escaped one by one, so that the whole path is not cut."""
     return str(Path(*map(escaped, path.parts)))
 
 

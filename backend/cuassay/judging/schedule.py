@@ -1,6 +1,6 @@
-"""Which probes a candidate gets, and in which order its calls come: all of it follows from the nonce.
+"""The schedule of a trial: which probes a candidate gets, and the order of its calls. All of it follows from the nonce.
 
-Checks, warm-up and timed calls come mixed, in random order and number, by the same messages, so that a candidate cannot
+Checks, warm-up and timed calls are mixed, random in order and number, and sent by the same messages: a candidate cannot
 tell which of them it answers.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
@@ -17,12 +17,14 @@ import numpy as np
 from cuassay.benchmarking.cases import DTYPES, case_label
 from cuassay.core.device import Device
 from cuassay.errors import SpecError
-from cuassay.judging.probes import LARGE, Probe, beyond, declared_probe, equal_runs, where_measured
+from cuassay.judging.beyond import Notes, beyond, where_measured
+from cuassay.judging.probes import LARGE, Probe, declared_probe, elements_of, equal_runs, same
+from cuassay.judging.results import Results
+from cuassay.judging.unrepeated import unrepeated
 from cuassay.testing.generated.selection import why_absent
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import Kind, Sample
-from cuassay.testing.terms import arrays_of
 
 __all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule", "timed_calls"]
 
@@ -32,87 +34,100 @@ WARM_UP = 2
 #: Least and most timed calls of a case, warm-up not counted.
 _TIMED = 12, 20
 
-#: Samples that are run three times: noise of a few steps can be the same once by chance.
+#: Samples that are run three times. Noise in a few last bits can be equal by chance in one of them.
 _EQUAL = 4
 
-#: Calls of a case where no time is taken.
+#: Calls of a case if no time is taken.
 _CHECKED = 6
 
 #: Most declared samples of a kind, and how often those of kind values are drawn.
 _SAMPLES, _ROUNDS = 6, 2
 
-#: Kinds of declared samples that a candidate gets. Promotion and Python numbers are a matter of an array library.
+#: Kinds of declared samples that a candidate gets. Promotion and Python numbers concern array libraries only.
 _KINDS: tuple[Kind, ...] = ("values", "empty", "scalar", "broadcast", "extremal")
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The probes, and for each call the place of its probe among them."""
+    """The probes, for each call the place of its probe among them, and by name what is not probed, with the reason."""
 
     probes: tuple[Probe, ...]
     order: tuple[int, ...]
+    not_probed: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Schedule({len(self.probes)} probes, {len(self.order)} calls)"
 
 
 def schedule(
-    spec: OpSpec, device: Device, nonce: int, *, dtypes: Sequence[str], layouts: bool, times: bool, bench: bool = True
+    results: Results,
+    device: Device,
+    nonce: int,
+    *,
+    dtypes: Sequence[str],
+    layouts: bool,
+    times: bool,
+    bench: bool = True,
 ) -> Schedule:
     """The probes and the order that follow from `nonce`.
 
     Parameters
     ----------
     dtypes : sequence of str
-        Those that the device has, of the declared ones.
+        The declared dtypes that the device has.
     layouts, times : bool
         Whether arrays may be other than contiguous, and whether time is taken.
     bench : bool
-        Whether the samples that would be measured are checked where no time is taken.
+        Whether the samples that would be measured are checked if no time is taken.
 
     Raises
     ------
     SpecError
         The declaration gives no samples on this device.
     """
-    chance = np.random.default_rng(nonce)
+    spec, chance = results.spec, np.random.default_rng(nonce)
     probes: list[Probe] = []
+    notes: dict[str, str] = {}
     for dtype in dtypes:
-        probes += _checks(spec, device, dtype, chance, layouts=layouts)
+        probes += _checks(results, device, dtype, chance, notes, layouts=layouts)
     if not probes:
         raise SpecError(f"{spec.name} has no samples that {device} can hold; declare dtypes that it has")
     if times or (bench and spec.bench is not None):
         measured = [dtype for dtype in DTYPES if dtype in dtypes] or list(dtypes[:1])
         for dtype in measured:
-            probes += _timed(spec, device, dtype, chance, times=times)
+            probes += _timed(results, device, dtype, chance, notes, times=times)
     places = np.repeat(np.arange(len(probes)), [len(probe.draws) for probe in probes])
-    return Schedule(tuple(probes), tuple(int(place) for place in chance.permutation(places)))
+    return Schedule(tuple(probes), tuple(int(place) for place in chance.permutation(places)), notes)
 
 
-def _checks(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator, *, layouts: bool) -> Iterator[Probe]:
+def _checks(
+    results: Results, device: Device, dtype: str, chance: np.random.Generator, notes: Notes, *, layouts: bool
+) -> Iterator[Probe]:
+    spec = results.spec
     values: list[Sample] = []
     for _ in range(_ROUNDS):
-        drawn = list(_drawn(spec, device, dtype, chance))
+        drawn = list(_drawn(results, device, dtype, chance))
         for kind in _KINDS if not values else ("values",):
             some = _some([one for one in drawn if one.kind == kind], chance)
             values += some if kind == "values" else []
-            yield from (declared_probe(spec, dtype, kind, partial(_given, one)) for one in some)
+            yield from (declared_probe(results, dtype, kind, partial(same, one)) for one in some)
     if not values:
         return
     if spec.deterministic and "deterministic" not in spec.without:
-        ordered = sorted(values, key=_elements)
-        repeated = [sample for sample in ordered if _elements(sample) <= LARGE][-_EQUAL:]
-        for sample in (*repeated, *ordered[-1:]) if _elements(ordered[-1]) > LARGE else repeated:
-            yield equal_runs(spec, dtype, sample)
-    for probe in beyond(spec, device, dtype, values[:_SAMPLES], chance):
+        ordered = sorted(values, key=elements_of)
+        repeated = [sample for sample in ordered if elements_of(sample) <= LARGE][-_EQUAL:]
+        for sample in (*repeated, *ordered[-1:]) if elements_of(ordered[-1]) > LARGE else repeated:
+            yield equal_runs(results, dtype, sample)
+    for probe in beyond(results, device, dtype, values[:_SAMPLES], chance, notes):
         if layouts or probe.check != "layouts":
             yield probe
 
 
-def _drawn(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator) -> Iterator[Sample]:
-    """Samples by a seed of the nonce's, of those that the reference takes and the device holds."""
+def _drawn(results: Results, device: Device, dtype: str, chance: np.random.Generator) -> Iterator[Sample]:
+    """Samples drawn from a seed that follows from the nonce, if the reference takes them and the device holds them."""
+    spec = results.spec
     for sample in spec.draw(int(chance.integers(2**62)), dtype, *_KINDS):
-        if why_absent(spec, device, sample) is None and spec.refusal(sample) is None:
+        if why_absent(spec, device, sample) is None and results.refusal(sample) is None:
             yield sample
 
 
@@ -121,45 +136,40 @@ def _some(samples: Sequence[Sample], chance: np.random.Generator) -> list[Sample
     return [samples[place] for place in places]
 
 
-def _given(sample: Sample) -> Sample:
-    return sample
-
-
-def _elements(sample: Sample) -> int:
-    return sum(array.size for array in arrays_of(*sample.host()))
-
-
 # ------------------------------------------------------------------------------------------------ timed calls
 
 
-def _timed(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator, *, times: bool) -> Iterator[Probe]:
-    """Timed calls of each case, or a few where no time is taken, every one with numbers of its own."""
-    seed = int(chance.integers(2**62))
-    for place, sample in _cases(spec, device, dtype, seed):
+def _timed(
+    results: Results, device: Device, dtype: str, chance: np.random.Generator, notes: Notes, *, times: bool
+) -> Iterator[Probe]:
+    """The timed calls of each case, or a few calls if no time is taken; each has new numbers."""
+    spec, seed = results.spec, int(chance.integers(2**62))
+    for place, sample in _cases(results, device, dtype, seed):
         if why_absent(spec, device, sample) is not None:
             continue
         count = WARM_UP + int(chance.integers(_TIMED[0], _TIMED[1] + 1)) if times else _CHECKED
         for _ in range(count):
             draw = partial(_case, spec, device, dtype, int(chance.integers(2**62)), place)
             label = case_label(sample) if times else ""
-            yield declared_probe(spec, dtype, "timed calls" if times else "bench", draw, case=label)
+            yield declared_probe(results, dtype, "timed calls" if times else "bench", draw, case=label)
         if spec.bench is not None:  # otherwise it is one of the samples, which have such probes
-            yield from where_measured(spec, device, dtype, sample, chance)
+            yield from where_measured(results, device, dtype, sample, chance, notes)
 
 
-def _cases(spec: OpSpec, device: Device, dtype: str, seed: int) -> list[tuple[int, Sample]]:
+def _cases(results: Results, device: Device, dtype: str, seed: int) -> list[tuple[int, Sample]]:
     """The samples that are measured, with their places among `_measured`: those of `bench`, else the largest."""
+    spec = results.spec
     drawn = list(enumerate(_measured(spec, device, dtype, seed)))
     if spec.bench is not None:
         return drawn
-    taken = [(place, sample) for place, sample in drawn if spec.refusal(sample) is None]
-    return sorted(taken, key=lambda one: _elements(one[1]))[-1:]
+    taken = [(place, sample) for place, sample in drawn if results.refusal(sample) is None]
+    return sorted(taken, key=lambda one: elements_of(one[1]))[-1:]
 
 
 def _measured(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:
-    """The samples of `bench`; those of kind values where there is none."""
+    """The samples of `bench`, whose large arrays repeat no numbers; those of kind values where there is none."""
     if spec.bench is not None:
-        yield from spec.draw_bench(seed, dtype, sizes_for(device))
+        yield from (unrepeated(sample, seed) for sample in spec.draw_bench(seed, dtype, sizes_for(device)))
     else:
         yield from spec.draw(seed, dtype, "values")
 
@@ -169,15 +179,15 @@ def _case(spec: OpSpec, device: Device, dtype: str, seed: int, place: int) -> Sa
 
 
 def by_size(plan: Schedule) -> Schedule:
-    """The same calls, those of the smallest arrays first; for a plan without timed calls, whose samples are drawn."""
-    sizes = [max(_elements(draw()) for draw in probe.draws) for probe in plan.probes]
+    """The same calls, those of the smallest arrays first; for a plan without timed calls."""
+    sizes = [max(elements_of(draw()) for draw in probe.draws) for probe in plan.probes]
     order = sorted(plan.order, key=lambda place: (sizes[place], place))
-    return Schedule(plan.probes, tuple(order))
+    return Schedule(plan.probes, tuple(order), plan.not_probed)
 
 
 def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Schedule:
-    """The timed calls of `plan`; few of a case whose samples, one of which `shapes` has, are large: each takes long."""
-    large = {key for key, sample in shapes.items() if _elements(sample) > LARGE}
+    """The timed calls of `plan`. A case whose sample in `shapes` is large has few, because each takes long."""
+    large = {key for key, sample in shapes.items() if elements_of(sample) > LARGE}
     met: Counter[tuple[str, str]] = Counter()
     chosen = []
     for place in plan.order:
@@ -185,10 +195,10 @@ def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Sch
         met[key := (probe.case, probe.dtype)] += 1
         if probe.case and (met[key] <= WARM_UP + _FEW_TIMED or key not in large):
             chosen.append(place)
-    return Schedule(plan.probes, tuple(chosen))
+    return Schedule(plan.probes, tuple(chosen), plan.not_probed)
 
 
-#: Calls of a case of large arrays that our own candidates are timed by.
+#: Calls of a case of large arrays from which our own candidates are timed.
 _FEW_TIMED = 8
 
 

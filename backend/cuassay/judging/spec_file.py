@@ -1,4 +1,4 @@
-"""The trusted declaration of a verdict, found by ``SPEC.py::name``."""
+"""Load the trusted declaration that ``SPEC.py::name`` names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import cuassay
 from cuassay.core.nearest import did_you_mean
 from cuassay.errors import SpecError
+from cuassay.judging.protocol import MAX_OUTPUTS
 from cuassay.testing.opspec import OpSpec
 
 __all__ = ["Declaration", "load_declaration"]
@@ -22,12 +23,12 @@ __all__ = ["Declaration", "load_declaration"]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A spec, and where it is.
+    """A declaration and its file.
 
     Attributes
     ----------
     spec : OpSpec
-        The declaration.
+        The declaration. If each result has a declaration of its own, that of the first result.
     path : Path
         Its file.
     name : str
@@ -35,9 +36,11 @@ class Declaration:
     digest : str
         The first 16 digits of the file's SHA-256.
     files : tuple of Path
-        That file and the files of the user's that it imports: what a candidate must not read.
+        The declaration's file and the user's files that it imports. A candidate must not read them.
     given : str
-        Its file as the command was given it; empty where no command was.
+        Its file as it was given to the command; empty if it was loaded otherwise.
+    others : tuple of OpSpec
+        The declarations of the other results, if each has one of its own.
     """
 
     spec: OpSpec
@@ -46,6 +49,12 @@ class Declaration:
     digest: str
     files: tuple[Path, ...] = ()
     given: str = ""
+    others: tuple[OpSpec, ...] = ()
+
+    @property
+    def specs(self) -> tuple[OpSpec, ...]:
+        """The spec, or one for each result."""
+        return (self.spec, *self.others)
 
     @property
     def target(self) -> str:
@@ -56,20 +65,21 @@ class Declaration:
 def load_declaration(target: str) -> Declaration:
     """Load the `OpSpec`, or what `conformance` made of one, that ``SPEC.py::name`` names.
 
-    The name may be left out where the file holds one declaration. The file is imported here: it is trusted.
+    The name may be left out where the file holds one declaration. The file is imported here: it is trusted. The name of
+    a tuple of specs declares several results, one by each spec: the function of each gives its result alone.
 
     Raises
     ------
     SpecError
         There is no such file or name, it is something else, or it cannot judge a candidate: it has no reference of its
-        own, its op returns nothing, it gives several arrays, or it works in place.
+        own, its op returns nothing, it works in place, or it has too many results.
     """
     file, _, name = target.partition("::")
     path = Path(file).resolve()
     if not path.is_file():
         raise SpecError(f"{file} is not a file; name a declaration as SPEC.py::name")
     before = set(sys.modules)
-    found = {key: spec for key, value in vars(_imported(path)).items() if (spec := _spec_of(value)) is not None}
+    found = {key: specs for key, value in vars(_imported(path)).items() if (specs := _specs_of(value))}
     files = (path, *_files_of(set(sys.modules) - before))
     if not found:
         raise SpecError(f"{file} declares no OpSpec at module level; write rms = OpSpec(...), and name SPEC.py::rms")
@@ -78,9 +88,11 @@ def load_declaration(target: str) -> Declaration:
     name = name or next(iter(found))
     if name not in found:
         raise SpecError(f"{file} declares no {name!r}{did_you_mean(name, found)}; OpSpecs in it: {', '.join(found)}")
-    _refuse_unable(found[name])
+    spec, *others = found[name]
+    for one in found[name]:
+        _refuse_unable(one, is_one_of_several=bool(others))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return Declaration(found[name], path, name, digest, tuple(dict.fromkeys(files)), given=file)
+    return Declaration(spec, path, name, digest, tuple(dict.fromkeys(files)), given=file, others=tuple(others))
 
 
 def _files_of(modules: Iterable[str]) -> Iterator[Path]:
@@ -90,6 +102,13 @@ def _files_of(modules: Iterable[str]) -> Iterator[Path]:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file is not None and not any(Path(file).is_relative_to(folder) for folder in installed):
             yield Path(file).resolve()
+
+
+def _specs_of(value: Any) -> tuple[OpSpec, ...]:
+    """The specs of a module's variable: one, or those of a tuple of several; none where it is something else."""
+    several = value if isinstance(value, tuple) else (value,)
+    found = tuple(spec for one in several if (spec := _spec_of(one)) is not None)
+    return found if len(found) == len(several) else ()
 
 
 def _spec_of(value: Any) -> OpSpec | None:
@@ -118,19 +137,30 @@ def _imported(path: Path) -> ModuleType:
     return module
 
 
-def _refuse_unable(spec: OpSpec) -> None:
+def _refuse_unable(spec: OpSpec, *, is_one_of_several: bool) -> None:
     if spec.is_its_own_reference:
         raise SpecError(
             f"{spec.name} has no reference=, and is compared with itself; a candidate is judged by a reference: give "
             "reference=, in NumPy"
         )
-    if spec.op is not None and not spec.op.schema.outputs:
-        raise SpecError(f"{spec.name} writes its arguments and returns nothing; a candidate must return its result")
+    if spec.op is not None and not spec.op.schema.is_single:
+        raise SpecError(
+            f"{spec.name} does not return one array: {spec.op.schema.signature}; a candidate must; declare a function"
+        )
     if "inputs_unchanged" in spec.without:
         raise SpecError(
             f"{spec.name} works in place (without= names inputs_unchanged); a candidate may not write its inputs; "
             "declare a form that returns a new array"
         )
     answer = spec.answers(next(spec.draw(0, spec.dtypes[0], "values"))) if spec.has_lists else None
-    if isinstance(answer, list | tuple):
-        raise SpecError(f"{spec.name} gives a {type(answer).__name__}; a candidate must return one array: join them")
+    if not isinstance(answer, list | tuple):
+        return
+    if is_one_of_several:
+        raise SpecError(
+            f"{spec.name} declares one of several results, and gives a {type(answer).__name__}; give one array, as "
+            "fn=lambda xp, a: f(xp, a)[0]"
+        )
+    if len(answer) > MAX_OUTPUTS:
+        raise SpecError(
+            f"{spec.name} gives {len(answer)} results; a candidate gives at most {MAX_OUTPUTS}: declare fewer"
+        )

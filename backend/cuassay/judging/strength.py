@@ -1,80 +1,58 @@
-"""Whether a declaration can judge: stock mutants, which are wrong, must all fail by it.
+"""Whether a declaration is strong enough to judge by: stock mutants, which are all wrong, must fail.
 
-They are tried by the same schedule as candidates, in this process. One that passes is named; what the declaration
-then calls correct says little.
+They get the same kind of schedule as candidates, in this process. If one passes, the declaration is weak, and a
+candidate that it calls correct may be wrong in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cuassay.arrays.dtypes import dtype_name
-from cuassay.arrays.rounding import narrowed
+from cuassay.judging.results import Outputs, Results
 from cuassay.judging.schedule import Schedule, by_size
 from cuassay.judging.subject import LocalSubject, differs
 from cuassay.judging.trial import hear
 from cuassay.mutation.stock import STOCK, Function
-from cuassay.testing.generated.comparison import result_dtype
-from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample, over_lists
 
-__all__ = ["right_answer", "weaknesses"]
+__all__ = ["weaknesses"]
 
-#: Mutants whose output does not depend on the input: where that is right, any constant is.
+#: Mutants whose output does not depend on the input. If one of them is right, any constant is.
 _CONSTANT = ("zeros", "stale answer", "constant")
 
+#: Results in which mutants are tried, of a list of many.
+_MOST_RESULTS = 4
 
-def weaknesses(spec: OpSpec, plan: Schedule, nonce: int) -> Iterator[str]:
-    """The names of the stock mutants that pass `plan`, which must hold no timed calls.
+
+def weaknesses(results: Results, plan: Schedule, nonce: int) -> Iterator[str]:
+    """The names of the stock mutants that pass `plan`, which must hold no timed calls; each changes one result only.
 
     A mutant that never differs from the right answer does not count, such as rounding where results are whole numbers.
     But where an output that does not depend on the input is right, the declaration is weak. Small samples come first:
     most mutants fail by one of them.
     """
     plan = by_size(plan)
+    count = len(results.of(plan.probes[plan.order[0]].draws[0]()))
     for name, mutation in STOCK.items():
-        watched = _Watched(spec, mutation)
-        trial = hear(LocalSubject(watched), plan, nonce)
-        if trial.finding is None and (watched.differed or name in _CONSTANT):
-            yield name
+        for place in range(count)[:_MOST_RESULTS]:
+            watched = _Watched(results, mutation, place)
+            trial = hear(LocalSubject(watched), plan, nonce)
+            if trial.finding is None and (watched.differed or name in _CONSTANT):
+                yield f"{name} in result {place}" if count > 1 else name
 
 
 class _Watched:
-    """A mutant that notes whether it ever differed from the right answer."""
+    """The right function with one result of a mutant, which notes whether that ever differed from the right one."""
 
-    def __init__(self, spec: OpSpec, mutation: Any) -> None:
-        self._right = right_answer(spec)
-        self._mutant: Function = mutation(self._right)
+    def __init__(self, results: Results, mutation: Any, place: int) -> None:
+        self._results, self._place = results, place
+        self._mutant: Function = mutation(lambda *args, **kwargs: results.right(args, kwargs)[place])
         self.differed = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray[Any]:
-        out: NDArray[Any] = self._mutant(*args, **kwargs)
-        self.differed = self.differed or differs(out, self._right(*args, **kwargs))
-        return out
-
-
-def right_answer(spec: OpSpec) -> Function:
-    """The reference's answer in the dtype of the result."""
-
-    def right(*args: Any, **kwargs: Any) -> NDArray[Any]:
-        sample = _as_sample(args, kwargs)
-        answer = spec.expected(sample)
-        dtype = result_dtype(spec, sample)
-        if dtype is None or dtype_name(answer.dtype) == dtype_name(dtype):
-            return answer
-        with np.errstate(all="ignore"):
-            return narrowed(answer, dtype) if dtype.kind not in "biuc" else answer.astype(dtype)
-
-    return right
-
-
-def _as_sample(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sample:
-    def put(value: Any) -> Any:
-        return HostArray(np.ascontiguousarray(value).reshape(value.shape)) if isinstance(value, np.ndarray) else value
-
-    named = {name: over_lists(one, put) for name, one in kwargs.items()}
-    return Sample(tuple(over_lists(one, put) for one in args), named)
+    def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
+        right = self._results.right(args, kwargs)
+        if self._place >= len(right):
+            return right
+        out = self._mutant(*args, **kwargs)
+        self.differed = self.differed or differs(out, right[self._place])
+        return (*right[: self._place], out, *right[self._place + 1 :])

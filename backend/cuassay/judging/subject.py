@@ -1,7 +1,7 @@
-"""What is judged, as the referee sees it: calls with arrays of the host, and what came of each.
+"""Subjects answer the calls of a trial, which have arrays of the host.
 
-A candidate in a process of its own is one subject, an implementation that is trusted another: stock mutants and the
-declared function, which run here.
+A candidate in a process of its own is a subject. Trusted functions, such as stock mutants, are subjects that run in
+this process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Status = Literal["ok", "raised", "unusable", "died", "hung", "malformed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of one call.
+    """The outcome of one call.
 
     Attributes
     ----------
@@ -34,15 +34,15 @@ class Answer:
     outputs : tuple of numpy.ndarray
         Copies that nobody else can write.
     changed : tuple of int
-        Which input arrays the call changed, by their place among the arrays.
+        The input arrays that the call changed, by their place among the arrays.
     seconds : float
         From the release of the arguments to the end of the snapshot, by the judge's clock.
     waited : float
-        Seconds until it was ready for the call, which are not part of its time.
+        Seconds until the subject was ready for the call; not part of `seconds`.
     device_s : float
-        Of the kernel tier, by the device's clock, the empty interval in it; else 0.
+        In the kernel tier, seconds by the device's clock, the empty interval included; else 0.
     text : str
-        What the candidate said, cut and printable; it decides nothing.
+        What the candidate said, shortened and printable. It decides nothing.
     """
 
     status: Status
@@ -62,7 +62,7 @@ class Subject(Protocol):
         """Whether arrays may be anything but contiguous."""
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
-        """Make one call; whatever the candidate does, this returns."""
+        """Make one call. This returns whatever the candidate does."""
 
 
 class LocalSubject:
@@ -71,7 +71,7 @@ class LocalSubject:
     Parameters
     ----------
     function : callable
-        ``function(*args, **kwargs)`` gives an array or a number.
+        ``function(*args, **kwargs)`` gives an array or a number, or a list or tuple of them.
     """
 
     takes_layouts = True
@@ -98,7 +98,8 @@ class LocalSubject:
             return Answer(status="raised", text=f"{type(error).__name__}: {error}"[:500])
         seconds = time.perf_counter() - began
         changed = tuple(place for place, (a, b) in enumerate(zip(given, after, strict=True)) if differs(a, b))
-        return Answer(status="ok", outputs=(np.array(result),), changed=changed, seconds=seconds)
+        outputs = tuple(map(np.array, result if isinstance(result, list | tuple) else [result]))
+        return Answer(status="ok", outputs=outputs, changed=changed, seconds=seconds)
 
 
 def differs(before: NDArray[Any], after: NDArray[Any]) -> bool:

@@ -1,7 +1,7 @@
-"""One trial: the calls of a schedule put to a subject, and what came of them.
+"""A trial makes the calls of a schedule and judges the outputs.
 
-Answers are computed after the candidate's output was taken, never before. A trial ends at the first finding. It does
-not know whether the subject is a candidate or one of the mutants that a declaration is judged by.
+The right answer is computed only after the candidate's output was taken. A trial ends at the first finding. The subject
+of a trial is a candidate, or one of the mutants by which a declaration is judged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.judging.arena import bytes_of, words_of
-from cuassay.judging.probes import Finding, Probe
+from cuassay.judging.probes import Finding, Probe, elements_of
+from cuassay.judging.results import Outputs
 from cuassay.judging.schedule import WARM_UP, Schedule
 from cuassay.judging.subject import Answer, Subject
 from cuassay.judging.verdict import Evidence
@@ -26,39 +27,40 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Trial", "hear"]
 
-#: Part of the timed calls of large arrays whose outputs are compared although they were slow; of others all are. Who is
-#: wrong in some of the calls, to lower their median, is faster in those: a call not slower than the median so far is
-#: always compared.
+#: The part of the slow timed calls of large arrays whose outputs are compared. All other timed calls are compared: a
+#: candidate that gives wrong results in some calls to lower the median is faster in those calls.
 _VERIFIED = 0.4
 _LARGE = 2**20
 
 
 @dataclass(slots=True)
 class Trial:
-    """What came of the calls.
+    """The outcome of the calls.
 
     Attributes
     ----------
     finding : Finding or None
         The first probe that failed.
     passed : dict
-        Check to the number of its probes that passed.
+        For each check, the number of its probes that passed.
     times : dict
-        Label and dtype of a case to the seconds of its calls, warm-up not among them.
+        For the label and dtype of each case, the seconds of its calls without those of the warm-up.
     shapes : dict
-        Label and dtype of a case to one of its samples.
+        For the label and dtype of each case, one of its samples.
     begun : dict
-        Label and dtype of a case to the number of its calls, warm-up among them.
+        For the label and dtype of each case, the number of its calls, those of the warm-up included.
     calls, timed, verified : int
         All calls, the timed ones, and those of them whose outputs were compared.
     headroom : float
         The worst error over its tolerance.
     ended : str
-        Why not all calls were made, other than by a finding; empty where they were.
+        Why some calls were not made although nothing was found; empty if all were made.
     seconds : float
-        What the subject's calls took together.
+        The seconds that all calls took together.
     errors : dict
-        Dtype to pairs of a sample and its output, for a look at the precision.
+        For each dtype, pairs of a sample and its outputs, from which the precision is guessed.
+    not_varied : set of str
+        Scalar arguments of probes that the declared implementation fails itself, as the candidate does.
     """
 
     finding: Finding | None = None
@@ -72,7 +74,8 @@ class Trial:
     headroom: float = 0.0
     ended: str = ""
     seconds: float = 0.0
-    errors: dict[str, list[tuple[Sample, NDArray[Any]]]] = field(default_factory=dict)
+    errors: dict[str, list[tuple[Sample, Outputs]]] = field(default_factory=dict)
+    not_varied: set[str] = field(default_factory=set)
 
 
 def hear(
@@ -80,7 +83,7 @@ def hear(
 ) -> Trial:
     """Put the calls to `subject`, in their order, until one probe fails or the subject has taken `most_seconds`.
 
-    `compares` is False for subjects of ours, of which only times are wanted.
+    `compares` is False for our own subjects: only their times are used.
     """
     hearing = _Hearing(subject, plan, nonce, compares=compares)
     trial = hearing.trial
@@ -97,22 +100,22 @@ def hear(
 
 
 class _Hearing:
-    """What has been asked so far, and what was answered to probes that are not complete."""
+    """The calls made so far, and the answers to probes that are not complete."""
 
     def __init__(self, subject: Subject, plan: Schedule, nonce: int, *, compares: bool) -> None:
         self._subject, self._plan, self._compares = subject, plan, compares
         self._chance = np.random.default_rng([nonce % 2**63, 1])
-        self._begun: dict[int, tuple[list[Sample], list[NDArray[Any]]]] = {}
+        self._begun: dict[int, tuple[list[Sample], list[Outputs]]] = {}
         self._dropped: set[int] = set()
         self._met = _Outputs()
         self.trial = Trial()
 
     def incomplete(self) -> int:
-        """Probes that were begun and neither completed nor dropped."""
+        """The number of probes that were begun and neither completed nor dropped."""
         return len(self._begun.keys() - self._dropped)
 
     def ask(self, place: int) -> Finding | None:
-        """Make the next call of the probe at `place`; what is wrong, where it fails and was promised."""
+        """Make the next call of the probe at `place`. Gives what is wrong if it fails and its inputs were promised."""
         if place in self._dropped:
             return None
         probe = self._plan.probes[place]
@@ -127,21 +130,21 @@ class _Hearing:
             return None
         if answer.status in _EXCUSABLE and not answer.changed and not _is_promised(probe):
             self._dropped.add(place)
+            self.trial.not_varied |= {probe.varies} - {""}
             return None
         return _explained(finding, samples, outputs, self._met, self.trial)
 
     def _judged(
-        self, probe: Probe, samples: Sequence[Sample], outputs: list[NDArray[Any]], answer: Answer
+        self, probe: Probe, samples: Sequence[Sample], outputs: list[Outputs], answer: Answer
     ) -> Finding | None:
         """What is wrong with the answer to the last of `samples`, or with all outputs once they are there."""
         is_chosen = bool(self._chance.random() < _VERIFIED) or not probe.optional or self._is_fast(probe)
         finding = _refused(answer, probe, samples[-1])
         if finding is not None:
             return finding
-        output = answer.outputs[0]
-        outputs.append(output)
-        is_met = self._met.add(output, samples[-1])
-        is_small = output.size + _elements(samples[-1]) <= _LARGE
+        outputs.append(answer.outputs)
+        is_met = self._met.add(answer.outputs, samples[-1])
+        is_small = sum(one.size for one in answer.outputs) + elements_of(samples[-1]) <= _LARGE
         is_complete = len(samples) == len(probe.draws)
         return (
             _judged(probe, samples, outputs, self.trial) if is_complete and (is_chosen or is_met or is_small) else None
@@ -153,11 +156,7 @@ class _Hearing:
         return times is not None and times[-1] <= statistics.median(times)
 
 
-def _elements(sample: Sample) -> int:
-    return sum(array.size for array in arrays_of(*sample.host()))
-
-
-#: What came of a call that is not a fault where nobody promised that it would end otherwise.
+#: Outcomes that are excused for inputs that the declaration does not promise.
 _EXCUSABLE = ("ok", "raised", "unusable")
 
 
@@ -180,7 +179,7 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
 
 
 def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
-    """What is wrong with a call before its values are looked at."""
+    """What is wrong with a call before its values are compared."""
     if answer.status != "ok":
         return Finding(
             probe.check, sample.label, _FAILED[answer.status].format(answer.text), _SEEN.get(answer.status, ())
@@ -189,9 +188,6 @@ def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
         which = ", ".join(map(str, answer.changed))
         seen = Evidence(id="C7", certainty="proven", evidence=f"input array {which} differs after the call")
         return Finding("inputs unchanged", sample.label, f"the call changed its input array {which}", (seen,))
-    if len(answer.outputs) != 1:
-        text = f"the candidate gave {len(answer.outputs)} arrays; the declaration compares one"
-        return Finding(probe.check, sample.label, text)
     return None
 
 
@@ -210,7 +206,7 @@ _SEEN = {
 }
 
 
-def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[NDArray[Any]], trial: Trial) -> Finding | None:
+def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[Outputs], trial: Trial) -> Finding | None:
     told: dict[str, float] = {}
     finding = probe.judge(samples, outputs, told)
     trial.headroom = max(trial.headroom, told.get("headroom", 0.0))
@@ -223,15 +219,16 @@ def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[NDArray[A
 
 
 class _Outputs:
-    """The outputs so far, by their bits: one that comes again for other inputs may be kept from an earlier call."""
+    """The bits of all outputs so far. An output that comes again for other inputs may be kept from an earlier call."""
 
     def __init__(self) -> None:
         self._met: dict[bytes, bytes] = {}
 
-    def add(self, output: NDArray[Any], sample: Sample) -> bool:
-        """Note an output; whether an earlier call with other inputs gave the same bits."""
-        key, inputs = _digest(output), _inputs_digest(sample)
-        return self._met.setdefault(key, inputs) != inputs
+    def add(self, outputs: Outputs, sample: Sample) -> bool:
+        """Note the outputs of a call; whether an earlier call with other inputs gave the bits of one of them."""
+        inputs = _inputs_digest(sample)
+        met = [self._met.setdefault(_digest(output), inputs) for output in outputs]
+        return any(one != inputs for one in met)
 
     def is_stale(self, output: NDArray[Any], sample: Sample) -> bool:
         """Whether an earlier call with other inputs gave these bits, which are not all the same number."""
@@ -252,7 +249,7 @@ def _digest(array: NDArray[Any]) -> bytes:
     return found.digest()
 
 
-#: Bytes of an array up to which all are hashed; of a larger one each 16th row of 512 words.
+#: Arrays up to this many bytes are hashed whole; of a larger one every 16th row of 512 words is.
 _HASHED, _ROW, _EVERY = 2**22, 512, 16
 
 
@@ -261,11 +258,14 @@ def _inputs_digest(sample: Sample) -> bytes:
 
 
 def _explained(
-    finding: Finding, samples: Sequence[Sample], outputs: Sequence[NDArray[Any]], met: _Outputs, trial: Trial
+    finding: Finding, samples: Sequence[Sample], outputs: Sequence[Outputs], met: _Outputs, trial: Trial
 ) -> Finding:
-    """The finding with the cheats that the wrong outputs speak of."""
+    """The finding with the cheats that the wrong outputs indicate."""
     seen = list(finding.cheat)
-    for sample, output in zip(samples, outputs, strict=False):  # a call that failed has no output
+    for sample, given in zip(samples, outputs, strict=False):  # a call that failed has no output
+        if finding.result >= len(given):
+            break
+        output = given[finding.result]
         if met.is_stale(output, sample):
             text = "the output is, bit for bit, that of an earlier call with other inputs"
             seen.append(Evidence(id="T9", certainty="proven", evidence=text))
@@ -281,10 +281,11 @@ def _explained(
     return replace(finding, cheat=tuple(seen))
 
 
-#: What a check speaks of that fails after declared samples were right.
+#: The cheats that a failed check indicates if declared samples were right before.
 _BY_CHECK = {
     "bench": (Evidence(id="C11", certainty="indicated", evidence="right for samples, wrong for what is measured"),),
     "timed calls": (Evidence(id="C11", certainty="indicated", evidence="right where checked, wrong where timed"),),
+    "options": (Evidence(id="C19", certainty="indicated", evidence="wrong for an option that is not declared"),),
     "hidden shapes": (Evidence(id="C10", certainty="indicated", evidence="wrong for a shape that is not declared"),),
     "extremal": (Evidence(id="C18", certainty="indicated", evidence="wrong for NaN, infinities or large numbers"),),
 }

@@ -1,7 +1,7 @@
-"""What the judge says of one candidate: a frozen record, its JSON form and the exit status.
+"""The verdict on one candidate: a frozen record, its JSON form and the exit status.
 
-Only the judge writes one. ``correct`` means that all checks passed and no cheat was found: of this catalogue, with
-these probes, in this jail; it is not a proof.
+Only the judge writes verdicts. ``correct`` means that all checks passed and no cheat of this catalogue was found, with
+these probes and in this jail. It is not a proof.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cuassay.judging.catalogue import CATALOGUE, CHEATS
 
 __all__ = ["SCHEMA", "CaseTime", "Certainty", "Evidence", "Outcome", "Verdict", "exit_status", "read_verdicts"]
 
-#: Version of the JSON form. It rises when a field changes its meaning, not when one is added.
+#: Version of the JSON form. It rises if a field changes its meaning, and stays if a field is added.
 SCHEMA = 1
 
 Outcome = Literal["correct", "wrong", "refused", "undecided"]
@@ -53,24 +53,26 @@ class CaseTime:
     label, dtype : str
         The problem.
     median_s, q25, q75 : float or None
-        Seconds a call, less those of a candidate that does nothing; None where `withheld` says why.
+        Seconds of a call, less those of a candidate that does nothing. None if the figure is withheld.
     n : int
         Calls that were timed.
     error_s : float
-        Standard error of the median, that of the empty call with it.
+        Standard error of the median, including that of the empty call.
     floor_s, fraction : float or None
-        The least time that the device's peaks allow, and its part of the median; None where they are not known.
+        The least time that the device's peak rates allow, and its part of the median. None if the rates are not known.
     reference_s, ratio_low, ratio_high : float or None
         The declared implementation's median under the same protocol, and the quartiles of its time over the
         candidate's: above 1 the candidate is faster.
     peers : mapping of str to float
         Medians of other implementations, by name.
+    drift : float or None
+        The median of the later calls over that of the earlier ones, where both differ clearly; else None.
     clock : str
         ``host``: the judge's own clock, with the candidate's host code in it. ``device``: of the kernel tier.
     tier : str
         ``program`` or ``kernel``.
     withheld : str
-        Why no figure is given; empty where one is.
+        Why no figure is given; empty if one is.
     """
 
     label: str
@@ -86,6 +88,7 @@ class CaseTime:
     peers: Mapping[str, float] = field(default_factory=dict)
     ratio_low: float | None = None
     ratio_high: float | None = None
+    drift: float | None = None
     clock: str = "host"
     tier: str = "program"
     withheld: str = ""
@@ -127,6 +130,8 @@ class Verdict:
         Times; empty unless the verdict is ``correct``.
     probes : mapping of str to int
         Probes that were passed, by name.
+    not_probed : mapping of str to str
+        What the candidate was not asked about, such as other shapes or another value of an option, and why.
     headroom : float or None
         The worst error over its tolerance: 1 is the limit.
     looks_like : str
@@ -166,6 +171,7 @@ class Verdict:
     cheat: tuple[Evidence, ...] = ()
     cases: tuple[CaseTime, ...] = ()
     probes: Mapping[str, int] = field(default_factory=dict)
+    not_probed: Mapping[str, str] = field(default_factory=dict)
     headroom: float | None = None
     looks_like: str = ""
     weak: tuple[str, ...] = ()

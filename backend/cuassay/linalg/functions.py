@@ -1,4 +1,4 @@
-"""The eight functions on plain arrays: each allocates and calls the op of its name, which writes what it is given."""
+"""The eight functions on plain arrays: each calls the op of its name, and looks at the `info` that it gives."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
-from cuassay.core.words import shown
-from cuassay.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
+from cuassay.core.device import VALUELESS_KINDS
+from cuassay.errors import DTypeError, LinAlgError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.arguments import flag
-from cuassay.ops.decompositions import LAPACK, real_dtype
+from cuassay.ops.decompositions import LAPACK
 
 __all__ = ["QR", "SVD", "Eigen", "LeastSquares", "cholesky", "det", "eigh", "inv", "lstsq", "qr", "solve", "svd"]
 
 Array = Any
-Shape = tuple[int, ...]
 
 
 class QR(NamedTuple):
@@ -75,29 +74,27 @@ def solve(a: Array, b: Array, *, check_errors: bool = True) -> Array:
     ShapeError, DTypeError
         If the arguments do not fit together, or are of a dtype that LAPACK does not have.
     """
-    dtype = _dtype("solve", a, b)
+    _check_dtype("solve", a, b)
     check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
     a, b = _broadcast_stacks(a, b[:, None] if vector else b)
-    x, info = _new(a, tuple(b.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.solve_(a, b, x, info)
+    x, info = ops.solve(a, b)
     _look("solve", "is singular", info, check_errors)
     return x[..., 0] if vector else x
 
 
 def inv(a: Array, *, check_errors: bool = True) -> Array:
     """The inverse of `a` (..., N, N); raises as `solve` does, which is faster and more exact for a right side."""
-    dtype = _dtype("inv", a)
+    _check_dtype("inv", a)
     check_errors = flag("check_errors", check_errors)
-    inverse, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.inv_(a, inverse, info)
+    inverse, info = ops.inv(a)
     _look("inv", "is singular", info, check_errors)
     return inverse
 
 
 def det(a: Array) -> Array:
     """The determinant of `a` (..., N, N), shape (...); 0 where singular, 1 where N is 0."""
-    _dtype("det", a)
+    _check_dtype("det", a)
     return ops.det(a)
 
 
@@ -118,10 +115,9 @@ def cholesky(a: Array, *, check_errors: bool = True) -> Array:
     LinAlgError
         If a matrix is not positive definite.
     """
-    dtype = _dtype("cholesky", a)
+    _check_dtype("cholesky", a)
     check_errors = flag("check_errors", check_errors)
-    factor, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.cholesky_(a, factor, info)
+    factor, info = ops.cholesky(a)
     _look("cholesky", "is not positive definite", info, check_errors)
     return factor
 
@@ -143,14 +139,8 @@ def qr(a: Array, mode: str = "reduced") -> QR:
     ArgumentError
         If `mode` is another.
     """
-    dtype = _dtype("qr", a)
-    if not isinstance(mode, str):
-        raise ArgumentError(f"qr's mode must be 'reduced' or 'complete'; got {shown(mode)}; give one of the two")
-    stack, rows, columns = _extents("qr", a)
-    inner = rows if mode == "complete" else min(rows, columns)
-    q, r = _new(a, (*stack, rows, inner), dtype), _new(a, (*stack, inner, columns), dtype)
-    ops.qr_(a, q, r, mode=mode)
-    return QR(q, r)
+    _check_dtype("qr", a)
+    return QR(*ops.qr(a, mode=mode))
 
 
 def svd(a: Array, full_matrices: bool = True, *, check_errors: bool = True) -> SVD:
@@ -170,14 +160,9 @@ def svd(a: Array, full_matrices: bool = True, *, check_errors: bool = True) -> S
     LinAlgError
         If it did not converge, as where there is NaN.
     """
-    dtype = _dtype("svd", a)
-    stack, rows, columns = _extents("svd", a)
-    inner = min(rows, columns)
-    full_matrices, check_errors = flag("full_matrices", full_matrices), flag("check_errors", check_errors)
-    left, right = (rows, columns) if full_matrices else (inner, inner)
-    u, vh = _new(a, (*stack, rows, left), dtype), _new(a, (*stack, right, columns), dtype)
-    s, info = _new(a, (*stack, inner), real_dtype(dtype)), _new(a, stack, np.int32)
-    ops.svd_(a, u, s, vh, info, full_matrices=full_matrices)
+    _check_dtype("svd", a)
+    check_errors = flag("check_errors", check_errors)
+    u, s, vh, info = ops.svd(a, full_matrices=full_matrices)
     _look("svd", "has no decomposition that converged", info, check_errors)
     return SVD(u, s, vh)
 
@@ -199,11 +184,9 @@ def eigh(a: Array, UPLO: str = "L", *, check_errors: bool = True) -> Eigen:
     LinAlgError
         If it did not converge, as where there is NaN.
     """
-    dtype = _dtype("eigh", a)
+    _check_dtype("eigh", a)
     check_errors = flag("check_errors", check_errors)
-    w, v = _new(a, tuple(a.shape[:-1]), real_dtype(dtype)), _new(a, tuple(a.shape), dtype)
-    info = _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.eigh_(a, w, v, info, uplo=UPLO)
+    w, v, info = ops.eigh(a, uplo=UPLO)
     _look("eigh", "has no decomposition that converged", info, check_errors)
     return Eigen(w, v)
 
@@ -232,17 +215,11 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
     LinAlgError
         If the singular values did not converge.
     """
-    dtype = _dtype("lstsq", a, b)
+    _check_dtype("lstsq", a, b)
     check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
     a, b = _broadcast_stacks(a, b[:, None] if vector else b)
-    stack, rows, columns = _extents("lstsq", a)
-    _extents("lstsq", b)
-    real, count = real_dtype(dtype), b.shape[-1]
-    x, residuals = _new(a, (*stack, columns, count), dtype), _new(a, (*stack, count), real)
-    rank, info = _new(a, stack, np.int32), _new(a, stack, np.int32)
-    s = _new(a, (*stack, min(rows, columns)), real)
-    ops.lstsq_(a, b, x, residuals, rank, s, info, rcond=rcond)
+    x, residuals, rank, s, info = ops.lstsq(a, b, rcond=rcond)
     _look("lstsq", "has no singular values that converged", info, check_errors)
     return LeastSquares(x[..., 0] if vector else x, residuals[..., 0] if vector else residuals, rank, s)
 
@@ -250,8 +227,8 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
 # ------------------------------------------------------------------------------------------------ parts
 
 
-def _dtype(name: str, *arrays: Array) -> np.dtype[Any]:
-    """The promoted dtype, which must be one of LAPACK's."""
+def _check_dtype(name: str, *arrays: Array) -> None:
+    """Raise `DTypeError` unless the promoted dtype is one of LAPACK's."""
     for array, parameter in zip(arrays, "ab", strict=False):
         registry.owner_of(array, f"{name}'s {parameter}")
     dtype = promote(*(as_dtype(array.dtype) for array in arrays))
@@ -260,17 +237,6 @@ def _dtype(name: str, *arrays: Array) -> np.dtype[Any]:
             f"{name} computes in {', '.join(LAPACK)}: LAPACK and cuSOLVER have nothing else; got {dtype_name(dtype)}; "
             "cast to float32 first"
         )
-    return dtype
-
-
-def _extents(name: str, a: Array) -> tuple[Shape, int, int]:
-    if a.ndim < 2:
-        raise ShapeError(f"{name} needs a matrix (..., M, N); got shape {tuple(a.shape)}; give two dimensions or more")
-    return tuple(a.shape[:-2]), a.shape[-2], a.shape[-1]
-
-
-def _new(like: Array, shape: Shape, dtype: Any) -> Array:
-    return devices.empty(shape, dtype, registry.device_of(like, "the matrix"))
 
 
 def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
@@ -288,8 +254,8 @@ def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _look(name: str, what: str, info: Array, wanted: bool) -> None:
-    """Wait, and raise for the matrices that failed."""
-    if not wanted:
+    """Wait, and raise for the matrices that failed; on a kind without values none can be looked at."""
+    if not wanted or registry.device_of(info, "info").kind in VALUELESS_KINDS:
         return
     codes = devices.to_host(info)
     if codes.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,10 @@ def written(
     kwargs: Mapping[str, Any],
     meaning: Callable[..., Sequence[Any]] | None = None,
 ) -> Any:
-    """What an op that makes no array writes into copies of its parameters, or its `meaning`: one array.
+    """What an op writes that makes no array, or several, into copies of its parameters or its outputs: one array.
 
-    It has the dtype of the first array that is written, the meaning that of the op's first array.
+    So is its `meaning`, where there is one. It has the dtype of the first array that is written, the meaning that of
+    the op's first array.
 
     Of lists of two arrays, those of the second list begin one element into their memory, those of the third two, ...:
     a kernel may not rely on where arrays begin.
@@ -52,15 +53,25 @@ def written(
     found = Device(device)
     with devices.backend(found.kind).activate(found.index):  # an array's own copy() is made on the current device
         copies = {param.name: _copied(bound[param.name], device, place) for place, param in enumerate(params)}
-    op(**{**bound, **copies})
+        outs = {name: _copied(one, device, place) for place, (name, one) in enumerate(_sevens(op, bound, device))}
+    op(**{**bound, **copies}, out=tuple(outs.values()) if outs else None)
     if meaning is not None:
-        host = {name: devices.to_host(x) if hasattr(x, "dtype") else x for name, x in {**bound, **copies}.items()}
+        every = {**bound, **copies, **outs}
+        host = {name: devices.to_host(x) if hasattr(x, "dtype") else x for name, x in every.items()}
         meant = meaning(**{name: _wide(value) for name, value in host.items()})
         dtype = host[op.schema.arrays[0].name].dtype
         return devices.from_host(np.concatenate([np.ravel(one).astype(dtype) for one in meant]), device)
-    arrays = [devices.to_host(array) for param in params for _, array in param.members(copies[param.name])]
+    written_to = [array for param in params for _, array in param.members(copies[param.name])]
+    arrays = [devices.to_host(array) for array in (*written_to, *outs.values())]
     flat = [array.ravel().astype(arrays[0].dtype) for array in arrays]
     return devices.from_host(np.concatenate(flat), device)
+
+
+def _sevens(op: Op, bound: Mapping[str, Any], device: str | Device) -> Iterator[tuple[str, Any]]:
+    """Each of several outputs by name, filled with 7, so that one that is not written is found."""
+    if op.schema.result_type is not None:
+        for name, meta in op.meta(**bound)._asdict().items():
+            yield name, devices.full(meta.shape, 7, meta.dtype, device)
 
 
 def _copied(value: Any, device: str | Device, shift: int) -> Any:

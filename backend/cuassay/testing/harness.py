@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuassay.core import settings
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.testing import options
 from cuassay.testing.isolation import LOST, HangGuard, LostDevices, worker_input
 from cuassay.testing.parametrize import Parametrizer
-from cuassay.testing.presence import HOST_KINDS, Presence
+from cuassay.testing.presence import Presence
 
 if TYPE_CHECKING:
     from cuassay.testing.trail import Trail

@@ -67,8 +67,8 @@ class OpSpec(Declared):
         complex128; integers and truth values keep their dtype, so a reference that must not wrap around widens them
         itself. Where `fn` gives a list or tuple of arrays it gives one of as many; their dtypes are of one kind.
         Default: `fn` itself with ``xp=numpy``; that finds wrong dtypes, layouts and streams, but not a wrong
-        formula. An op needs it. For an op that returns nothing, the reference returns the arrays that the op writes,
-        as `cuassay.testing.answers.written` flattens them.
+        formula. An op needs it. For an op that returns nothing or several arrays, the reference returns the arrays that
+        the op writes, as `cuassay.testing.answers.written` flattens them.
     dtypes : sequence of str
         The dtypes in which `fn` works, on every device that has them. Default for an op: the dtypes of its schema.
     result_dtype : str or callable, optional
@@ -89,8 +89,7 @@ class OpSpec(Declared):
         results and inputs.
     meaning : callable, optional
         For an op whose outputs have more than one right answer, such as the signs in a QR factorization: from its
-        arguments by name, the arrays that have one right answer, such as ``q @ r``. The reference then returns the
-        same arrays, in the same order.
+        arguments and outputs by name, the arrays that have one, such as ``q @ r``. The reference returns the same.
     work : callable, optional
         The bytes moved and the operations done, as a `Work`, from the arguments of a sample. Default: each array is
         read or written once.
@@ -300,8 +299,8 @@ class OpSpec(Declared):
     def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call the operation on arrays of `device`; several arrays that a function gives are joined into one."""
         if self.op is not None:
-            made = bool(self.op.schema.outputs)
-            return self.op(*args, **kwargs) if made else written(self.op, device, args, kwargs, self.meaning)
+            is_single = self.op.schema.is_single
+            return self.op(*args, **kwargs) if is_single else written(self.op, device, args, kwargs, self.meaning)
         found = Device(device)
         with devices.backend(found.kind).activate(found.index):  # an array library's own operators need it
             return one_on(found, self.apply(found, args, kwargs), in_place="inputs_unchanged" in self.without)
@@ -387,7 +386,8 @@ class OpSpec(Declared):
     def _written(self, sample: Sample) -> int:
         if self.op is not None:
             args, kwargs = sample.host()
-            return self.op.meta(*args, **kwargs).nbytes
+            made = self.op.meta(*args, **kwargs)
+            return sum(one.nbytes for one in (made if isinstance(made, tuple) else (made,)))
         return np.asarray(self.run("cpu", *sample.copied())).nbytes
 
 

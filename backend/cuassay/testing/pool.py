@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuassay.testing.presence import HOST_KINDS
+from cuassay.core.device import HOST_KINDS
 
 if TYPE_CHECKING:
     from cuassay.testing.presence import Presence

@@ -12,14 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from cuassay.core import settings
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS, Device
 from cuassay.errors import CuassayError, DeviceError
 from cuassay.testing.declared import GPT2, REDUCED, ModelSizes
 
-__all__ = ["HOST_KINDS", "SESSIONS", "Presence", "Selector", "current_presence", "parse_selector", "sizes_for"]
-
-#: Kinds that are not accelerators: never chosen instead of the cpu by default, free to run in several workers at once.
-HOST_KINDS = ("cpu", "sim")
+__all__ = ["SESSIONS", "Presence", "Selector", "current_presence", "parse_selector", "sizes_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ def parse_selector(text: str) -> Selector:
     Raises
     ------
     DeviceError
-        If it has another form, or names a kind that nobody provides.
+        If it has another form, or names a kind that nobody provides, or whose arrays hold no values.
     """
     from cuassay.devices import kinds, unknown_kind
 
@@ -54,6 +51,11 @@ def parse_selector(text: str) -> Selector:
     device = Device(kind if rest == "*" else text)
     if device.kind not in kinds():
         raise DeviceError(f"{unknown_kind(device.kind)}, or give 'all'")
+    if device.kind in VALUELESS_KINDS:
+        raise DeviceError(
+            f"arrays of kind {device.kind} hold no values, so nothing is tested or measured there; got {text!r}; give "
+            "a kind that computes, such as cpu or sim"
+        )
     return Selector(text, device.kind, None if rest == "*" else device.index)
 
 
@@ -120,7 +122,8 @@ class Presence:
     def _accelerators(self) -> list[Device]:
         from cuassay.devices import kinds
 
-        return [Device(kind) for kind in kinds() if kind not in HOST_KINDS and self.count(kind)]
+        others = (*HOST_KINDS, *VALUELESS_KINDS)
+        return [Device(kind) for kind in kinds() if kind not in others and self.count(kind)]
 
     @cached_property
     def required(self) -> tuple[Device, ...]:
@@ -145,7 +148,7 @@ class Presence:
         from cuassay.devices import kinds
 
         if selector.kind is None:
-            return tuple(Device(kind) for kind in kinds() if self.count(kind))
+            return tuple(Device(kind) for kind in kinds() if kind not in VALUELESS_KINDS and self.count(kind))
         count = self.count(selector.kind)
         if selector.index is None:
             return tuple(Device(selector.kind, index) for index in range(count))

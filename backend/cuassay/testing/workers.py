@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from xdist.scheduler import EachScheduling, LoadScopeScheduling
 
+from cuassay.core.device import HOST_KINDS
 from cuassay.testing.infrastructure import LOST_GPU
 from cuassay.testing.isolation import LOST
 from cuassay.testing.pool import DevicePool
-from cuassay.testing.presence import HOST_KINDS, Presence
+from cuassay.testing.presence import Presence
 from cuassay.testing.scheduling import DeviceScheduling
 from cuassay.testing.second_runs import SecondRuns
 

@@ -139,3 +139,66 @@ loose = OpSpec(
 )
 
 unreferenced = OpSpec(fn=lambda xp, a: a * 0, name="unreferenced", dtypes=("float32",))
+
+scaled_norm = OpSpec(
+    fn=lambda xp, a, *, axis=-1, eps=1e-6: a / xp.sqrt(xp.mean(a * a, axis=axis, keepdims=True) + eps),
+    name="scaled_norm",
+    dtypes=("float32",),
+    samples=lambda make: [
+        Sample((make((5, 33)),), {"axis": -1, "eps": 1e-6}),
+        Sample((make((2, 3, 64)),), {"axis": 1, "eps": 1e-6}),
+    ],
+    reference=lambda a, *, axis=-1, eps=1e-6: a / np.sqrt((a * a).mean(axis=axis, keepdims=True) + eps),
+    bench=lambda make, sizes: [Sample((make((16, 129)),), {"axis": -1, "eps": 1e-6})],
+)
+
+gathered = OpSpec(
+    fn=lambda xp, a, rows: a[rows],
+    name="gathered",
+    dtypes=("float32",),
+    samples=lambda make: [(make((5, 33)), make.of([4, 0, 2], dtype="int64")), (make((3, 8)), make.of([2, 1, 0, 0], dtype="int64"))],
+    reference=lambda a, rows: a[rows],
+)
+
+moments = OpSpec(
+    fn=lambda xp, a: (xp.mean(a, axis=-1), 1 / xp.sqrt(xp.var(a, axis=-1) + 1e-5)),
+    name="moments",
+    dtypes=("float32",),
+    samples=lambda make: [make((5, 129)), make((2, 3, 64))],
+    reference=lambda a: (np.mean(a, axis=-1), 1 / np.sqrt(np.var(a, axis=-1) + 1e-5)),
+    bench=lambda make, sizes: [make((16, 200))],
+)
+
+
+def largest(xp, a):
+    places = xp.argsort(-a, axis=-1)[..., :3]
+    return xp.take_along_axis(a, places, axis=-1), places
+
+
+largest_values = OpSpec(
+    fn=lambda xp, a: largest(xp, a)[0],
+    name="largest_values",
+    dtypes=("float32",),
+    samples=lambda make: [make((5, 33)), make((2, 3, 64))],
+    reference=lambda a: largest(np, a)[0],
+    bench=lambda make, sizes: [make((16, 129))],
+)
+
+largest_places = OpSpec(
+    fn=lambda xp, a: largest(xp, a)[1],
+    name="largest_places",
+    dtypes=("float32",),
+    samples=lambda make: [make((5, 33)), make((2, 3, 64))],
+    reference=lambda a: largest(np, a)[1],
+)
+
+top = (largest_values, largest_places)
+
+weighted = OpSpec(
+    fn=lambda xp, a, w, b: a * w + b,
+    name="weighted",
+    dtypes=("float32",),
+    samples=lambda make: [(make((4, 96)), make.full(96, 1.0), make.full(96, 0.0))],
+    reference=lambda a, w, b: a * w + b,
+    bench=lambda make, sizes: [(make((16, 129)), make.full(129, 1.0), make.full(129, 0.0))],
+)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from referees import DATA, NOT_STOPPED, WORK_S, Referees, candidates, declared_name
+from referees import DATA, DRIFTING, NOT_STOPPED, WORK_S, Referees, candidates, declared_name
 
 #: The same calls in each run of the tests; ``ci/judge.py`` tries others.
 NONCE = 20_261_125
@@ -53,7 +53,11 @@ def test_an_attack_on_the_clock_gains_nothing(timing: Referees, name: str) -> No
     assert all(seconds > WORK_S[name] / 2 for seconds in times), verdict.cases
 
 
-@pytest.mark.parametrize("candidate", attacks("inside", *NOT_STOPPED, "too_slow_to_be_wrong"), ids=lambda one: one.stem)
+#: Attacks that are about time, or need a referee of their own.
+OF_TIME = (*DRIFTING, "forged_device_time", "too_slow_to_be_wrong")
+
+
+@pytest.mark.parametrize("candidate", attacks("inside", *NOT_STOPPED, *OF_TIME), ids=lambda one: one.stem)
 def test_an_attack_by_somebody_who_knows_the_code_does_not_pass(referees: Referees, candidate: Path) -> None:
     verdict = referees.of(declared_name(candidate)).judge(candidate, nonce=NONCE)
 
@@ -67,6 +71,22 @@ def test_what_is_said_not_to_be_defended(referees: Referees, name: str) -> None:
     verdict = referees.of("rms_norm").judge(DATA / "inside" / f"{name}.py", nonce=NONCE)
 
     assert verdict.verdict != "correct"
+
+
+@pytest.mark.parametrize("name", DRIFTING)
+def test_a_time_that_depends_on_the_number_of_calls_is_withheld(timing: Referees, name: str) -> None:
+    verdict = timing.of("rms_norm").judge(DATA / "inside" / f"{name}.py", nonce=NONCE)
+
+    (case,) = verdict.cases
+    assert case.median_s is None
+    assert "it drifts: its later calls take" in case.withheld
+
+
+def test_a_time_that_a_candidate_writes_into_its_reply_is_refused(timing: Referees) -> None:
+    verdict = timing.of("rms_norm").judge(DATA / "inside" / "forged_device_time.py", nonce=NONCE)
+
+    assert verdict.verdict == "refused"
+    assert [(one.id, one.certainty) for one in verdict.cheat if one.id == "X3"] == [("X3", "proven")]
 
 
 def test_who_takes_too_long_to_be_found_wrong_is_told_apart_from_who_could_not_be_judged() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cuassay import Device
-from cuassay.judging.clocks import case_times, floor_of, is_impossible, peaks_of, standard_error
+from cuassay.judging.clocks import case_times, drift_of, floor_of, is_impossible, peaks_of, standard_error
+from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
 from cuassay.judging.verdict import CaseTime
 from cuassay.testing import OpSpec, Sample, Work
@@ -25,7 +26,7 @@ def timed(
 ) -> CaseTime:
     trial = Trial(times={KEY: list(samples)}, shapes={KEY: Sample((np.zeros(8, np.float32),))})
     (found,) = case_times(
-        SPEC, trial, {KEY: null}, {KEY: baseline}, tier="program", on="device", peaks=lambda nbytes: peaks
+        Results([SPEC]), trial, {KEY: null}, {KEY: baseline}, tier="program", on="device", peaks=lambda nbytes: peaks
     )
     return found
 
@@ -107,3 +108,33 @@ def test_the_error_of_the_median_of_normal_samples_is_that_of_theory() -> None:
     errors = [standard_error(chance.normal(10, 1, 100).tolist()) for _ in range(200)]
 
     assert np.mean(errors) == pytest.approx(1.2533 / 10, rel=0.05)
+
+
+#: Times of a machine that has other work: single calls are late.
+NOISY = [1.0, 1.02, 0.99, 1.6, 1.01, 1.0, 0.98, 1.03, 2.4, 1.0, 0.99, 1.01, 1.02, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("samples", "drift"),
+    [
+        ([1.0] * 14, None),
+        (NOISY, None),
+        ([1.0, 1.01, 0.99] * 3 + [1.05, 1.06, 1.04] * 2, None),
+        ([1.0, 1.01, 0.99] * 4 + [2.0, 2.01, 1.99], 2.0),
+        ([1.0, 1.01, 0.99] + [2.0, 2.01, 1.99] * 4, 2.0),
+        ([2.0, 2.01, 1.99] * 3 + [1.0, 1.01, 0.99] * 3, 0.5),
+        ([1.0, 1.0, 2.0, 2.0], None),
+        ([0.0] * 14, None),
+    ],
+    ids=["steady", "noisy", "a little", "slow at last", "fast at first", "fast at last", "few calls", "no time"],
+)
+def test_a_drift_is_a_clear_and_large_change_that_lasts(samples: list[float], drift: float | None) -> None:
+    assert drift_of(samples) == (None if drift is None else pytest.approx(drift, rel=0.02))
+
+
+def test_a_figure_that_drifts_is_withheld_with_the_ratio() -> None:
+    found = timed([0.01, 0.0101, 0.0099] * 3 + [0.015, 0.0151, 0.0149] * 3)
+
+    assert found.median_s is None
+    assert found.drift == pytest.approx(1.5)
+    assert found.withheld.startswith("it drifts: its later calls take 1.5 times as long as its earlier ones")

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from cuassay import Device
-from cuassay.judging.probes import Probe, beyond
+from cuassay.judging.beyond import beyond
+from cuassay.judging.probes import Probe
+from cuassay.judging.results import Results
 from cuassay.testing import OpSpec
 
 Function = Callable[..., Any]
@@ -28,7 +30,7 @@ def of_the_declared_length(xp: Any, a: Any) -> Any:
 def probes(fn: Function, reference: Function) -> list[Probe]:
     spec = OpSpec(fn=fn, name="doubled", dtypes=("float32",), samples=lambda make: [make((3, 64))], reference=reference)
     samples = list(spec.draw(0, "float32", "values"))
-    return list(beyond(spec, Device("cpu"), "float32", samples, np.random.default_rng(0)))
+    return list(beyond(Results([spec]), Device("cpu"), "float32", samples, np.random.default_rng(0), {}))
 
 
 def promised(found: list[Probe], check: str) -> set[bool]:

@@ -345,3 +345,26 @@ def test_candidates_are_confined_and_what_is_ours_is_not(
     assert ours is None
     assert theirs.required is not allowed
     assert str(declaration.path) in theirs.hidden
+
+
+def test_what_a_candidate_was_not_asked_about_is_in_its_verdict(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.py"
+    spec.write_text(
+        "from cuassay.testing import OpSpec, Sample\n"
+        "scaled = OpSpec(fn=lambda xp, a, *, how, scale=2.0: a * scale,\n"
+        "    reference=lambda a, *, how, scale=2.0: a * scale, name='scaled',\n"
+        "    dtypes=('float32',), without={'sizes': 'one shape'},\n"
+        "    samples=lambda make: [Sample((make((4, 9)),), {'how': 'fast'})])\n"
+    )
+    declared = load_declaration(str(spec))
+
+    verdict, _ = judged(declared, run=lambda a, *, how: a * 2)
+
+    assert verdict.verdict == "correct"
+    assert verdict.not_probed == {
+        "shapes": "the declaration leaves them out: one shape",
+        "how": "the reference takes no other value that changes the result",
+        "scale": "no sample gives it",
+        "special values": "no sample is of kind extremal",
+    }
+    assert Verdict.from_json(verdict.as_json()).not_probed == verdict.not_probed

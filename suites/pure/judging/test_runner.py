@@ -206,3 +206,22 @@ def test_any_dtype_goes_through(dtype: str) -> None:
 
     np.testing.assert_array_equal(one.run([x], OPTIONS).outputs[0], x)
     assert "{" not in launched[0][0]
+
+
+def test_each_output_of_a_launch_is_given_in_its_own_dtype_and_is_poisoned_before() -> None:
+    plan = {
+        "outputs": [{"shape": ["in0[0]"], "dtype": "in0"}, {"shape": ["in0[0]"], "dtype": "int64"}],
+        "launches": [{"kernel": "largest", "grid": [1], "block": [32], "arguments": ["in0", "out0", "out1"]}],
+    }
+
+    def largest(x: Any, values: Any, places: Any) -> None:
+        values[...], places[:2] = x.max(axis=1), x.argmax(axis=1)[:2]
+
+    one, _ = runner(largest, plan)
+    runs = [one.run([X], {}) for _ in range(2)]
+
+    for values, places in (ran.outputs for ran in runs):
+        np.testing.assert_array_equal(values, X.max(axis=1))
+        np.testing.assert_array_equal(places[:2], [3, 3])
+        assert (values.dtype, places.dtype) == (np.float32, np.int64)
+    assert runs[0].outputs[1][2] != runs[1].outputs[1][2]

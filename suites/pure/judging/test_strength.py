@@ -16,12 +16,14 @@ from cuassay import Device
 from cuassay.arrays.rounding import round_tf32, round_to
 from cuassay.errors import SpecError
 from cuassay.judging import trial as trial_module
+from cuassay.judging.beyond import beyond
+from cuassay.judging.influence import influences
 from cuassay.judging.precision import looks_like
-from cuassay.judging.probes import beyond, influences
+from cuassay.judging.results import Results
 from cuassay.judging.schedule import Schedule, by_size, claimed, schedule
 from cuassay.judging.schedule import timed_calls as timed_calls_of
 from cuassay.judging.spec_file import load_declaration
-from cuassay.judging.strength import right_answer, weaknesses
+from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Answer, LocalSubject
 from cuassay.judging.trial import Trial, hear
 from cuassay.mutation.stock import STOCK
@@ -35,17 +37,17 @@ def declared(name: str) -> OpSpec:
 
 
 def weak(spec: OpSpec) -> list[str]:
-    plan = schedule(spec, CPU, NONCE, dtypes=claimed(spec, CPU), layouts=False, times=False)
-    return list(weaknesses(spec, plan, NONCE))
+    plan = schedule(Results([spec]), CPU, NONCE, dtypes=claimed(spec, CPU), layouts=False, times=False)
+    return list(weaknesses(Results([spec]), plan, NONCE))
 
 
 def timed_calls(spec: OpSpec, nonce: int) -> Schedule:
-    plan = schedule(spec, CPU, nonce, dtypes=claimed(spec, CPU), layouts=True, times=True)
+    plan = schedule(Results([spec]), CPU, nonce, dtypes=claimed(spec, CPU), layouts=True, times=True)
     return Schedule(plan.probes, tuple(place for place in plan.order if plan.probes[place].case))
 
 
 def heard(spec: OpSpec, function: Callable[..., Any], nonce: int = NONCE) -> Trial:
-    plan = schedule(spec, CPU, nonce, dtypes=claimed(spec, CPU), layouts=True, times=True)
+    plan = schedule(Results([spec]), CPU, nonce, dtypes=claimed(spec, CPU), layouts=True, times=True)
     return hear(LocalSubject(function), plan, nonce)
 
 
@@ -93,8 +95,8 @@ def test_each_stock_mutant_is_wrong_for_a_function_of_all_its_inputs(name: str) 
 def test_the_right_answer_has_the_dtype_of_the_result() -> None:
     a = np.linspace(-1, 1, 33, dtype=np.float32)
 
-    assert right_answer(declared("rms_norm"))(a).dtype == np.float32
-    assert right_answer(declared("argmax"))(a[None]).dtype == np.int64
+    assert [one.dtype for one in Results([declared("rms_norm")]).right((a,), {})] == [np.float32]
+    assert [one.dtype for one in Results([declared("argmax")]).right((a[None],), {})] == [np.int64]
 
 
 # ------------------------------------------------------------------------------------------------ probes
@@ -121,7 +123,7 @@ MEAN = OpSpec(
 def influence(spec: OpSpec, function: Callable[..., Any]) -> list[str]:
     chance = np.random.default_rng(3)
     (sample,) = spec.draw(0, "float32", "values")
-    probes = tuple(influences(spec, "float32", sample, chance))
+    probes = tuple(influences(Results([spec]), "float32", sample, chance))
     order = tuple(place for place, probe in enumerate(probes) for _ in probe.draws)
     trial = hear(LocalSubject(function), Schedule(probes, order), NONCE)
     return [] if trial.finding is None else [one.id for one in trial.finding.cheat]
@@ -133,13 +135,26 @@ def test_a_number_that_is_left_out_is_found_however_wide_the_tolerance() -> None
     assert "C5" in influence(MEAN, lambda a: np.mean(a[1::2]))
 
 
+def test_a_candidate_for_the_declared_range_is_right() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: xp.sqrt(a), name="root", dtypes=("float32",), reference=np.sqrt,
+        samples=lambda make: [make((4, 65), low=0.25, high=2.0)],
+        bench=lambda make, sizes: [make((16, 33), low=0.25, high=2.0)],
+    )  # fmt: skip
+
+    trial = heard(spec, lambda a: np.sqrt(a) if a.min() >= 0.25 and a.max() <= 2.0 else a * 0)
+
+    assert trial.finding is None
+    assert {"spikes", "moved everywhere", "influence"} <= set(trial.passed)
+
+
 @pytest.mark.parametrize("check", ["sizes", "layouts"])
 def test_a_declaration_leaves_probes_out_by_the_names_of_checks(check: str) -> None:
     fields = {"name": "tanh", "fn": lambda xp, a: xp.tanh(a), "reference": np.tanh, "dtypes": ("float32",)}
     spec = OpSpec(**fields, without={check: "one kernel for one shape"})  # type: ignore[arg-type]
     samples = list(spec.draw(1, "float32", "values"))
 
-    found = {probe.check for probe in beyond(spec, CPU, "float32", samples, np.random.default_rng(1))}
+    found = {probe.check for probe in beyond(Results([spec]), CPU, "float32", samples, np.random.default_rng(1), {})}
 
     assert {"sizes": "hidden shapes", "layouts": "layouts"}[check] not in found
     assert found
@@ -169,7 +184,7 @@ def test_probes_that_the_declared_function_fails_itself_are_dropped() -> None:
     ids=["identity", "zeros", "special values", "one shape"],
 )
 def test_what_is_seen_of_a_wrong_output_is_named(wrong: Callable[..., Any], number: str) -> None:
-    trial = heard(declared("tanh"), wrong)
+    trial = heard(declared("tanh"), wrong, nonce=1)
 
     assert trial.finding is not None
     assert number in {one.id for one in trial.finding.cheat}
@@ -229,7 +244,7 @@ def test_calls_that_are_wrong_and_fast_are_compared_however_large_they_are(monke
 
 def test_a_trial_without_all_of_its_calls_has_not_ended_well() -> None:
     spec = declared("rms_norm")
-    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
+    plan = schedule(Results([spec]), CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
     last_of_several = next(place for place, probe in enumerate(plan.probes) if len(probe.draws) > 1)
     order = list(plan.order)
     order.remove(last_of_several)
@@ -242,7 +257,7 @@ def test_a_trial_without_all_of_its_calls_has_not_ended_well() -> None:
 
 def test_what_is_measured_is_checked_where_no_time_is_taken() -> None:
     spec = declared("rms_norm")
-    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
+    plan = schedule(Results([spec]), CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
 
     trial = hear(LocalSubject(lambda a: a if a.shape == (16, 129) else spec.run("cpu", (a,), {})), plan, NONCE)
 
@@ -254,7 +269,7 @@ def test_the_calls_follow_from_the_nonce() -> None:
     spec = declared("product")
 
     def labels(nonce: int) -> list[str]:
-        plan = schedule(spec, CPU, nonce, dtypes=("float32",), layouts=True, times=True)
+        plan = schedule(Results([spec]), CPU, nonce, dtypes=("float32",), layouts=True, times=True)
         return [plan.probes[place].draws[0]().label for place in plan.order]
 
     assert labels(1) == labels(1)
@@ -262,7 +277,7 @@ def test_the_calls_follow_from_the_nonce() -> None:
 
 
 def test_checks_and_timed_calls_come_mixed() -> None:
-    plan = schedule(declared("product"), CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
+    plan = schedule(Results([declared("product")]), CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
 
     timed = [bool(plan.probes[place].case) for place in plan.order]
 
@@ -342,19 +357,29 @@ def test_an_op_that_returns_nothing_cannot_judge(tmp_path: Any) -> None:
         "spec = next(one for one in own_specs() if one.op is not None and not one.op.schema.outputs)\n"
     )
 
-    with pytest.raises(SpecError, match="returns nothing"):
+    with pytest.raises(SpecError, match="does not return one array"):
         load_declaration(str(file))
 
 
-def test_a_function_that_gives_several_arrays_cannot_judge(tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(one, both)", "both declares one of several results, and gives a tuple; give one array"),
+        ("OpSpec(fn=lambda xp, a: [a] * 65, reference=lambda a: [a] * 65, name='many')", "many gives 65 results"),
+    ],
+    ids=["a tuple in a tuple", "too many"],
+)
+def test_results_that_cannot_be_judged_are_refused(tmp_path: Any, text: str, message: str) -> None:
     file = tmp_path / "spec.py"
     file.write_text(
         "from cuassay.testing import OpSpec\n"
-        "spec = OpSpec(fn=lambda xp, a: (a, -a), reference=lambda a: (a, -a), name='both')\n"
+        "one = OpSpec(fn=lambda xp, a: a, reference=lambda a: a, name='one')\n"
+        "both = OpSpec(fn=lambda xp, a: (a, -a), reference=lambda a: (a, -a), name='both')\n"
+        f"spec = {text}\n"
     )
 
-    with pytest.raises(SpecError, match="both gives a tuple; a candidate must return one array"):
-        load_declaration(str(file))
+    with pytest.raises(SpecError, match=message):
+        load_declaration(f"{file}::spec")
 
 
 def test_a_function_that_works_in_place_cannot_judge(tmp_path: Any) -> None:
@@ -396,7 +421,7 @@ def test_mutants_meet_small_samples_first() -> None:
         fn=lambda xp, a: a * 2, name="doubled", dtypes=("float32",), reference=lambda a: a * 2,
         samples=lambda make: [make(3000), make(5), make((7, 9))],
     )  # fmt: skip
-    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=False, times=False)
+    plan = schedule(Results([spec]), CPU, NONCE, dtypes=("float32",), layouts=False, times=False)
     small_first = by_size(plan)
 
     sizes = [plan.probes[place].draws[0]().args[0].values.size for place in small_first.order]
@@ -411,7 +436,7 @@ def test_our_own_candidates_take_few_calls_of_large_arrays() -> None:
     spec = replace(
         declared("tanh"), samples=lambda make: [make(5)], bench=lambda make, sizes: [make(64), make(2**20 + 1)]
     )
-    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
+    plan = schedule(Results([spec]), CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
     shapes = {}
     for probe in plan.probes:
         if probe.case:

@@ -40,12 +40,12 @@ def _apply(function: Function, inputs: Sequence[Array], outputs: Sequence[Array]
                 info[index] = failed
 
 
-def solve_(a: Array, b: Array, x: Array, info: Array) -> None:
+def solve(a: Array, b: Array, x: Array, info: Array) -> None:
     """Solve by LU with partial pivoting."""
     _apply(lambda a, b: (_linalg().solve(a, b, **_unchecked()),) if a.size and b.size else (b,), (a, b), (x,), info)
 
 
-def inv_(a: Array, inverse: Array, info: Array) -> None:
+def inv(a: Array, inverse: Array, info: Array) -> None:
     """Invert by LU with partial pivoting."""
     _apply(lambda a: (np.linalg.inv(a),), (a,), (inverse,), info)
 
@@ -56,27 +56,27 @@ def det(a: Array, *, out: Array) -> None:
         out[...] = np.linalg.det(a)
 
 
-def cholesky_(a: Array, factor: Array, info: Array) -> None:
+def cholesky(a: Array, factor: Array, info: Array) -> None:
     """Factor `a`, of which only the lower triangle is read."""
     _apply(lambda a: (_cholesky(a),), (a,), (factor,), info)
 
 
-def qr_(a: Array, q: Array, r: Array, *, mode: str) -> None:
+def qr(a: Array, q: Array, r: Array, *, mode: str) -> None:
     """Decompose by Householder reflections."""
     _apply(lambda a: np.linalg.qr(a, mode=mode), (a,), (q, r))  # type: ignore[call-overload]  # mode is checked
 
 
-def svd_(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
+def svd(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
     """Decompose by divide and conquer."""
     _apply(lambda a: _svd(a, full_matrices=full_matrices), (a,), (u, s, vh), info)
 
 
-def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
+def eigh(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
     """Decompose: NumPy by divide and conquer, SciPy by relatively robust representations."""
     _apply(lambda a: _eigh(a, uplo), (a,), (w, v), info)
 
 
-def lstsq_(
+def lstsq(
     a: Array, b: Array, x: Array, residuals: Array, rank: Array, s: Array, info: Array, *, rcond: float | None
 ) -> None:
     """Solve by singular values; values up to `rcond` times the largest count as 0."""
@@ -128,6 +128,6 @@ def _eigh(a: Array, uplo: str) -> Sequence[Any]:
 
 def register() -> None:
     """Add these implementations to the registry."""
-    for implementation in (solve_, inv_, det, cholesky_, qr_, svd_, eigh_, lstsq_):
+    for implementation in (solve, inv, det, cholesky, qr, svd, eigh, lstsq):
         name = implementation.__name__
         registry.implement(name, kind="cpu", dtypes=decompositions.LAPACK)(implementation)

@@ -5,7 +5,7 @@ The simulated device has no kernels; the cpu kind imitates precision modes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,12 @@ def _accesses(op: Op, bound: dict[str, Any], out: Any) -> list[tuple[SimArray, b
     for param in op.schema.arrays:
         some = (array for _, array in param.members(bound[param.name]))
         found += [(array, param.access != "read") for array in some if isinstance(array, SimArray)]
-    return found if out is None else [*found, (out, True)]
+    return [*found, *((one, True) for one in _each(out))]
+
+
+def _each(out: Any) -> Sequence[Any]:
+    """The outputs of a call, one by one."""
+    return out if isinstance(out, tuple) else () if out is None else (out,)
 
 
 def _require(op: Op, dtype: np.dtype[Any], home: SimDevice) -> None:
@@ -62,7 +67,7 @@ def _require(op: Op, dtype: np.dtype[Any], home: SimDevice) -> None:
 def _work(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
     """Return the computation, with the current precision mode, whenever it runs."""
     unwrapped = _unwrapped(op, bound)
-    target, mode = None if out is None else out.raw, current_precision()
+    target, mode = calls.unwrapped(out, SimArray), current_precision()
 
     def work() -> None:
         with precision(mode):

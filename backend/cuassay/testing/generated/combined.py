@@ -24,7 +24,7 @@ from cuassay.testing.generated.named import named_numbers
 from cuassay.testing.generated.options import is_plain, with_one_other_option, with_options_of
 from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
 from cuassay.testing.generated.parts import names_of
-from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, patterned
+from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, path, patterned
 from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.generated.sizes import limit_of_larger
 from cuassay.testing.opspec import OpSpec
@@ -96,8 +96,10 @@ def _drawn(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Samp
 
 
 def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Pairs as of `_drawn`: with two extents or all equal, an axis of one element, options of two calls."""
+    """Pairs as of `_drawn`: matrices of a path, two extents or all equal, an axis of one element, options of two."""
+    chance = generator()
     for base in bases[:_BASES]:
+        yield from ((base, along) for along in _along_paths(base, chance))
         extents = _extents_of(base)
         pairs = list(permutations(extents, 2))
         yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
@@ -137,6 +139,15 @@ def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample,
     shapes = ", ".join("x".join(map(str, one.shape)) for one in args if isinstance(one, HostArray))
     said = f", options {dict(options.kwargs)}" if options.kwargs else ""
     return replace(other, args=tuple(args), label="; ".join((f"arrays of {shapes}{said}", *labels)))
+
+
+def _along_paths(base: Sample, chance: Chance) -> Iterator[Sample]:
+    """The call with one of its square matrices as of a graph that is one path."""
+    for place, given in enumerate(base.args):
+        found = path(given, chance) if may_be_filled(given) else None
+        if found is not None:
+            args = (*base.args[:place], found, *base.args[place + 1 :])
+            yield replace(base, args=args, label=f"{base.label}, input {place} is a graph of one path")
 
 
 def _with_ones(base: Sample) -> Iterator[Sample]:

@@ -347,8 +347,8 @@ def _input_dtypes(sample: Sample, args: Sequence[Any]) -> Iterator[str]:
 def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
     """The schema's; of a function what it says, else what NumPy gives for the same dtypes, None where NumPy cannot."""
     args, kwargs = sample.host()
-    if spec.op is not None and spec.op.schema.outputs:
-        return spec.op.meta(*args, **kwargs).dtype
+    if spec.op is not None and spec.op.schema.is_single:
+        return as_dtype(spec.op.meta(*args, **kwargs).dtype)
     if callable(spec.result_dtype):
         return as_dtype(spec.result_dtype(*_input_dtypes(sample, args)))
     if spec.result_dtype is not None and sample.kind != "promotion":  # of dtypes that the spec does not declare

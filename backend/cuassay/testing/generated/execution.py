@@ -115,8 +115,8 @@ def _always(spec: OpSpec) -> bool:
 
 
 def is_op(spec: OpSpec) -> bool:
-    """Whether it is a declared op that makes an array."""
-    return spec.op is not None and bool(spec.op.schema.outputs)
+    """Whether it is a declared op that makes one array."""
+    return spec.op is not None and spec.op.schema.is_single
 
 
 def is_function(spec: OpSpec) -> bool:

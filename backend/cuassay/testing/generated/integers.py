@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -119,15 +120,24 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
 #: Sets of options of which very many integers are tried, and samples with ranges of their own.
 _OPTIONS, _RANGES = 3, 4
 
+#: Numbers of a sample whose ranges' ends are tried: sums of 256 differences of 8 bits may overflow.
+_MOST_OF_RANGES = 4 * _COUNT
+
 
 def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
-    """Ordinary samples of which no two ask for the same ranges."""
+    """Ordinary samples of which no two ask for the same ranges: of those that do, the one with the longest axis."""
     found: dict[str, Sample] = {}
     for sample in samples_of(spec, device, dtype, "values"):
-        if elements_of(sample) <= _COUNT and spec.refusal(sample) is None:
+        if elements_of(sample) <= _MOST_OF_RANGES and spec.refusal(sample) is None:
             spans = [one.span for one in each(sample.args) if isinstance(one, HostArray) and not one.is_free]
-            found.setdefault(repr((spans, sorted(sample.kwargs))), sample)
+            key = repr((spans, sorted(sample.kwargs)))
+            if key not in found or _longest_axis(sample) > _longest_axis(found[key]):
+                found[key] = sample
     return list(found.values())[:_RANGES]
+
+
+def _longest_axis(sample: Sample) -> int:
+    return max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
 
 
 def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
@@ -151,7 +161,7 @@ def _of_free_integers(spec: OpSpec, device: Device, dtype: Any, *, most: int) ->
 
 
 def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
-    """Integers at the ends of the range that was asked for, and next to powers of two and squares in it."""
+    """Integers at the ends of the range that was asked for, and next to powers of ten, of two and squares in it."""
     for place in range(_ROUNDS):
         edged = functools.partial(_edged, dtype, place, chance)
         args = tuple(over_lists(given, edged) for given in like.args)
@@ -159,13 +169,13 @@ def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance
         sample = replace(like, args=args, label=label)
         if all(new is old for new, old in zip(each(args), each(like.args), strict=True)):
             return
-        for filled in (sample, *(_of_one_end(sample, like) if not place else ())):
+        for filled in (sample, *(_of_ends(sample, like) if not place else ())):
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, like, filled):
                     compare(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-#: Calls of a sample with such integers: powers of two and their neighbours have room in a few.
+#: Calls of a sample with such integers: powers and their neighbours have room in a few.
 _ROUNDS = 4
 
 
@@ -186,15 +196,27 @@ def _edged(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> A
     return HostArray(chance.permutation(np.resize(values, given.values.size)).reshape(given.shape).astype(dtype))
 
 
-def _of_one_end(sample: Sample, like: Sample) -> Iterator[Sample]:
-    """The same with one of several arrays all at an end of its range: a product of the others' steps may be a half."""
+def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
+    """The same with one of several arrays all at an end of its range, and with all of them at ends.
+
+    A product of the others' steps may be a half. A sum of the largest differences overflows first.
+    """
     changed = [at for at, (new, old) in enumerate(zip(sample.args, like.args, strict=True)) if new is not old]
-    for place in changed if len(changed) > 1 else ():
-        given = like.args[place]
-        for end in ends_of(given) if isinstance(given, HostArray) and given.span is not None else ():
+    ends = {at: ends_of(given) for at in changed if isinstance(given := like.args[at], HostArray) and given.span}
+    if len(ends) < 2:
+        return
+    together = [dict(zip(ends, chosen, strict=True)) for chosen in product(*ends.values())][:_TOGETHER]
+    for chosen in ({place: end} for place, both in ends.items() for end in both), together:
+        for filled in chosen:
             args = list(sample.args)
-            args[place] = HostArray(np.full(given.shape, end, given.dtype))
-            yield replace(sample, args=tuple(args), label=f"{sample.label}, all of input {place} are {end}")
+            for place, end in filled.items():
+                args[place] = HostArray(np.full(like.args[place].shape, end, like.args[place].dtype))
+            named = " and of ".join(f"input {place} are {end}" for place, end in filled.items())
+            yield replace(sample, args=tuple(args), label=f"{sample.label}, all of {named}")
+
+
+#: Ways in which all arrays are at ends of their ranges.
+_TOGETHER = 8
 
 
 def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
@@ -332,6 +354,7 @@ _WIDE = 2**61
 def _edges() -> NDArray[np.int64]:
     """Numbers at which logarithms and roots step, and their neighbours: float64 rounds these to the wrong side."""
     chance = generator()
+    tens = 10 ** np.arange(18, 0, -1, dtype=np.int64)
     powers, roots = 2 ** chance.permutation(np.arange(1, 61, dtype=np.int64)), chance.integers(2**26, 2**30, 64)
-    steps = np.concatenate([powers, roots * roots])
+    steps = np.concatenate([tens, powers, roots * roots])
     return np.stack([steps - 1, steps, steps + 1], axis=-1).reshape(-1)

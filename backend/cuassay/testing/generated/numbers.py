@@ -18,7 +18,7 @@ from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, large
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.chains import check_chains
-from cuassay.testing.generated.comparison import compare_values, explained_rounding, floats_of, on_host
+from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding, floats_of, on_host
 from cuassay.testing.generated.crossed import check_crossed
 from cuassay.testing.generated.execution import (
     check,
@@ -99,6 +99,7 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
             return
         sample = others[0]
     _check_nan(spec, device, dtype, sample, refilled(sample, _with_nan, "a NaN"))
+    _check_nan_and_infinities(spec, device, dtype, sample)
     if is_coarse(dtype):
         return
     check_beside(spec, device, dtype, sample, free_floats(sample))
@@ -240,6 +241,34 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
     limit = explained_rounding(spec, dtype, base, spec.expected(base)) + 2 * conditioning(spec, base)
     with on_sample(sample), explained("wrong for inputs with one NaN, where the reference gives a number"):
         compare_values(spec, device, dtype, sample, result, expected=right, limit=float(np.max(limit, initial=0.0)))
+
+
+def _check_nan_and_infinities(spec: OpSpec, device: Device, dtype: Any, base: Sample) -> None:
+    """NaN and infinities in one array: where NaN is replaced by an infinity, the two are confused.
+
+    Only for references that name NaN, and for functions that are right for the same infinities without NaN.
+    """
+    if not names_nan(spec.reference):
+        return
+    alone = refilled(base, functools.partial(_among_infinities, 0.0), "infinities")
+    mixed = refilled(base, functools.partial(_among_infinities, np.nan), "NaN and infinities")
+    if not (is_safely_taken(spec, alone) and is_safely_taken(spec, mixed)):
+        return
+    with np.errstate(all="ignore"):
+        try:
+            compare(spec, device, dtype, alone, run_sample(spec, device, alone))
+        except AssertionError:
+            return
+        with filled_from(spec, device, dtype, alone, mixed):
+            compare(spec, device, dtype, mixed, run_sample(spec, device, mixed))
+
+
+def _among_infinities(number: float, array: NDArray[Any]) -> NDArray[Any]:
+    """A quarter of the numbers are infinite, a quarter minus infinite, and a quarter are `number`."""
+    flat = array.reshape(-1).copy()
+    for place, other in enumerate((np.inf, -np.inf, number)):
+        flat[generator().permutation(flat.size)[place::4]] = other
+    return flat.reshape(array.shape)
 
 
 def _check_ignored(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> None:

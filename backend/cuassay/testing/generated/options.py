@@ -22,6 +22,7 @@ __all__ = [
     "MOST_OF_OPTIONS",
     "check_axis_beyond",
     "is_plain",
+    "keeps_bounds",
     "options_of",
     "with_each_axis",
     "with_mixed_options",
@@ -57,7 +58,7 @@ def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
     for sample, other in permutations(several, 2):
         if _are_plain(sample.kwargs) and _are_plain(other.kwargs):
             swapped = replace(sample, kwargs=other.kwargs, label=f"{sample.label}, options {dict(other.kwargs)}")
-            if _keeps_bounds(spec, several, swapped) and is_safely_taken(spec, swapped):
+            if keeps_bounds(spec, several, swapped) and is_safely_taken(spec, swapped):
                 yield from (sample, swapped)
 
 
@@ -206,7 +207,7 @@ def _combined(
         longer = resized(base, {extent: extent + 1})
         for sample in (longer,) if (axes_of(base), options) in seen else (base, longer):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
-            if _keeps_bounds(spec, several, mixed) and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+            if keeps_bounds(spec, several, mixed) and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
                 yield mixed
 
 
@@ -229,7 +230,7 @@ def with_options_of(spec: OpSpec, several: Sequence[Sample], sample: Sample, cha
         elif value is not _ABSENT and chance.integers(2):
             options[name] = value if chance.integers(2) else _like(name, value, chance)
     mixed = replace(sample, kwargs=options)
-    return mixed if _keeps_bounds(spec, several, mixed) else sample
+    return mixed if keeps_bounds(spec, several, mixed) else sample
 
 
 def _like(name: str, value: Any, chance: np.random.Generator) -> Any:
@@ -242,7 +243,7 @@ def _like(name: str, value: Any, chance: np.random.Generator) -> Any:
     return value + int(chance.integers(0, 9)) if type(value) is int and value > 1 else value
 
 
-def _keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool:
+def keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool:
     """Whether an option that is larger than all integers of an array in each sample, as a number of rows, still is."""
     names = {name for sample in [*several, mixed] for name in sample.kwargs}
     return all(
@@ -265,7 +266,7 @@ def with_one_other_option(spec: OpSpec, sample: Sample, several: list[Sample]) -
     """The call with one option of another call, or left out, and with an axis counted from the other end."""
     for options in _other_options(spec, sample, several):
         mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
-        if _keeps_bounds(spec, several, mixed):
+        if keeps_bounds(spec, several, mixed):
             yield mixed
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, is_float
 from cuassay.testing.samples import SPAN, HostArray, is_permutation, is_sorted
 
-__all__ = ["ends_of", "may_be_filled", "next_to_multiples", "patterned"]
+__all__ = ["ends_of", "may_be_filled", "next_to_multiples", "path", "patterned"]
 
 Array = NDArray[Any]
 Chance = np.random.Generator
@@ -90,6 +90,31 @@ def next_to_multiples(given: HostArray, drawn: Array, named: Sequence[float], ch
         near = values[place] // max(step, 1) * step + int(chance.integers(-1, 2))
         values[place] = near if step and low <= near <= high else values[place]
     return HostArray(np.array(values, given.dtype).reshape(drawn.shape), span=given.span, is_free=given.is_free)
+
+
+def path(given: HostArray, chance: Chance) -> HostArray | None:
+    """Square matrices as of a graph that is one path: the least number from each node to the next, else the largest.
+
+    Numbers drawn one by one are the weights of a graph whose shortest paths have few edges. None for other shapes.
+    """
+    if len(given.shape) < 2 or given.shape[-1] != given.shape[-2] or given.shape[-1] < _NODES:
+        return None
+    low, high = (
+        (False, True) if given.dtype == np.bool_ else ends_of(given) if given.dtype.kind in "iu" else _ends(given)
+    )
+    near, far = (high, low) if given.dtype == np.bool_ else (low, high)
+    order = chance.permutation(given.shape[-1])
+    values = np.full(given.shape, far, given.dtype)
+    values[..., order[:-1], order[1:]] = near
+    return HostArray(values, span=given.span, is_free=given.is_free)
+
+
+#: A path of fewer nodes has no more edges than any other graph.
+_NODES = 4
+
+
+def _ends(given: HostArray) -> tuple[float, float]:
+    return given.span or (float(given.values.min()), float(given.values.max()))
 
 
 # ------------------------------------------------------------------------------------------------ numbers

@@ -1,11 +1,12 @@
-"""Many lengths of an axis next to many lengths of the result: which element is chosen must not be lost to rounding.
+"""Checks of counts and places that a function computes from a ratio: rounding moves some to the next integer.
 
-``floor(i * (n / size))`` is wrong for a few lengths in a hundred, in float64 too.
+``floor(i * (n / size))`` chooses a wrong element for a few lengths in a hundred, in float64 too, and
+``int(100 * 0.29)`` is 28.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +16,13 @@ from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.extents import resized
-from cuassay.testing.generated.options import options_of
+from cuassay.testing.generated.options import keeps_bounds, options_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["check_ratios"]
+__all__ = ["check_ratios", "check_shares"]
 
 Put = Callable[[int], Any]
 
@@ -84,3 +85,51 @@ def _put(value: Any, size: int) -> Put | None:
     if isinstance(value, tuple) and all(type(one) is int for one in value) and value.count(size) == 1:
         return lambda other: tuple(other if one == size else one for one in value)
     return None
+
+
+#: The extent of which an option is a share: each hundredth of it is a whole number.
+_HUNDRED = 100
+
+
+def check_shares(spec: OpSpec, device: Device, dtype: Any, several: Sequence[Sample]) -> None:
+    """Axes of 100 elements with each percentage or fraction that lies between the declared ones.
+
+    Only there is the share of the elements a whole number, which ``int(n * fraction)`` may miss by one.
+    """
+    if spec.is_its_own_reference:
+        return
+    for name, shares in _declared_shares(spec, several).items():
+        base = max((one for one in several if name in one.kwargs), key=lambda one: len(one.kwargs))
+        drawn = generator().permutation(shares)[:_PAIRS_ON_DEVICE].tolist()
+        for sample in _of_hundred(base):
+            for share in shares if device.kind == "cpu" else drawn:
+                shared = replace(sample, kwargs={**sample.kwargs, name: share}, label=f"{sample.label}, {name}={share}")
+                if not keeps_bounds(spec, several, shared):
+                    continue
+                if not is_safely_taken(spec, shared):
+                    break
+                with on_sample(shared), explained(f"wrong for {name}={share} of {_HUNDRED} elements: {_ROUNDED}"):
+                    compare(spec, device, dtype, shared, run_sample(spec, device, shared))
+
+
+def _declared_shares(spec: OpSpec, several: Sequence[Sample]) -> dict[str, list[float]]:
+    """Options that may be a percentage or a fraction, with the hundredths from the least to the largest declared."""
+    found: dict[str, list[float]] = {}
+    for name in dict.fromkeys(name for sample in several for name in sample.kwargs):
+        values = [options_of(spec, sample).get(name) for sample in several]
+        numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        if len(numbers) < len(values) or len(set(numbers)) == 1:
+            continue
+        low, high = min(numbers), max(numbers)
+        if all(isinstance(value, int) for value in numbers) and low >= 0 and high <= _HUNDRED:
+            found[name] = list(range(int(low), int(high) + 1))
+        elif low >= 0 and high <= 1 and any(0 < value < 1 for value in numbers):
+            found[name] = [share / _HUNDRED for share in range(1, _HUNDRED) if low <= share / _HUNDRED <= high]
+    return found
+
+
+def _of_hundred(base: Sample) -> Iterator[Sample]:
+    """The sample with each of its extents as 100, and the others small."""
+    extents = sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1})
+    for extent in extents:
+        yield resized(base, {**dict.fromkeys(extents, _OTHERS), extent: _HUNDRED})

@@ -120,7 +120,7 @@ def _dtypes(sample: Sample) -> set[str]:
 
 
 def _result_dtypes(spec: OpSpec, sample: Sample) -> set[str]:
-    if spec.op is None or not spec.op.schema.outputs:
+    if spec.op is None or not spec.op.schema.is_single:
         return set()
     args, kwargs = sample.host()
     try:

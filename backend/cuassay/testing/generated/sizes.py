@@ -44,7 +44,7 @@ from cuassay.testing.generated.extents import (
     shape_on_host,
 )
 from cuassay.testing.generated.last_number import check_last_number
-from cuassay.testing.generated.ratios import check_ratios
+from cuassay.testing.generated.ratios import check_ratios, check_shares
 from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
 from cuassay.testing.generated.short_axes import check_empty_batch, check_short
 from cuassay.testing.opspec import OpSpec
@@ -76,7 +76,9 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
     for sample in _larger(spec, device, dtype):
         check_larger(spec, device, dtype, sample, base, is_grown=True)
     if spec.op is None and not spec.has_default_samples:
-        for options in by_options(spec, device, dtype, most=MOST_OF_SMALL):
+        several = by_options(spec, device, dtype, most=MOST_OF_SMALL)
+        check_shares(spec, device, dtype, several)
+        for options in several:
             for sample in around_powers(spec, options):
                 if has_expected_shape(spec, sample):
                     check_larger(spec, device, dtype, sample, options)

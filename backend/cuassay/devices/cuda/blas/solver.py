@@ -35,12 +35,12 @@ _BATCHED = 256
 _JACOBI = 32
 
 
-def solve_(a: Array, b: Array, x: Array, info: Array) -> None:
+def solve(a: Array, b: Array, x: Array, info: Array) -> None:
     """Solve by LU with partial pivoting."""
     _solve(a, b.astype(x.dtype, copy=False), x, info)
 
 
-def inv_(a: Array, inverse: Array, info: Array) -> None:
+def inv(a: Array, inverse: Array, info: Array) -> None:
     """Invert by LU with partial pivoting, solving for the columns of the identity."""
     one = cupy.eye(a.shape[-1], dtype=a.dtype)
     _solve(a, cupy.broadcast_to(one, a.shape), inverse, info)
@@ -129,7 +129,7 @@ def det(a: Array, *, out: Array) -> None:
     out[...] = cupy.where(codes > 0, 0, signed).reshape(out.shape)  # after a pivot of 0 the factors are meaningless
 
 
-def cholesky_(a: Array, factor: Array, info: Array) -> None:
+def cholesky(a: Array, factor: Array, info: Array) -> None:
     """Factor `a`, of which only the lower triangle is read: in column-major order it is the upper one."""
     if not a.size:
         info[...] = 0
@@ -151,12 +151,12 @@ def cholesky_(a: Array, factor: Array, info: Array) -> None:
     info[...] = codes.reshape(info.shape)
 
 
-def qr_(a: Array, q: Array, r: Array, *, mode: str) -> None:
+def qr(a: Array, q: Array, r: Array, *, mode: str) -> None:
     """Decompose by Householder reflections."""
     q[...], r[...] = cupy.linalg.qr(a, mode)
 
 
-def svd_(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
+def svd(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
     """Decompose by QR iteration, or stacks up to 32 by 32 by Jacobi's method.
 
     Without convergence values are not finite.
@@ -170,7 +170,7 @@ def _unlike_numbers(values: Array) -> Array:
     return (~cupy.isfinite(values).all(axis=-1)).astype(np.int32)
 
 
-def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
+def eigh(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
     """Decompose by divide and conquer, or stacks up to 32 by 32 by Jacobi's method."""
     if not a.size:
         info[...] = 0
@@ -183,7 +183,7 @@ def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
     info[...] = _unlike_numbers(w)
 
 
-def lstsq_(
+def lstsq(
     a: Array, b: Array, x: Array, residuals: Array, rank: Array, s: Array, info: Array, *, rcond: float | None
 ) -> None:
     """Solve by singular values; values up to `rcond` times the largest count as 0."""
@@ -234,6 +234,6 @@ def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None
 
 def register() -> None:
     """Add these implementations to the registry."""
-    for implementation in (solve_, inv_, det, cholesky_, qr_, svd_, eigh_, lstsq_):
+    for implementation in (solve, inv, det, cholesky, qr, svd, eigh, lstsq):
         name = implementation.__name__
         registry.implement(name, kind="cuda", dtypes=decompositions.LAPACK)(_outside_captures(implementation))

@@ -1,0 +1,48 @@
+"""Large inputs without the repetition that benchmarks have.
+
+`cuassay.testing.samples.BenchSamples` draws some numbers of a large array and repeats them. A candidate that knows so
+could compute the first part of its result and copy it, which is right as long as the inputs repeat themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import is_complex, is_float
+from cuassay.testing.samples import BENCH_TILE, HostArray, Sample, over_lists
+
+__all__ = ["unrepeated"]
+
+
+def unrepeated(sample: Sample, seed: int) -> Sample:
+    """The sample with new numbers, of the same range, in place of those that its large drawn arrays repeat."""
+    chance = np.random.default_rng(seed)
+
+    def put(value: Any) -> Any:
+        is_drawn = isinstance(value, HostArray) and (value.is_free or value.span is not None)
+        return _renewed(value, chance) if is_drawn and value.values.size > BENCH_TILE else value
+
+    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
+    return replace(sample, args=tuple(over_lists(one, put) for one in sample.args), kwargs=kwargs)
+
+
+def _renewed(given: HostArray, chance: np.random.Generator) -> HostArray:
+    flat = given.values.reshape(-1).copy()
+    flat[BENCH_TILE:] = _like(flat[:BENCH_TILE], flat.size - BENCH_TILE, chance)
+    return replace(given, values=flat.reshape(given.shape))
+
+
+def _like(drawn: NDArray[Any], count: int, chance: np.random.Generator) -> NDArray[Any]:
+    """Numbers between the least and the largest of `drawn`; of a complex array both parts."""
+    if drawn.dtype == np.bool_:
+        return chance.integers(0, 2, count, dtype=np.bool_)
+    if is_complex(drawn.dtype):
+        return _like(drawn.real, count, chance) + 1j * _like(drawn.imag, count, chance)
+    if not is_float(drawn.dtype):
+        return chance.integers(drawn.min(), drawn.max(), count, dtype=drawn.dtype, endpoint=True)
+    least, most = (np.float32(one) for one in (drawn.min(), drawn.max()))
+    return np.asarray(least + (most - least) * chance.random(count, np.float32))

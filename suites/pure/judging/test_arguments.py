@@ -1,0 +1,144 @@
+"""Scalar arguments get other values that the reference takes and that change the result; the others are noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from referees import DATA
+
+from cuassay import Device
+from cuassay.judging.arguments import other_arguments
+from cuassay.judging.probes import Probe
+from cuassay.judging.results import Results
+from cuassay.judging.schedule import schedule
+from cuassay.judging.spec_file import load_declaration
+from cuassay.judging.subject import LocalSubject
+from cuassay.judging.trial import Trial, hear
+from cuassay.testing import OpSpec, Sample
+
+CPU = Device("cpu")
+
+
+def spec_of(reference: Callable[..., Any], *samples: tuple[tuple[Any, ...], dict[str, Any]], **fields: Any) -> OpSpec:
+    def drawn(make: Any) -> list[Sample]:
+        return [Sample((make((4, 6)), *args), options) for args, options in samples]
+
+    given = {"fn": lambda xp, *args, **options: reference(*args, **options), "name": "given", **fields}
+    return OpSpec(reference=reference, dtypes=("float32",), samples=drawn, **given)
+
+
+def varied(spec: OpSpec, nonce: int = 0) -> tuple[list[Probe], dict[str, str]]:
+    notes: dict[str, str] = {}
+    samples = list(spec.draw(0, "float32", "values"))
+    return list(other_arguments(Results([spec]), "float32", samples, np.random.default_rng(nonce), notes)), notes
+
+
+def values(probes: list[Probe], name: str) -> list[Any]:
+    return [probe.draws[0]().kwargs[name] for probe in probes if probe.varies == name]
+
+
+def test_an_option_gets_values_that_no_sample_gives() -> None:
+    probes, notes = varied(spec_of(lambda a, *, scale: a * scale, ((), {"scale": 2.0}), ((), {"scale": -0.5})))
+
+    assert {probe.varies for probe in probes} == {"scale"}
+    assert not {2.0, -0.5} & set(values(probes, "scale"))
+    assert notes == {}
+
+
+def test_an_option_that_hardly_counts_is_made_larger_until_it_does() -> None:
+    probes, _ = varied(
+        spec_of(lambda a, *, eps: a / np.sqrt((a * a).mean(-1, keepdims=True) + eps), ((), {"eps": 1e-7}))
+    )
+
+    assert len(probes) == 2
+    assert min(values(probes, "eps")) > 1e-6
+
+
+def test_an_axis_gets_the_other_axes_that_there_are() -> None:
+    found = {
+        one
+        for nonce in range(8)
+        for one in values(varied(spec_of(lambda a, *, axis: a.sum(axis), ((), {"axis": -1})), nonce)[0], "axis")
+    }
+
+    assert found == {-2, 0}  # 1 is the declared axis, counted from the other end
+
+
+def test_a_positional_number_is_varied() -> None:
+    probes, _ = varied(spec_of(lambda a, n: a * n, ((3,), {})))
+
+    assert {probe.varies for probe in probes} == {"argument 1"}
+    assert all(isinstance(probe.draws[0]().args[1], int) and probe.draws[0]().args[1] > 0 for probe in probes)
+
+
+def test_a_truth_value_is_turned() -> None:
+    probes, _ = varied(spec_of(lambda a, *, twice: a * (2 if twice else 1), ((), {"twice": True})))
+
+    assert values(probes, "twice") == [False]
+
+
+def test_a_word_is_that_of_another_sample() -> None:
+    spec = spec_of(lambda a, *, how: a.sum() if how == "sum" else a.mean(), ((), {"how": "sum"}), ((), {"how": "mean"}))
+
+    assert set(values(varied(spec)[0], "how")) == {"sum", "mean"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "options", "name", "why"),
+    [
+        (lambda a, *, how: a * 2, {"how": "sum"}, "how", "the reference takes no other value that changes the result"),
+        (lambda a, *, unused: a * 2, {"unused": 3}, "unused", "the reference takes no other value that changes"),
+    ],
+    ids=["the only word", "no effect"],
+)
+def test_what_cannot_be_varied_is_noted(
+    reference: Callable[..., Any], options: dict[str, Any], name: str, why: str
+) -> None:
+    probes, notes = varied(spec_of(reference, ((), options)))
+
+    assert probes == []
+    assert notes[name].startswith(why)
+
+
+def test_an_option_that_no_sample_gives_is_noted() -> None:
+    spec = spec_of(lambda a, *, scale=2.0: a * scale, ((), {}), fn=lambda xp, a, *, scale=2.0: a * scale)
+
+    assert varied(spec) == ([], {"scale": "no sample gives it"})
+
+
+def heard(spec: OpSpec, function: Callable[..., Any]) -> Trial:
+    plan = schedule(Results([spec]), CPU, 1, dtypes=("float32",), layouts=True, times=False)
+    return hear(LocalSubject(function), plan, 1)
+
+
+def test_a_value_that_the_declared_function_fails_for_refuses_nobody() -> None:
+    def declared(xp: Any, a: Any, *, scale: float) -> Any:
+        return a * scale if scale == 2.0 else a
+
+    spec = spec_of(lambda a, *, scale: a * scale, ((), {"scale": 2.0}), fn=declared)
+
+    trial = heard(spec, lambda a, *, scale: declared(np, a, scale=scale))
+
+    assert trial.finding is None
+    assert trial.not_varied == {"scale"}
+
+
+def test_an_option_that_is_built_in_is_told_as_such() -> None:
+    spec = load_declaration(f"{DATA}/spec.py::scaled_norm").spec
+
+    trial = heard(spec, lambda a, *, axis, eps: spec.run("cpu", (a,), {"axis": axis, "eps": 1e-6}))
+
+    assert trial.finding is not None
+    assert trial.finding.check == "options"
+
+
+def test_a_declaration_leaves_options_out_by_the_name_of_a_check() -> None:
+    fields = {"without": {"second_call": "one kernel for one scale"}}
+    spec = spec_of(lambda a, *, scale: a * scale, ((), {"scale": 2.0}), **fields)
+    plan = schedule(Results([spec]), CPU, 1, dtypes=("float32",), layouts=True, times=False)
+
+    assert "options" not in {probe.check for probe in plan.probes}
+    assert plan.not_probed["options"] == "the declaration leaves them out: one kernel for one scale"
