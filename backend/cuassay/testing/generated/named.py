@@ -1,4 +1,4 @@
-"""The numbers that a function names: those of its code, of what it closes over, and of functions among these."""
+"""Collect the numbers in a function's code, in the variables that it closes over, and in functions that it uses."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["content_of", "named_numbers"]
 
 
 def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
-    """Numbers that the function or its reference names, defaults among them, and those that the call gives as options.
+    """The numbers named by the function or its reference, their defaults included, and by the sample's options.
 
-    0, 1 and -1 are left out: all functions name them.
+    0, 1 and -1 are left out, because nearly every function contains them.
     """
     seen: set[FunctionType] = set()
     found = [*_numbers(spec.fn, seen), *_numbers(spec.reference, seen)]
@@ -44,14 +44,14 @@ def _of_code(code: CodeType) -> Iterator[float]:
 
 
 def _those_in(value: Any) -> Iterator[float]:
-    """A number, or those of a tuple."""
+    """The number itself, or the numbers of a tuple."""
     for one in value if isinstance(value, tuple) else (value,):
         if type(one) in (int, float) and abs(one) < 2**62:
             yield one
 
 
 def content_of(cell: CellType) -> Any:
-    """What a variable that a function closes over holds; None if it is not set yet."""
+    """The value of a closure variable; None if it is not set yet."""
     try:
         return cell.cell_contents
     except ValueError:

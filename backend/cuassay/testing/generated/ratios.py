@@ -1,6 +1,6 @@
-"""Many lengths of an axis next to many lengths of the result: which element is chosen must not be lost to rounding.
+"""A check of many pairs of input and output length: rounding must not change which element is selected.
 
-``floor(i * (n / size))`` is wrong for a few lengths in a hundred, in float64 too.
+``floor(i * (n / size))`` is wrong for a few percent of the pairs, even in float64.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["check_ratios"]
 
 Put = Callable[[int], Any]
 
-#: Pairs of lengths on the host, and on a device, where each call costs more.
+#: The number of pairs of lengths on the host, and on a device, where each call costs more.
 _PAIRS, _PAIRS_ON_DEVICE = 128, 24
-#: The lengths are from this range.
+#: The lengths are drawn from this range.
 _LEAST, _MOST = 64, 400
-#: Extents of all other axes.
+#: The extent of all other axes.
 _OTHERS = 2
 
 
 def check_ratios(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
-    """Other lengths of the axis whose elements are chosen from, and of the result, if an option says how many."""
+    """Vary the axis from which elements are selected, and the option that says how many of them to select."""
     found = None if spec.is_its_own_reference else _chosen_from(spec, options)
     if found is None:
         return
@@ -46,15 +46,15 @@ def check_ratios(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> N
         sample = replace(sample, kwargs={**sample.kwargs, name: put(size)}, label=f"{sample.label}, {name}={put(size)}")
         if not is_safely_taken(spec, sample):
             return
-        with on_sample(sample), explained(f"wrong elements are chosen for some lengths and {name}: {_ROUNDED}"):
+        with on_sample(sample), explained(f"wrong elements are selected for some lengths and {name}: {_ROUNDED}"):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
-_ROUNDED = "is a place computed from a ratio that is rounded? compute it in integers"
+_ROUNDED = "is an index computed from a rounded ratio? compute it in integers"
 
 
 def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int, Put] | None:
-    """The option that says how many elements are chosen, the extent that they are chosen from, and its other values."""
+    """The option that says how many elements are selected, the extent of the input, and a function for new values."""
     arrays = arrays_of(*sample.host())
     if len(arrays) != 1 or not is_safely_taken(spec, sample):
         return None
@@ -78,7 +78,7 @@ def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int, Put] | None:
 
 
 def _put(value: Any, size: int) -> Put | None:
-    """What makes an option of another size: that size, or the tuple with it in place of `size`."""
+    """Make a function from a size to an option value: the size itself, or the tuple with `size` replaced by it."""
     if type(value) is int and value == size:
         return lambda other: other
     if isinstance(value, tuple) and all(type(one) is int for one in value) and value.count(size) == 1:
