@@ -333,9 +333,7 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
         verify(spec, device, dtype, [sample])
 
 
-_KEPT_WAY = (
-    "wrong after a call of the same shape with integers in order: is the choice of algorithm cached by shape?"
-)
+_KEPT_WAY = "wrong after a call of the same shape with integers in order: is the choice of algorithm cached by shape?"
 
 
 def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
