@@ -19,7 +19,7 @@ def collect_generated(collector: pytest.Module | pytest.Class, name: str, obj: o
     generated = getattr(obj, "__cuassay_test_class__", None)
     if not isinstance(generated, type):
         if name.startswith("test"):
-            _refuse_near_miss(name, obj)
+            _reject_near_miss(name, obj)
         return None
     if not name.lower().startswith("test"):
         _warn_of_name(collector, name, obj)
@@ -29,18 +29,18 @@ def collect_generated(collector: pytest.Module | pytest.Class, name: str, obj: o
     return collected
 
 
-def _refuse_near_miss(name: str, obj: object) -> None:
+def _reject_near_miss(name: str, obj: object) -> None:
     """Reject an object that was meant to hold generated tests, because pytest would silently collect nothing."""
     if _is_spec(obj):
-        told = f"an OpSpec, of which pytest collects nothing; write {name} = conformance(OpSpec(...))"
+        problem = f"an OpSpec, of which pytest collects nothing; write {name} = conformance(OpSpec(...))"
     elif isinstance(obj, list | tuple | dict) and any(map(_generates, obj.values() if isinstance(obj, dict) else obj)):
-        told = (
+        problem = (
             f"a {type(obj).__name__} of generated tests, of which pytest collects nothing; give them a name each, "
             f'as by globals()["{name}_" + name] = conformance(spec) in a loop'
         )
     else:
         return
-    raise pytest.Collector.CollectError(f"{name} is {told}")
+    raise pytest.Collector.CollectError(f"{name} is {problem}")
 
 
 def _is_spec(obj: object) -> bool:

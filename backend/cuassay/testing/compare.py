@@ -149,13 +149,13 @@ def assert_close(
         raise AssertionError(_message(f"dtype is {dtype_name(got.dtype)}; expected {dtype_name(wanted)}"))
     limit = _absolute(want, got.dtype, rtol, atol) if tolerance is None else tolerance
     verdict = judge(got, want, limit)
-    _note(verdict.ratio)
+    _collect_ratio(verdict.ratio)
     if verdict.bad:
         found = None if verdict.where is None else error_map(verdict.where)
-        _keep(found)
+        _collect_map(found)
         there = inputs_there(verdict.index, got.shape, inputs)
         lines = [*there, *([f"note: {note}"] if note else []), *(found.lines() if found is not None else ())]
-        raise AssertionError(_message("\n  ".join([_numbers(verdict, got, want), *lines])))
+        raise AssertionError(_message("\n  ".join([_difference_text(verdict, got, want), *lines])))
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
@@ -300,19 +300,19 @@ def _host(value: Any) -> NDArray[Any]:
     return np.asarray(to_host(value))
 
 
-def _note(ratio: float) -> None:
+def _collect_ratio(ratio: float) -> None:
     collected = HEADROOM.get()
     if collected is not None:
         collected.append(ratio)
 
 
-def _keep(found: ErrorMap | None) -> None:
+def _collect_map(found: ErrorMap | None) -> None:
     collected = ERROR_MAPS.get()
     if collected is not None and found is not None:
         collected.append(found)
 
 
-def _numbers(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
+def _difference_text(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
     index = verdict.index
     share = verdict.bad / verdict.total
     told = (

@@ -84,7 +84,7 @@ class Controller:
         try:
             while self._waiting and not any(self._stop):
                 left = len(self._waiting)
-                self._live(session)
+                self._run_worker(session)
                 false_starts = false_starts + 1 if left == len(self._waiting) else 0
                 if false_starts == _FALSE_STARTS:
                     self._fail(session, f"{false_starts} workers in a row ended before their first test")
@@ -114,7 +114,7 @@ class Controller:
 
     # ---------------------------------------------------------------------------------------------- one worker
 
-    def _live(self, session: pytest.Session) -> None:
+    def _run_worker(self, session: pytest.Session) -> None:
         """Give the waiting tests to one worker, and handle its messages until it ends."""
         child = self._child or self._start(session)
         child.run((list(self._waiting), session.testsfailed, self._undescribed))
@@ -130,7 +130,7 @@ class Controller:
             self._await_end(child)
             raise session.Failed(session.shouldfail)
         if not is_ended:
-            self._mourn(child)
+            self._report_death(child)
         elif (how := child.bad_end()) is not None:
             self._verdicts.append(f"a worker ended after its last test: {how}")
         self._close()
@@ -210,7 +210,7 @@ class Controller:
         if self._child is not None:
             self._child.node.workeroutput = output
 
-    def _mourn(self, child: Child) -> None:
+    def _report_death(self, child: Child) -> None:
         """Report the test that ran when the worker died."""
         outcome, how = child.death()
         if self._running is None:

@@ -25,7 +25,7 @@ def guard_exits(config: pytest.Config) -> None:
         test = os.environ.get("PYTEST_CURRENT_TEST")
         if test is None or os.getpid() != process:
             real(status)
-        _tell(config, f"{test} ended the process by os._exit({status!r}); the tests after it did not run")
+        _print_uncaptured(config, f"{test} ended the process by os._exit({status!r}); the tests after it did not run")
         real(status or pytest.ExitCode.TESTS_FAILED)
 
     os._exit = watched
@@ -39,7 +39,7 @@ def _restored(real: Any) -> Callable[[], None]:
     return restore
 
 
-def _tell(config: pytest.Config, text: str) -> None:
+def _print_uncaptured(config: pytest.Config, text: str) -> None:
     """Write to stderr, although pytest captures the running test's output."""
     try:
         if capture := config.pluginmanager.getplugin("capturemanager"):

@@ -102,11 +102,11 @@ class Expected:
         outcome = counted(report)
         if outcome is None:
             return
-        told = getattr(report, "cuassay", {})
+        columns = getattr(report, "cuassay", {})
         why = first_line(report) if outcome == "skipped" else ""
-        self._outcomes.add(report.nodeid, told, outcome, why)
+        self._outcomes.add(report.nodeid, columns, outcome, why)
         if outcome == "skipped":
-            device = told.get("device", "")
+            device = columns.get("device", "")
             self._skips.update({"", device, device.partition(":")[0]})
             if report.nodeid in self._baseline:
                 self._newly[report.nodeid] = why

@@ -94,7 +94,7 @@ def inputs_there(index: tuple[int, ...], shape: tuple[int, ...], inputs: Any) ->
     """A line for each input of a call, with its element, row or column that corresponds to the result's index."""
     args, kwargs = inputs or ((), {})
     for name, value in _named(args, kwargs):
-        yield f"input {name}{_told(value, index, shape)}"
+        yield f"input {name}{_described(value, index, shape)}"
 
 
 def _named(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -106,7 +106,7 @@ def _named(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str
             yield name, value
 
 
-def _told(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
+def _described(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
     if not isinstance(value, np.ndarray):
         return f": {value!r:.80}"
     if not value.size:
@@ -117,13 +117,13 @@ def _told(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
     found = value[place]
     if not isinstance(found, np.ndarray):
         return f" there: {number(found)}"
-    where = "" if all(isinstance(one, slice) for one in place) else f" at [{_written(place)}]"
+    where = "" if all(isinstance(one, slice) for one in place) else f" at [{_index_text(place)}]"
     flat = found.reshape(-1)
     more = " ..." if flat.size > _SHOWN else ""
     return f"{where}: {', '.join(map(number, flat[:_SHOWN]))}{more} ({flat.size:,} numbers)"
 
 
-def _written(place: tuple[Any, ...]) -> str:
+def _index_text(place: tuple[Any, ...]) -> str:
     return ", ".join(":" if isinstance(one, slice) else str(one) for one in place)
 
 

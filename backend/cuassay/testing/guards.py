@@ -101,7 +101,7 @@ def precision_kept() -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------ stray precision
 
 #: The most rows and columns of each product that are compared.
-_LOOKED_AT = 64
+_MOST_COMPARED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class _Product:
 
     def on_host(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Some rows of `a`, some columns of `b`, and their product."""
-        part = slice(_LOOKED_AT)
+        part = slice(_MOST_COMPARED)
         looked_at = self.a[..., part, :], self.b[..., part], self.result[..., part, part]
         a, b, product = map(devices.to_host, looked_at)
         if self.rest is not None:
@@ -164,7 +164,7 @@ def computed_precision(a: NDArray[Any], b: NDArray[Any], result: NDArray[Any]) -
     If a lower mode represents the operands exactly, its result is the same, and "ieee" is returned.
     """
     found, least = "ieee", _distance(result, np.matmul(a.astype(np.float64), b.astype(np.float64)))
-    for mode, multiply in _LESSER.items():
+    for mode, multiply in _LOWER_MODES.items():
         distance = _distance(result, multiply(a, b))
         if 2 * distance < least:  # in doubt, the more precise mode is assumed
             found, least = mode, distance
@@ -181,7 +181,7 @@ def _of_two_parts(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 
 #: Functions that compute a product in each mode below float32, with exact sums; the most precise mode comes first.
-_LESSER: dict[str, Callable[..., NDArray[Any]]] = {
+_LOWER_MODES: dict[str, Callable[..., NDArray[Any]]] = {
     "bf16x3": _of_two_parts,
     "tf32": _of_rounded(round_tf32),
     "fp16": _of_rounded(lambda x: round_to(x, "float16")),
@@ -205,7 +205,7 @@ def products_as_asked() -> Iterator[None]:
 
     def watch(call: Call, proceed: Callable[[Call], Any]) -> Any:
         found = _PRODUCTS.get(call.op.name)
-        given = call.arguments if found is None else _kept(call)
+        given = call.arguments if found is None else _arguments_before(call)
         result = proceed(call)
         if found is not None and result.dtype == np.float32:
             for product in found(given, result):
@@ -216,7 +216,7 @@ def products_as_asked() -> Iterator[None]:
         yield
 
 
-def _kept(call: Call) -> Mapping[str, Any]:
+def _arguments_before(call: Call) -> Mapping[str, Any]:
     """The arguments, with a copy of the array that the result may overwrite."""
     name = call.op.schema.accumulates
     if not name or call.out is None:

@@ -314,7 +314,7 @@ class OpSpec(Declared):
 
     def answers(self, sample: Sample) -> Any:
         """The reference's result in wide dtypes: an array, or several."""
-        return self._given(*self._widened(sample))
+        return self._computed(*self._widened(sample))
 
     def expected(self, sample: Sample) -> NDArray[Any]:
         """The reference's result in wide dtypes, as one array, for exactly the sample's numbers; do not write to it."""
@@ -348,9 +348,9 @@ class OpSpec(Declared):
         return None
 
     def _answer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NDArray[Any]:
-        return single(f"{'the reference of ' if self.reference else ''}{self.name}", self._given(args, kwargs))
+        return single(f"{'the reference of ' if self.reference else ''}{self.name}", self._computed(args, kwargs))
 
-    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _computed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with np.errstate(all="ignore"):
             if self.reference is not None:
                 return self.reference(*args, **kwargs)

@@ -68,17 +68,17 @@ class Parametrizer:
         if _OURS.isdisjoint(metafunc.fixturenames) and not metafunc.definition.own_markers:
             return  # the common case in projects that do not use this plugin
         arguments = _arguments(metafunc)
-        _refuse_idle_marks(arguments, metafunc)
+        _reject_idle_marks(arguments, metafunc)
         if not arguments:
             return
         specs = _specs(metafunc)
         if specs is None:
             arguments = {argument: name for argument, name in arguments.items() if name != "op"}
         if arguments:
-            cases = self._for(arguments, metafunc, specs)
+            cases = self._cases_for(arguments, metafunc, specs)
             metafunc.parametrize(",".join(arguments), cases, scope=_scope(arguments, metafunc))
 
-    def _for(
+    def _cases_for(
         self, arguments: Mapping[str, str], metafunc: pytest.Metafunc, specs: tuple[SpecLike, ...] | None
     ) -> list[Any]:
         dtypes = _closest(metafunc, "cuassay_dtypes")
@@ -112,7 +112,7 @@ def _arguments(metafunc: pytest.Metafunc) -> dict[str, str]:
     return own | {name: name for name in NAMES if name in asked and not _is_taken(name, metafunc)}
 
 
-def _refuse_idle_marks(arguments: Mapping[str, str], metafunc: pytest.Metafunc) -> None:
+def _reject_idle_marks(arguments: Mapping[str, str], metafunc: pytest.Metafunc) -> None:
     """Reject a mark without effect: the test would run once, and seem to pass for all the marked cases."""
     own = {mark.name for mark in metafunc.definition.own_markers}  # a class's mark may be for some of its tests only
     for name in NAMES:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NOT_PROPERTIES = ("check", "target", "own_reference", "template")
 
 _CASE = pytest.StashKey[dict[str, Any]]()
-_TOLD = pytest.StashKey[dict[str, Any]]()
+_COLUMNS = pytest.StashKey[dict[str, Any]]()
 _IS_NOWHERE = pytest.StashKey[bool]()
 _CURRENT = pytest.StashKey[ExitStack]()
 
@@ -168,9 +168,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Name the case in every report of the test, and limit the time that it may take."""
     harness = item.config.stash[HARNESS]
     item.stash[_CASE] = skips.case_of(item)
-    told = item.stash[_TOLD] = case_columns(item)
+    columns = item.stash[_COLUMNS] = case_columns(item)
     item.stash[_IS_NOWHERE] = skips.is_nowhere(item)
-    item.user_properties.extend((name, value) for name, value in told.items() if name not in _NOT_PROPERTIES)
+    item.user_properties.extend((name, value) for name, value in columns.items() if name not in _NOT_PROPERTIES)
     if harness.trail is not None:
         harness.trail.begin()
     token = rerun.TARGET.set(rerun.target_of(item))
@@ -195,7 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if case and lost.is_by(item.nodeid, case["device"]):  # a skip would hide that it failed
         pytest.fail(f"{reason}: it ran again, which needs a fresh process", pytrace=False)
     if reason is not None:
-        item.stash[_TOLD]["is_of_check"] = skips.is_of_check(item, case)
+        item.stash[_COLUMNS]["is_of_check"] = skips.is_of_check(item, case)
         raise pytest.skip.Exception(reason, _use_item_location=True)
     skips.expect_known_failure(item, case)
     if case:
@@ -223,7 +223,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Collect how close to its tolerances the test came, and where in a result the errors are."""
     compare = sys.modules.get("cuassay.testing.compare")
     is_case = bool(compare is not None and item.stash.get(_CASE, {}))
-    with compare.collecting(item.stash[_TOLD]) if compare is not None and is_case else nullcontext():
+    with compare.collecting(item.stash[_COLUMNS]) if compare is not None and is_case else nullcontext():
         result = yield
     if item.config.stash[HARNESS].is_replaceable:
         _find_late_fault(item)
@@ -251,7 +251,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     is_nowhere = item.stash.get(_IS_NOWHERE, False)
     if case or is_nowhere:
         # xdist sends plain attributes to the controller.
-        report.__dict__["cuassay"] = item.stash.get(_TOLD, {}).copy()
+        report.__dict__["cuassay"] = item.stash.get(_COLUMNS, {}).copy()
     if report.failed and call.excinfo is not None:
         _diagnose(item, case, call.excinfo.value, report)
     return report

@@ -64,15 +64,15 @@ class DevicePool:
         return self._taken[worker]
 
     def _free(self, users: Counter[str]) -> list[str]:
-        return [word for word in self._well if self._shares or not users[word]]
+        return [word for word in self._usable if self._shares or not users[word]]
 
     @property
-    def _well(self) -> Sequence[str]:
+    def _usable(self) -> Sequence[str]:
         return [word for word in self.words if word not in self._lost] or self.words
 
     def has_other(self, failed: str) -> bool:
         """Whether a test that failed on `failed` can run again on another device."""
-        return any(word != failed for word in self._well)
+        return any(word != failed for word in self._usable)
 
     def is_other_free(self, failed: str) -> bool:
         """Whether a new worker could get such a device now."""

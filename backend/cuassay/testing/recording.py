@@ -247,14 +247,14 @@ def _decisive(phases: list[pytest.TestReport]) -> pytest.TestReport:
 
 def _outcome(report: pytest.TestReport) -> str:
     if report.outcome == "failed":
-        is_own = report.when == "call" and not _not_its_own(report)
+        is_own = report.when == "call" and not _other_cause(report)
         return "failed" if is_own else "error"
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.skipped else "passed"
     return report.outcome
 
 
-def _not_its_own(report: pytest.TestReport) -> str:
+def _other_cause(report: pytest.TestReport) -> str:
     """Why a test failed that is not to blame: its process was lost, or the machine failed; otherwise empty."""
     is_machine = hasattr(report, "cuassay_infrastructure")
     return FAILED_BY_THE_MACHINE if is_machine else getattr(report, "cuassay_lost", "")
@@ -265,7 +265,7 @@ def _reason(report: pytest.TestReport, outcome: str) -> str | None:
         return None
     if outcome == "xfailed":
         return str(getattr(report, "wasxfail", ""))
-    what, line = _not_its_own(report), first_line(report).removeprefix("Failed: ")
+    what, line = _other_cause(report), first_line(report).removeprefix("Failed: ")
     return _portable(line if line.startswith(what) else f"{what}: {line}")
 
 

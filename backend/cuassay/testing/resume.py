@@ -17,7 +17,7 @@ from cuassay.testing.isolation import worker_input
 
 __all__ = ["Resume"]
 
-_TOLD = "cuassay_resume_nbytes"
+_NBYTES_KEY = "cuassay_resume_nbytes"
 
 
 class Resume:
@@ -54,12 +54,12 @@ class Resume:
     @classmethod
     def of(cls, config: pytest.Config) -> Resume:
         """Make the plugin from the option; in a worker, read as much of the file as the controller did."""
-        return cls(Path(config.getoption("cuassay_resume")), worker_input(config, _TOLD))
+        return cls(Path(config.getoption("cuassay_resume")), worker_input(config, _NBYTES_KEY))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Make a worker deselect the same tests."""
-        node.workerinput[_TOLD] = self._nbytes
+        node.workerinput[_NBYTES_KEY] = self._nbytes
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -114,7 +114,7 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def _can_run(self, node: Any, scope: str) -> bool:
         pools = self._pools_of(scope) if self._pools else ()
-        return all(pool.word_of(node.gateway.id) for pool in pools) and self._is_elsewhere(node, scope, pools)
+        return all(pool.word_of(node.gateway.id) for pool in pools) and self._is_other_device(node, scope, pools)
 
     def _pools_of(self, scope: str) -> Sequence[DevicePool]:
         """The pools of the devices that a unit's tests need."""
@@ -123,7 +123,7 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
             self._needs[scope] = [pool for name, pool in self._pools.items() if name in found]
         return self._needs[scope]
 
-    def _is_elsewhere(self, node: Any, scope: str, pools: Sequence[DevicePool]) -> bool:
+    def _is_other_device(self, node: Any, scope: str, pools: Sequence[DevicePool]) -> bool:
         """Whether a unit may run in `node`: a test failed by its device needs another device, if there is one."""
         failed = self._failed_on(scope)
         return failed is None or all(

@@ -30,7 +30,7 @@ _ENTRY = pytest.StashKey[Entry]()
 _UNEXPECTED = "[XPASS(strict)] "
 
 #: The key under which a worker of xdist sends the used entries to its controller.
-_TOLD = "cuassay_used_skips"
+_USED_KEY = "cuassay_used_skips"
 
 
 def register(config: pytest.Config, presence: Presence) -> None:
@@ -125,13 +125,13 @@ class SkipTables:
         """Send the used entries to the controller of xdist, which collects nothing."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None and self._is_whole:
-            output[_TOLD] = sorted(self._used)
+            output[_USED_KEY] = sorted(self._used)
         self._has_collected = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Receive the entries that a worker of xdist has used."""
-        told = getattr(node, "workeroutput", {}).get(_TOLD)
+        told = getattr(node, "workeroutput", {}).get(_USED_KEY)
         if told is not None:
             self._used.update(told)
             self._has_collected = True

@@ -169,25 +169,25 @@ def _unknown_kind(kind: str, form: str = "") -> str | None:
 def _check_drawn(spec: OpSpec) -> None:
     """Check that samples can be drawn and that the reference accepts one, because otherwise nothing would be tested."""
     seed, dtype = 0, spec.dtypes[0]
-    with _blamed(spec, "samples=", f"it gets what makes arrays: write samples={FORMS['samples']}"):
+    with _as_spec_error(spec, "samples=", f"it gets what makes arrays: write samples={FORMS['samples']}"):
         first = next(spec.draw(seed, dtype, "values"), None)
     if first is None:
         raise SpecError(f"{spec.name} draws no sample of kind 'values'; yield at least one")
-    first = _taken(spec, first)
+    first = _first_accepted(spec, first)
     if callable(spec.result_dtype):
         _check_result_dtype(spec, spec.result_dtype, first)
-    with _blamed(spec, "error_inputs=", f"write error_inputs={FORMS['error_inputs']}"):
+    with _as_spec_error(spec, "error_inputs=", f"write error_inputs={FORMS['error_inputs']}"):
         for one in spec.draw_errors(seed, dtype):
             re.compile(one.match)
     if spec.work is not None:
-        with _blamed(spec, "work=", f"it gets exactly a sample's arguments: write work={FORMS['work']}"):
+        with _as_spec_error(spec, "work=", f"it gets exactly a sample's arguments: write work={FORMS['work']}"):
             _check_work(spec, first)
     if spec.op is None:
         for claimed in spec.dtypes:
             _check_sample_dtype(spec, claimed)
 
 
-def _taken(spec: OpSpec, first: Sample) -> Sample:
+def _first_accepted(spec: OpSpec, first: Sample) -> Sample:
     """The first ordinary sample that the reference accepts; if it accepts none, raise its error for the `first`."""
     taken = (one for one in spec.draw(0, spec.dtypes[0], "values") if spec.refusal(one) is None)
     given = f"a sample's arguments, here {_forms(first)}, arrays as NumPy's in {reference_dtype(spec.dtypes[0])}"
@@ -199,7 +199,7 @@ def _taken(spec: OpSpec, first: Sample) -> Sample:
         advice = f"it is its own reference, and gets xp=numpy and {given}; give reference=, or {remedy}"
     if mistaken := _mistaken_namespace(spec):
         advice = mistaken
-    with _blamed(spec, part, advice):
+    with _as_spec_error(spec, part, advice):
         sample = next(taken, first)
         spec.expected(sample)
     return sample
@@ -245,7 +245,9 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample) -> None:
     """Check that a callable `result_dtype` returns the name of a dtype."""
     names = [dtype_name(one.dtype) for one in sample.host()[0] if isinstance(one, np.ndarray)]
-    with _blamed(spec, "result_dtype=", "it gets the names of its arrays' dtypes: write result_dtype=lambda a: a"):
+    with _as_spec_error(
+        spec, "result_dtype=", "it gets the names of its arrays' dtypes: write result_dtype=lambda a: a"
+    ):
         word = dtype_word(given(*names))
     if word not in DTYPE_NAMES:
         raise SpecError(f"{spec.name}: result_dtype= gives {word!r} for {', '.join(names)}: {unknown_dtype(word)}")
@@ -262,7 +264,7 @@ def _check_work(spec: OpSpec, sample: Sample) -> None:
 
 
 @contextmanager
-def _blamed(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
+def _as_spec_error(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
     """Turn any error of `part` of the spec into a `SpecError`."""
     try:
         yield
@@ -277,7 +279,7 @@ def _blamed(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
 
 def _check_sample_dtype(spec: OpSpec, dtype: str) -> None:
     """Check that samples have the dtype under test: an array that `make` did not make has always the same dtype."""
-    with _blamed(spec, "samples=", f"they are drawn in {dtype}, which it claims"):
+    with _as_spec_error(spec, "samples=", f"they are drawn in {dtype}, which it claims"):
         first = next(spec.draw(0, dtype, "values"), None)
     given = () if first is None else (*first.args, *first.kwargs.values())
     arrays = [one for one in each(given) if hasattr(one, "dtype")]

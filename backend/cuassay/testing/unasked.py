@@ -15,7 +15,7 @@ _FOUND: dict[int, tuple[OpSpec, tuple[str, ...]]] = {}
 def unasked_options(spec: OpSpec) -> tuple[str, ...]:
     """The names of a function's parameters with a default that no sample passes, in their order."""
     if id(spec) not in _FOUND:
-        _FOUND[id(spec)] = spec, _found(spec)
+        _FOUND[id(spec)] = spec, _options_without_sample(spec)
     return _FOUND[id(spec)][1]
 
 
@@ -24,7 +24,7 @@ def _is_option(parameter: inspect.Parameter) -> bool:
     return parameter.default is not parameter.empty and not parameter.name.startswith("_") and not is_out
 
 
-def _found(spec: OpSpec) -> tuple[str, ...]:
+def _options_without_sample(spec: OpSpec) -> tuple[str, ...]:
     if spec.fn is None or not spec.dtypes:
         return ()
     try:

@@ -63,7 +63,7 @@ def conformance(spec: OpSpec | None = None, **fields: object) -> Conformance:
     spec : OpSpec
         The operation to test.
     **fields : object
-        Always rejected; accepted only so that the error can say that the fields belong into an `OpSpec`.
+        Always rejected; accepted only so that the error can say that the fields belong in an `OpSpec`.
 
     Returns
     -------
@@ -132,9 +132,9 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
         device_benchmark: Any,
     ) -> None:
         case = next(islice(cases(cuassay_op, cuassay_device, cuassay_dtype), cuassay_sample, None))
-        told = {"op": cuassay_op.name, "case": case.label, "dtype": case.dtype}
-        kept = _Kept(case.run)
-        is_measured = device_benchmark(kept, cuassay_device, work=case.work, group=cuassay_op.name, **told)
+        columns = {"op": cuassay_op.name, "case": case.label, "dtype": case.dtype}
+        kept = _LastResult(case.run)
+        is_measured = device_benchmark(kept, cuassay_device, work=case.work, group=cuassay_op.name, **columns)
         if is_measured and cuassay_op.op is None:
             check_timed(cuassay_op, case.device, cuassay_dtype, cuassay_sample, case, kept.result)
 
@@ -156,7 +156,7 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     return measured
 
 
-class _Kept:
+class _LastResult:
     """A callable that keeps its last result, so that the result of a timed call can be compared."""
 
     __slots__ = ("_call", "result")

@@ -48,23 +48,23 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
     if spec.op is not None and spec.op.schema.view_of:
         _check_views(spec, device)
         return
-    places: dict[int, _Place] = {}
+    places: dict[int, _Sharing] = {}
     several = False
     for sample in few(spec, device, plainest(spec, device)):
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
-            answer = _given(spec, device, args, kwargs)
+            answer = _raw_result(spec, device, args, kwargs)
             several = several or isinstance(answer, list | tuple)
             arrays = {place: one for place, one in enumerate(members(answer)) if hasattr(one, "shape") and one.size}
             first = {place: devices.to_host(one) for place, one in arrays.items()}
-            _call_on_others(spec, device, sample)
+            _call_with_other_numbers(spec, device, sample)
             for place, one in arrays.items():
-                _check_kept(devices.to_host(one), first[place])
-                found = places.setdefault(place, _Place())
+                _check_result_unchanged(devices.to_host(one), first[place])
+                found = places.setdefault(place, _Sharing())
                 (found.shared if _shares(device, one, each(args, kwargs)) else found.others).append(sample)
-                found.computes = found.computes or not _is_moved(first[place], sample)
+                found.computes = found.computes or not _is_rearrangement(first[place], sample)
     if spec.deterministic:  # a function that draws random numbers has no reference to compare with
-        _check_one_for_two(spec, device)
+        _check_repeated_input(spec, device)
     for place, found in places.items():
         found.check_computed(f"result {place} of the list" if several else "the result")
     _check_dtypes(spec, device)
@@ -74,11 +74,11 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
     for sample in (sample for found in moved for sample in (*found.shared, *found.others)):
         if _always_copies(spec, sample):
             _check_transposed(spec, device, sample)
-            _check_beyond(spec, device, sample)
+            _check_larger_numbers(spec, device, sample)
 
 
 @dataclass
-class _Place:
+class _Sharing:
     """How one result behaved in the calls so far: the samples where it shared memory, and those where it did not."""
 
     shared: list[Sample] = field(default_factory=list)
@@ -119,11 +119,11 @@ def gives_own_arrays(spec: OpSpec, device: Device, samples: Iterable[Sample]) ->
     for sample in samples:
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
-            for one in members(_given(spec, device, args, kwargs)):
+            for one in members(_raw_result(spec, device, args, kwargs)):
                 if hasattr(one, "shape") and one.size:
                     if _shares(device, one, each(args, kwargs)):
                         return False
-                    computes = computes or not _is_moved(devices.to_host(one), sample)
+                    computes = computes or not _is_rearrangement(devices.to_host(one), sample)
     return computes
 
 
@@ -136,7 +136,7 @@ def assert_own(device: Device, result: Any, given: Iterable[Any]) -> None:
         )
 
 
-def _given(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _raw_result(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What the call returns; several arrays are not joined into one."""
     if spec.op is not None:
         return spec.run(device, args, kwargs)
@@ -148,7 +148,7 @@ def _given(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[st
 _MOST_ELEMENTS = 9000
 
 
-def _check_one_for_two(spec: OpSpec, device: Device) -> None:
+def _check_repeated_input(spec: OpSpec, device: Device) -> None:
     """Check a call that passes one array for two parameters of equal shape and dtype, if copies give a right result."""
     dtype = plainest(spec, device)
     sample = one(spec, device, dtype, most=_MOST_ELEMENTS)
@@ -162,11 +162,11 @@ def _check_one_for_two(spec: OpSpec, device: Device) -> None:
     copies = replace(copies, label=f"{sample.label}, input {second} is input {first}")
     if not is_safely_taken(spec, copies):
         return
-    _check_same(spec, device, dtype, copies, first, second)
+    _compare_repeated_input(spec, device, dtype, copies, first, second)
     of_first = [array for array in free_floats(copies) if array is getattr(copies.args[first], "values", None)]
     special = refilled(copies, _with_nan, "a NaN in it", chosen=of_first)
     if of_first and spec.reference is not None and is_safely_taken(spec, special):
-        _check_same(spec, device, dtype, special, first, second)
+        _compare_repeated_input(spec, device, dtype, special, first, second)
 
 
 def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
@@ -175,18 +175,22 @@ def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
     return changed
 
 
-def _check_same(spec: OpSpec, device: Device, dtype: Any, copies: Sample, first: int, second: int) -> None:
+def _compare_repeated_input(spec: OpSpec, device: Device, dtype: Any, copies: Sample, first: int, second: int) -> None:
     """Pass the first array in both places, and compare with the reference's result for two equal arrays."""
     args, kwargs = copies.on(device)
     with np.errstate(all="ignore"):
         result = spec.run(device, (*args[:second], args[first], *args[second + 1 :]), kwargs)
     plain = functools.partial(verify, spec, device, dtype, [copies])
-    with on_sample(copies), _only_if(plain), explained("wrong if one array is passed twice, right for two equal ones"):
+    with (
+        on_sample(copies),
+        _suppressed_unless(plain),
+        explained("wrong if one array is passed twice, right for two equal ones"),
+    ):
         compare(spec, device, dtype, copies, result)
 
 
 @contextmanager
-def _only_if(otherwise: Callable[[], None]) -> Iterator[None]:
+def _suppressed_unless(otherwise: Callable[[], None]) -> Iterator[None]:
     """Suppress a failed comparison inside, unless `otherwise`, the plain call, passes."""
     try:
         yield
@@ -272,7 +276,7 @@ def _is_shared(spec: OpSpec, device: Device, sample: Sample) -> bool:
 _LARGER = 16.0
 
 
-def _check_beyond(spec: OpSpec, device: Device, sample: Sample) -> None:
+def _check_larger_numbers(spec: OpSpec, device: Device, sample: Sample) -> None:
     """A function that returns its input if there is nothing to change, such as a clamp, must copy in that case too."""
     beyond = refilled(sample, lambda array: (array * _LARGER).astype(array.dtype), f"times {_LARGER:g}")
     if not is_general(spec, sample) or not is_safely_taken(spec, beyond):
@@ -284,7 +288,7 @@ def _check_beyond(spec: OpSpec, device: Device, sample: Sample) -> None:
         )
 
 
-def _call_on_others(spec: OpSpec, device: Device, sample: Sample) -> None:
+def _call_with_other_numbers(spec: OpSpec, device: Device, sample: Sample) -> None:
     other = sample
     for _ in range(_CALLS):
         other = turned(other)
@@ -292,7 +296,7 @@ def _call_on_others(spec: OpSpec, device: Device, sample: Sample) -> None:
             run_sample(spec, device, other)
 
 
-def _check_kept(now: Any, first: Any) -> None:
+def _check_result_unchanged(now: Any, first: Any) -> None:
     if now.tobytes() != first.tobytes():
         raise AssertionError(
             "the result of one call changed when the function was called again with other numbers: it returns a buffer "
@@ -308,7 +312,7 @@ def _shares(device: Device, result: Any, given: Any) -> bool:
     return any(one.size and backend.overlap(result, one) != "none" for one in arrays)
 
 
-def _is_moved(result: Any, sample: Sample) -> bool:
+def _is_rearrangement(result: Any, sample: Sample) -> bool:
     """Whether the result holds only elements of the inputs, as that of a transposition does."""
     given = [one for one in each(*sample.host()) if isinstance(one, np.ndarray) and one.dtype == result.dtype]
     if not given:

@@ -91,20 +91,20 @@ def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
     samples = list(samples_of(spec, device, dtype, "values"))
     in_turn, of_each, met = cycle(others), max(2, -(-len(others) // max(len(samples), 1))), set[int]()
     for sample in samples:
-        plain = functools.partial(verify, spec, device, dtype, [sample], _unchanging)
+        plain = functools.partial(verify, spec, device, dtype, [sample], _run_unchanging)
         axes = axes_of(sample)
         is_first = spec.op is None and axes not in met  # a function may inspect the strides of matrices only
         met.add(axes)
         for layout in (*(("transposed",) if axes > 1 else ()), *(others if is_first else islice(in_turn, of_each))):
             with explained(f"right for contiguous inputs, wrong for {layout} ones", plain):
-                verify(spec, device, dtype, [sample.laid_out(layout)], _unchanging)
+                verify(spec, device, dtype, [sample.laid_out(layout)], _run_unchanging)
         if axes > 1 and is_first and len(arrays_of(*sample.host())) > 1:
             alone = sample.laid_out("transposed", only_first=True)
             with explained("right for contiguous inputs, wrong where the first one alone is transposed", plain):
-                verify(spec, device, dtype, [alone], _unchanging)
+                verify(spec, device, dtype, [alone], _run_unchanging)
 
 
-def _unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
+def _run_unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
     """Run the sample, and fail if the call writes to an input.
 
     A function may copy contiguous inputs and write to others.
@@ -282,13 +282,13 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
     The error must also be raised for an ordinary input in which one or two numbers are wrong, if the reference raises
     it for that input.
     """
-    ordinary = _right_sample(spec, device, dtype) if spec.op is None else None
+    ordinary = _passing_sample(spec, device, dtype) if spec.op is None else None
     rows = ordinary_samples(spec, device, dtype) if spec.op is None and not spec.is_its_own_reference else []
     for bad in bad_inputs(spec, device, dtype):
         with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
             must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
-            if _must_hold(spec, bad.sample):
+            if _must_leave_inputs(spec, bad.sample):
                 with explained("a call that raised an error has changed its input; validate before writing"):
                     assert_inputs_held(bad.sample, args, kwargs)
         check_partial_errors(spec, device, dtype, bad.sample, bad.error, rows)
@@ -307,7 +307,7 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
 _REFUSED_ONCE = "the same call has raised before: does the function keep something from a call that raises?"
 
 
-def _must_hold(spec: OpSpec, sample: Sample) -> bool:
+def _must_leave_inputs(spec: OpSpec, sample: Sample) -> bool:
     """Whether a call that raises must leave its inputs unchanged.
 
     Among functions that work in place, this holds only for those of lists, which can validate all arrays before they
@@ -316,9 +316,9 @@ def _must_hold(spec: OpSpec, sample: Sample) -> bool:
     return "inputs_unchanged" not in spec.without or any(isinstance(one, list) for one in sample.args)
 
 
-def _right_sample(spec: OpSpec, device: Device, dtype: Any) -> Sample | None:
+def _passing_sample(spec: OpSpec, device: Device, dtype: Any) -> Sample | None:
     """An ordinary call that is right before other calls raise; None if it is wrong, which `values` reports."""
-    sample = one(spec, device, dtype, most=_FEW)
+    sample = one(spec, device, dtype, most=_MOST_ELEMENTS)
     try:
         verify(spec, device, dtype, [sample])
     except AssertionError:
@@ -327,7 +327,7 @@ def _right_sample(spec: OpSpec, device: Device, dtype: Any) -> Sample | None:
 
 
 #: The most elements of the ordinary call that is run before and after a call that raises.
-_FEW = 2048
+_MOST_ELEMENTS = 2048
 
 
 @check(lambda spec: spec.op is not None)

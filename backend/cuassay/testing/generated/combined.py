@@ -61,17 +61,17 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
         one for one in samples_of(spec, device, dtype, "values", "broadcast") if elements_of(one) <= _MOST_ELEMENTS
     ]
     for base in bases[:_BASES]:
-        sample = _of_named_numbers(spec, base)
+        sample = _with_named_numbers(spec, base)
         if sample is not None and has_expected_shape(spec, sample):
-            with explained(_NAMED):
+            with explained(_WRONG_FOR_NAMED):
                 _compare(spec, device, dtype, base, sample, is_exact=True)
     taken = [one for one in bases[:_BASES] if is_safely_taken(spec, one)]
     refusals, is_own = declared_refusals(spec, dtype), gives_own_arrays(spec, device, taken)
     began, compared = time.thread_time(), 0
-    for base, sample in chain(_of_declared(spec, bases), _drawn(spec, bases)):
+    for base, sample in chain(_systematic_calls(spec, bases), _random_calls(spec, bases)):
         with explained("right for the declared samples, wrong for a mixture of them"):
             if has_expected_shape(spec, sample):
-                _compare(spec, device, dtype, base, sample, floor=_floor(bases, sample), is_own=is_own)
+                _compare(spec, device, dtype, base, sample, floor=_least_error(bases, sample), is_own=is_own)
                 compared += 1
             elif _has_declared_options(bases, sample):
                 with on_sample(sample):
@@ -80,22 +80,22 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
             return
 
 
-_NAMED = (
+_WRONG_FOR_NAMED = (
     "wrong for numbers that occur in the function's code, next to their multiples, or next to powers of two: is < "
     "written for <=, or a quotient rounded?"
 )
 
 
-def _drawn(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+def _random_calls(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
     """Draw pairs of a declared sample and a call with other extents, other options and patterns of numbers."""
     chance = generator()
     for _ in range(_MOST_CALLS if bases else 0):
         base = bases[int(chance.integers(len(bases)))]
         options = with_options_of(spec, bases, base, chance)
-        yield base, _mixed(spec, base, _extents(base, chance), options, chance)
+        yield base, _combination(spec, base, _extents(base, chance), options, chance)
 
 
-def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+def _systematic_calls(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
     """Pairs of a declared sample and a call made from it without chance.
 
     Two extents, or all of them, are made equal; an axis is cut to one element; one option is that of another sample.
@@ -103,9 +103,9 @@ def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample
     for base in bases[:_BASES]:
         extents = _extents_of(base)
         pairs = list(permutations(extents, 2))
-        yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
+        yield from ((base, _combination(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
         if len(extents) > 2:
-            yield base, _mixed(spec, base, dict.fromkeys(extents, extents[-1]), base, None)
+            yield base, _combination(spec, base, dict.fromkeys(extents, extents[-1]), base, None)
     for base in bases:
         if base.kind == "broadcast":
             yield from ((base, narrower) for narrower in _with_ones(base))
@@ -123,7 +123,7 @@ def _has_declared_options(bases: Sequence[Sample], sample: Sample) -> bool:
     return all(any(is_in(one, name, value) for one in bases) for name, value in sample.kwargs.items())
 
 
-def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:
+def _combination(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:
     """The call with other extents and the options of `options`; with `chance`, its numbers follow drawn patterns."""
     size = sum(math.prod(swapped(array.shape, extents)) for array in arrays_of(*base.host()))
     other = resized(options, extents if size <= _MOST_ELEMENTS else {})
@@ -187,7 +187,7 @@ def _extents_of(base: Sample) -> list[int]:
     return sorted({extent for one in arrays for extent in one.shape if extent > 1} - fixed)
 
 
-def _of_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
+def _with_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
     """The call in which half of the floats are numbers from the function's code.
 
     Only numbers that the dtype represents exactly and that are in the sample's range are used. If the function takes a
@@ -199,7 +199,7 @@ def _of_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
     args = list(base.args)
     for place, given in enumerate(base.args):
         if may_be_filled(given) and is_float(given.dtype):
-            low, high = given.span or (-_FREE, _FREE)
+            low, high = given.span or (-_LARGEST_NAMED, _LARGEST_NAMED)
             known = np.concatenate(
                 [np.array(named, np.float64), *(_next_to_powers(given.dtype) if has_logarithm else [])]
             )
@@ -222,7 +222,7 @@ def _next_to_powers(dtype: Any) -> list[Array]:
 
 
 #: Only named numbers up to this size are put into an array without a requested range.
-_FREE = 1e4
+_LARGEST_NAMED = 1e4
 
 
 def _compare(
@@ -256,19 +256,19 @@ def _compare(
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
         return
     if floats_of(sample) and expected.dtype.kind in "fc":
-        limit = _TIMES * (float(np.max(limit, initial=0.0)) + host_rounding(spec, sample))
+        limit = _ERROR_FACTOR * (float(np.max(limit, initial=0.0)) + host_rounding(spec, sample))
         limit += floor * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
     if floats_of(sample) and not is_exact:
         moves, got = last_digit_moves(spec, sample), on_host(result)
         if expected.dtype.kind in "fc":
-            limit = limit + _TIMES * float(np.max(moves, initial=0.0, where=~np.isnan(moves)))
+            limit = limit + _ERROR_FACTOR * float(np.max(moves, initial=0.0, where=~np.isnan(moves)))
         elif got.shape == expected.shape:
             expected = np.where(moves != 0, got, expected)
     with on_sample(sample):
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
 
-def _floor(bases: Sequence[Sample], sample: Sample) -> float:
+def _least_error(bases: Sequence[Sample], sample: Sample) -> float:
     """The relative error that is always allowed: 0, unless an option is larger than in any declared sample.
 
     Even a reference fits a polynomial of degree eleven to fewer digits than one of degree four.
@@ -288,7 +288,7 @@ def _is_number(value: Any) -> bool:
 _FEWER_DIGITS = 2.0**-26
 
 #: Factor on the error that the function has on the host, and on the effect of changing each input's last digit.
-_TIMES = 4.0
+_ERROR_FACTOR = 4.0
 
 
 def _where_finite(expected: Array, result: Any) -> Array:

@@ -89,11 +89,13 @@ def compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: An
     matmul = spec.op_class == "matmul"
     limit = allowed(spec.rule, precise, terms=terms, magnitude=magnitude, matmul=matmul)
     if spec.rule is FUNCTION:
-        limit = _as_rounded(limit, spec, sample, wanted, precise, expected, terms, magnitude)
-    _agree(spec, device, sample, actual, expected, limit, wanted)
+        limit = _narrowed_limit(limit, spec, sample, wanted, precise, expected, terms, magnitude)
+    _assert_agrees(spec, device, sample, actual, expected, limit, wanted)
 
 
-def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: Any, limit: Any, wanted: Any) -> None:
+def _assert_agrees(
+    spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: Any, limit: Any, wanted: Any
+) -> None:
     __tracebackhide__ = True
     place = None if isinstance(actual, (bool, int, float, complex)) else device
     compared = functools.partial(
@@ -103,10 +105,10 @@ def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: 
     try:
         compared(note=_OWN_REFERENCE if spec.is_its_own_reference else "")
     except AssertionError:
-        if (same := _as_in_own_dtype(spec, sample, actual, expected)) is not None:
-            _agree(spec, device, sample, actual, same, limit, wanted)
+        if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
+            _assert_agrees(spec, device, sample, actual, same, limit, wanted)
             return
-        if (wider := _of_long_sums(limit, spec, sample, expected)) is not None:
+        if (wider := _widened_for_long_sums(limit, spec, sample, expected)) is not None:
             with suppress(AssertionError):
                 compared(tolerance=wider)
                 return
@@ -124,7 +126,7 @@ def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: 
 _ANY_ORDER = 4.0
 
 
-def _of_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[Any]) -> Any:
+def _widened_for_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[Any]) -> Any:
     """The limit, widened to the rounding errors of the reference's own long sums; None if they fit within it."""
     precise = coarsest(sample, expected.dtype)
     if spec.rule is not FUNCTION or is_coarse(precise):
@@ -134,7 +136,7 @@ def _of_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[An
     return wider if np.any(wider > limit) else None
 
 
-def _as_in_own_dtype(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> NDArray[Any] | None:
+def _accepting_own_dtype(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> NDArray[Any] | None:
     """`expected` with those integers and truth values accepted that the reference gives in the sample's own dtype.
 
     A rounding error before a floor or a comparison may change its result. Where the reference gives NaN or infinity,
@@ -194,7 +196,7 @@ def compare_values(
     expected = spec.expected(sample) if expected is None else expected
     wanted = result_dtype(spec, sample)
     if wanted is not None and not (is_float(wanted) or is_complex(wanted)):
-        _agree(spec, device, sample, actual, expected, 0.0, wanted)
+        _assert_agrees(spec, device, sample, actual, expected, 0.0, wanted)
         return
     precise = coarsest(sample, dtype if wanted is None else wanted)
     own = _rounding_errors(spec, sample) if excuse or limit is None else None
@@ -206,12 +208,12 @@ def compare_values(
         magnitude, terms = spec.scale(sample, expected)
         limit = allowed(FUNCTION, precise, terms=terms, magnitude=magnitude)
         if own is not None and epsilon(precise) > epsilon("float64"):
-            limit = np.minimum(limit, rounding_limit(own[0] if each else _most(own[0]), precise, expected))
+            limit = np.minimum(limit, rounding_limit(own[0] if each else _largest(own[0]), precise, expected))
     if spec.tolerance is not None and spec.op is None:  # the declared tolerance is the least that is allowed
         magnitude, terms = spec.scale(sample, expected)
         size = np.nan_to_num(magnitude, nan=0.0, posinf=0.0, neginf=0.0)
         limit = np.maximum(limit, allowed(spec.tolerance, precise, terms=terms, magnitude=size))
-    _agree(spec, device, sample, actual, expected, limit + floor, wanted)
+    _assert_agrees(spec, device, sample, actual, expected, limit + floor, wanted)
 
 
 def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) -> Any:
@@ -227,15 +229,15 @@ def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) 
     if epsilon(precise) <= epsilon("float64"):  # no wider dtype can tell the effect of rounding
         return allowed(FUNCTION, precise, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
     own = _rounding_errors(spec, sample)
-    errors = 0.0 if own is None else _most(own[0])
+    errors = 0.0 if own is None else _largest(own[0])
     if spec.reference is not None and is_coarse(precise):
-        errors = min(errors, _AS_GOOD * reference_rounding(spec, sample))
+        errors = min(errors, _PRECISION_FACTOR * reference_rounding(spec, sample))
     size = finite_size(expected)
     return allowed(FUNCTION, precise, terms=terms, magnitude=size) + rounding_limit(errors, precise, expected)
 
 
 #: In 16 bits a function may be this many times less precise than its reference.
-_AS_GOOD = 8.0
+_PRECISION_FACTOR = 8.0
 
 
 def reference_rounding(spec: OpSpec, sample: Sample) -> float:
@@ -250,7 +252,7 @@ def reference_rounding(spec: OpSpec, sample: Sample) -> float:
 def host_rounding(spec: OpSpec, sample: Sample) -> float:
     """The largest rounding error of the function on the host; 0 if it does not run there."""
     own = rounding_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), *sample.on("cpu"), runs=1)
-    return 0.0 if own is None else _most(own[0])
+    return 0.0 if own is None else _largest(own[0])
 
 
 def _rounding_errors(spec: OpSpec, sample: Sample) -> Any:
@@ -260,13 +262,13 @@ def _rounding_errors(spec: OpSpec, sample: Sample) -> Any:
     """
     args, kwargs = sample.on("cpu")
     own = rounding_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
-    if own is None or not _is_narrow_inside(spec, sample):
+    if own is None or not _computes_in_float32(spec, sample):
         return own
     there = _in_float32(spec, sample)
     return own if there is None or there.shape != own[0].shape else (np.maximum(own[0], there), own[1])
 
 
-def _is_narrow_inside(spec: OpSpec, sample: Sample) -> bool:
+def _computes_in_float32(spec: OpSpec, sample: Sample) -> bool:
     """Whether the function's results in float64 are all float32 numbers, unlike those of the reference.
 
     Such a function computes in float32 internally, so a run in float64 does not show its rounding errors.
@@ -306,7 +308,7 @@ def floats_of(sample: Sample) -> list[Any]:
     return [array for array in arrays_of(*sample.host()) if is_float(array.dtype)]
 
 
-def _most(errors: Any) -> float:
+def _largest(errors: Any) -> float:
     return float(np.max(errors, initial=0.0))
 
 
@@ -314,7 +316,7 @@ def _most(errors: Any) -> float:
 _SHARE = 1 / 16
 
 
-def _as_rounded(
+def _narrowed_limit(
     limit: Any, spec: OpSpec, sample: Sample, wanted: Any, precise: Any, expected: Any, terms: int, magnitude: Any
 ) -> Any:
     """Narrow the general bound for a user's function: integers are exact, and floats may be off by rounding only."""
@@ -333,13 +335,13 @@ def _as_rounded(
 
 def _capped(limit: Any, spec: OpSpec, sample: Sample, precise: Any, expected: Any) -> Any:
     """The limit if it is a small fraction of the results; otherwise what the function's rounding errors explain."""
-    most = _most(finite_size(expected))
-    if not np.size(limit) or _most(limit) <= _SHARE * most:
+    most = _largest(finite_size(expected))
+    if not np.size(limit) or _largest(limit) <= _SHARE * most:
         return limit
     own = _rounding_errors(spec, sample) if epsilon(precise) > epsilon("float64") else None  # nothing is wider
     if own is None:
         return np.minimum(limit, FUNCTION.most * most) if most else limit
-    return np.minimum(limit, rounding_limit(_most(own[0]), precise, expected))
+    return np.minimum(limit, rounding_limit(_largest(own[0]), precise, expected))
 
 
 def coarsest(sample: Sample, dtype: Any) -> Any:

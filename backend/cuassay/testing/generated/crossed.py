@@ -51,13 +51,15 @@ def _crossed(sample: Sample, other: Sample, chance: np.random.Generator) -> Iter
     if len(sample.args) != len(other.args):
         return
     found = other.host()[0]
-    places = [place for place, mine in enumerate(sample.args) if _is_drawn(mine) and _has_news(mine, found[place])]
+    places = [
+        place for place, mine in enumerate(sample.args) if _is_drawn(mine) and _has_other_integers(mine, found[place])
+    ]
     if not places:
         return
     label = f"{sample.label}, with the integers of input {', '.join(map(str, places))} of: {other.label}"
     for _ in range(_ROUNDS):
         args = [
-            _of(chance.choice(found[place].reshape(-1), given.shape), given)
+            _host_array(chance.choice(found[place].reshape(-1), given.shape), given)
             if place in places
             else _redrawn(given, chance)
             for place, given in enumerate(sample.args)
@@ -71,7 +73,7 @@ def _is_drawn(given: Any) -> bool:
     return is_asked and given.dtype.kind in "iu" and given.values.size > 1
 
 
-def _has_news(mine: HostArray, theirs: Any) -> bool:
+def _has_other_integers(mine: HostArray, theirs: Any) -> bool:
     """Whether the other sample's array at this index has integers outside the range of this one."""
     if not isinstance(theirs, np.ndarray) or theirs.dtype != mine.dtype or not theirs.size or mine.span is None:
         return False
@@ -82,10 +84,10 @@ def _redrawn(given: Any, chance: np.random.Generator) -> Any:
     if not _is_drawn(given):
         return given
     low, high = (int(end) for end in given.span)
-    return _of(chance.integers(low, high, given.shape, endpoint=True), given)
+    return _host_array(chance.integers(low, high, given.shape, endpoint=True), given)
 
 
-def _of(values: Array, given: HostArray) -> HostArray:
+def _host_array(values: Array, given: HostArray) -> HostArray:
     return HostArray(np.ascontiguousarray(values).astype(given.dtype))
 
 
@@ -118,7 +120,7 @@ def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
         values = chance.integers(low, high, shape, endpoint=True)
         if len(arrays) == 1 and high - low < values.size:
             values.reshape(-1)[chance.permutation(values.size)[: high - low + 1]] = np.arange(low, high + 1)
-        args.append(_of(values, one))
+        args.append(_host_array(values, one))
     many = replace(sample, args=tuple(args), label=f"{sample.label}, very many of its integers")
     if is_safely_taken(spec, many):
         with filled_from(spec, device, dtype, sample, many):

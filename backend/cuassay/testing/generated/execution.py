@@ -90,18 +90,18 @@ class Check:
         if self.name in spec.without:
             pytest.skip(f"{spec.name} opts out of {self.name}: {spec.without[self.name]}")
         sentence = " ".join(self.doc.partition("\n\n")[0].split())
-        with _described(f"check: {self.name}: {sentence}", spec, device, *dtype):
+        with _naming_case(f"check: {self.name}: {sentence}", spec, device, *dtype):
             try:
                 self._guarded(spec, device, *dtype)
             except LeakError:
-                self._again(spec, device, *dtype)
+                self._run_again(spec, device, *dtype)
 
     def _guarded(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
         __tracebackhide__ = True
         with guarded(device), np.errstate(invalid="ignore"):  # uninitialized memory may hold a signalling NaN
             self.function(spec, Device(device), *dtype)
 
-    def _again(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
+    def _run_again(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
         try:
             self._guarded(spec, device, *dtype)
         except LeakError as leak:
@@ -178,18 +178,18 @@ def check(
 
 
 @contextmanager
-def _described(check: str, spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
+def _naming_case(check: str, spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
     """Add the case, and the command that repeats it, to any error raised inside."""
     where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
     lines = [check, f"op: {where}", f"seed: {seed()}"]
     if target := rerun.TARGET.get():
         lines.append(f"reproduce: {rerun.line(target, device)}")
-    with describe_case(*lines), _noted(*lines):
+    with describe_case(*lines), _with_note(*lines):
         yield
 
 
 @contextmanager
-def _noted(*lines: str) -> Iterator[None]:
+def _with_note(*lines: str) -> Iterator[None]:
     """Add `lines` as a note to any error raised inside, unless its message has them, as that of a comparison does."""
     try:
         yield
@@ -203,7 +203,7 @@ def _noted(*lines: str) -> Iterator[None]:
 def on_sample(sample: Sample) -> Iterator[None]:
     """Name the sample in any error raised inside."""
     line = f"sample: {sample.label}"
-    with describe_case(line), _noted(line):
+    with describe_case(line), _with_note(line):
         yield
 
 
@@ -358,7 +358,7 @@ def verify(
         with on_sample(sample):
             refusal = spec.refusal(sample)
             if refusal is not None:
-                _must_refuse(spec, device, sample, refusal)
+                _must_reject(spec, device, sample, refusal)
                 refused = refused or refusal
             else:
                 compare(spec, device, dtype, sample, run(spec, device, sample))
@@ -367,7 +367,7 @@ def verify(
         pytest.skip(f"{spec.name} refuses these inputs itself, on every device: {type(refused).__name__}: {refused}")
 
 
-def _must_refuse(spec: OpSpec, device: Device, sample: Sample, refusal: Exception) -> None:
+def _must_reject(spec: OpSpec, device: Device, sample: Sample, refusal: Exception) -> None:
     try:
         got = run_sample(spec, device, sample)
     except Exception:  # noqa: BLE001  libraries refuse by different types

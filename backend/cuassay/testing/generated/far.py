@@ -79,12 +79,12 @@ def _compare_decided(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -
             magnitude, terms = spec.scale(sample, expected)
             limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
             off = np.where(sure, np.abs(narrow.astype(expected.dtype) - expected), 0.0)  # includes a rounded exponent
-            limit = limit + 2 * conditioning(spec, sample) + _AS_GOOD * off
+            limit = limit + 2 * conditioning(spec, sample) + _PRECISION_FACTOR * off
             compare_values(spec, device, dtype, sample, result, expected=np.where(sure, expected, got), limit=limit)
 
 
 #: A function may be this many times less precise than the reference in the same dtype.
-_AS_GOOD = 4
+_PRECISION_FACTOR = 4
 
 
 def _is_equal(got: Array, expected: Array) -> bool:

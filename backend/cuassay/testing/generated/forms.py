@@ -116,9 +116,9 @@ _NOT_WRITTEN = "out= was given, but does not hold the result after the call: wri
 
 def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: HostArray) -> None:
     before = np.ones(host.base().size + 2 * MARGIN, host.dtype)  # a write beyond the end changes the margin
-    _within(before, host)[...] = host.base()
+    _middle_of(before, host)[...] = host.base()
     around = devices.from_host(before, device)
-    out = LAYOUTS[host.layout].view(_within(around, host), host.shape)
+    out = LAYOUTS[host.layout].view(_middle_of(around, host), host.shape)
     args, kwargs = sample.on(device)
     with np.errstate(all="ignore"):
         result = spec.run(device, args, {**kwargs, "out": out})
@@ -126,11 +126,11 @@ def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: H
         raise AssertionError(f"out= was given, but another array came back: {result!r:.200}")
     compare(spec, device, dtype, sample, out)
     after = devices.to_host(around)
-    LAYOUTS[host.layout].view(_within(after, host), host.shape)[...] = host.values
+    LAYOUTS[host.layout].view(_middle_of(after, host), host.shape)[...] = host.values
     assert_same_bits(after, before)
 
 
-def _within(around: Any, host: HostArray) -> Any:
+def _middle_of(around: Any, host: HostArray) -> Any:
     """The base of `host`, taken from the middle of a flat array."""
     shape = LAYOUTS[host.layout].base(host.shape)
     return around[MARGIN : around.size - MARGIN].reshape(shape)
@@ -143,15 +143,15 @@ def check_out_refused(spec: OpSpec, device: Device, dtype: Any) -> None:
     right = empty_out(spec, sample, "contiguous")
     with on_sample(sample):
         wider = HostArray(np.ones((*right.shape, 2), right.dtype))
-        _refused(spec, device, sample, wider.on(device), ShapeError, "shape")
+        _check_out_rejected(spec, device, sample, wider.on(device), ShapeError, "shape")
         other = HostArray(np.ones(right.shape, np.bool_ if right.dtype != np.bool_ else np.int8))
-        _refused(spec, device, sample, other.on(device), DTypeError, "out must be")
+        _check_out_rejected(spec, device, sample, other.on(device), DTypeError, "out must be")
         if device.kind != "cpu" and not moves(spec):
-            _refused(spec, device, sample, right.on("cpu"), DeviceError, str(device))
-        _overlap_refused(spec, device, sample, right)
+            _check_out_rejected(spec, device, sample, right.on("cpu"), DeviceError, str(device))
+        _check_overlap_rejected(spec, device, sample, right)
 
 
-def _overlap_refused(spec: OpSpec, device: Device, sample: Sample, out: HostArray) -> None:
+def _check_overlap_rejected(spec: OpSpec, device: Device, sample: Sample, out: HostArray) -> None:
     """Let the first input and `out` share all but one element; skipped where slices are copies and cannot overlap."""
     first = sample.args[0]
     if not devices.capabilities(device).answer("views"):
@@ -164,7 +164,9 @@ def _overlap_refused(spec: OpSpec, device: Device, sample: Sample, out: HostArra
     must_raise(lambda: spec.run(device, (a, *args[1:]), {**kwargs, "out": shifted}), ArgumentError, "shares memory")
 
 
-def _refused(spec: OpSpec, device: Device, sample: Sample, out: Any, error: type[BaseException], match: str) -> None:
+def _check_out_rejected(
+    spec: OpSpec, device: Device, sample: Sample, out: Any, error: type[BaseException], match: str
+) -> None:
     args, kwargs = sample.on(device)
     must_raise(lambda: spec.run(device, args, {**kwargs, "out": out}), error, match)
 
@@ -172,7 +174,7 @@ def _refused(spec: OpSpec, device: Device, sample: Sample, out: Any, error: type
 @check(lambda spec: is_op(spec) and bool(spec.declared.schema.in_place))
 def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
     """The in-place form writes its first argument, whatever its layout, and returns it."""
-    for sample in (*few(spec, device, dtype), *_not_dense(spec, device, dtype)):
+    for sample in (*few(spec, device, dtype), *_strided_or_broadcast(spec, device, dtype)):
         right = empty_out(spec, sample, "contiguous")
         if (sample.args[0].dtype, sample.args[0].shape) == (right.dtype, right.shape):
             with on_sample(sample), np.errstate(all="ignore"):
@@ -182,7 +184,7 @@ def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
                 compare(spec, device, dtype, sample, args[0])
 
 
-def _not_dense(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+def _strided_or_broadcast(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """Samples that are not contiguous, or whose second array is smaller and is broadcast.
 
     A thread beyond the last element may compute the index of the first one from remainders. That shows only if the

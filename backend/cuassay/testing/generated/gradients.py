@@ -124,9 +124,9 @@ def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
         axes_of(sample): sample for sample in (*sorted(others, key=_size), *small) if spec.refusal(sample) is None
     }
     small += [sample for sample in by_axes.values() if all(sample is not other for other in small)]
-    plain = [_inside(spec, sample) for sample in small]
+    plain = [_where_defined(spec, sample) for sample in small]
     drawn = samples_of(spec, device, as_dtype(dtype), "broadcast")
-    wide = [_inside(spec, sample) for sample in drawn if _size(sample) <= _MOST]
+    wide = [_where_defined(spec, sample) for sample in drawn if _size(sample) <= _MOST]
     shaped = max(plain, key=axes_of)
     laid_out = [shaped.laid_out(layout) for layout in ("transposed", "strided")]
     return [*plain, *wide[:_BROADCAST], *laid_out]
@@ -140,7 +140,7 @@ def _size(sample: Sample) -> int:
     return sum(array.size for array in _arrays(sample))
 
 
-def _inside(spec: OpSpec, sample: Sample) -> Sample:
+def _where_defined(spec: OpSpec, sample: Sample) -> Sample:
     """The sample; if the op is undefined for some of its numbers, as the logarithm is, one with positive numbers."""
     if np.isfinite(spec.expected(sample)).all():
         return sample
@@ -232,7 +232,7 @@ def _check_differences(spec: OpSpec, device: Device, sample: Sample, elements: i
 
 def _check_rounding(spec: OpSpec, device: Device, dtype: str, sample: Sample, rounding: float) -> None:
     """Compare with float64 gradients of the same numbers on the host; `rounding` is that of the coarsest dtype."""
-    wide, _ = sample.changed(lambda one: one.astype(np.float64) if _is_of(one, dtype) else one)
+    wide, _ = sample.changed(lambda one: one.astype(np.float64) if _has_dtype(one, dtype) else one)
     right = _gradients(spec, Device("cpu"), replace(sample, args=wide))
     for place, (found, expected) in enumerate(zip(_gradients(spec, device, sample), right, strict=True)):
         most = largest(dtype)  # larger numbers are infinite in this dtype
@@ -286,5 +286,5 @@ def _assert_finite(gradients: Sequence[NDArray[Any]]) -> None:
             )
 
 
-def _is_of(value: Any, dtype: str) -> bool:
+def _has_dtype(value: Any, dtype: str) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == as_dtype(dtype)

@@ -50,7 +50,7 @@ def _to_127(array: Array) -> Array:
     return np.asarray(np.clip(wide, -127, 127).astype(array.dtype))
 
 
-def _beside_halves(array: Array) -> Array:
+def _next_to_halves(array: Array) -> Array:
     """As `_dyadic`, but larger by a factor of 1 + 2^-30: a cast to float32 makes a tie, which is then rounded again."""
     return np.asarray((_dyadic(array).astype(np.float64) * (1 + 2.0**-30)).astype(array.dtype))
 
@@ -61,7 +61,7 @@ _HALVES: dict[str, Change] = {
     "multiples of 1/2, the first is 127, some half-way between two results of a rounding": _to_127,
 }
 _OF_FLOAT64: dict[str, Change] = {
-    "multiples of powers of 1/2 and a part of 2^-30 more, which float32 does not hold": _beside_halves,
+    "multiples of powers of 1/2 and a part of 2^-30 more, which float32 does not hold": _next_to_halves,
 }
 
 

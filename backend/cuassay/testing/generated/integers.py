@@ -99,7 +99,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     if np.dtype(dtype).itemsize == 1:
         _check_text(spec, device, dtype)
     like = _of_free_integers(spec, device, dtype, most=_COUNT)
-    _check_two(spec, device, dtype, like)
+    _check_zeros_and_ones(spec, device, dtype, like)
     if dtype_name(dtype) == "uint64":
         _check_beyond_float64(spec, device, dtype, chance)
         return
@@ -113,7 +113,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
-                _compare_believed(spec, device, dtype, sample, spec.expected(wide))
+                _compare_trusted(spec, device, dtype, sample, spec.expected(wide))
 
 
 #: The most sets of options for which very many integers are tried, and the most samples with ranges of their own.
@@ -130,7 +130,7 @@ def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
     return list(found.values())[:_RANGES]
 
 
-def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
+def _check_zeros_and_ones(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
     """Try only 0 and 1, as in a dark image: code that guesses the unit from the largest number then guesses wrong."""
     chance = generator()
     args = tuple(
@@ -153,7 +153,7 @@ def _of_free_integers(spec: OpSpec, device: Device, dtype: Any, *, most: int) ->
 def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
     """Try integers at the ends of the requested range, and next to powers of two and squares within it."""
     for place in range(_ROUNDS):
-        edged = functools.partial(_edged, dtype, place, chance)
+        edged = functools.partial(_filled_with_edges, dtype, place, chance)
         args = tuple(over_lists(given, edged) for given in like.args)
         label = f"{like.label}, ends of the range, and steps of roots and logarithms in it"
         sample = replace(like, args=args, label=label)
@@ -169,7 +169,7 @@ def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance
 _ROUNDS = 4
 
 
-def _edged(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> Any:
+def _filled_with_edges(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> Any:
     """The array refilled with the ends of its range and the steps number `place` of `_edges`; others are unchanged."""
     if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
         return given
@@ -205,7 +205,9 @@ def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
 
     The characters are those of ASCII, or of Latin-1 if a sample's text has characters beyond ASCII.
     """
-    beyond = by_options(spec, device, dtype, most=_COUNT, keep=lambda sample: _is_text(sample) and _most(sample) > 127)
+    beyond = by_options(
+        spec, device, dtype, most=_COUNT, keep=lambda sample: _is_text(sample) and _largest_character(sample) > 127
+    )
     texts = beyond or by_options(spec, device, dtype, most=_COUNT, keep=_is_text)
     letters = (_LATIN_1 if beyond else _ASCII).astype(dtype)
     for like in texts[:1]:
@@ -216,7 +218,7 @@ def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
                 compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
-def _most(sample: Sample) -> int:
+def _largest_character(sample: Sample) -> int:
     return int(sample.args[0].values.max())
 
 
@@ -271,7 +273,7 @@ def _is_free(given: Any, dtype: Any) -> bool:
     return isinstance(given, HostArray) and given.dtype == dtype and given.is_free
 
 
-def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, expected: Array) -> None:
+def _compare_trusted(spec: OpSpec, device: Device, dtype: Any, sample: Sample, expected: Array) -> None:
     narrow, result = spec.expected(sample), run_sample(spec, device, sample)
     got = on_host(result)
     if not narrow.shape == expected.shape == got.shape:
@@ -280,12 +282,12 @@ def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, 
     if got.dtype.kind in "fc":
         with np.errstate(all="ignore"):
             same = np.abs(narrow - expected) <= _SAME * np.abs(expected)
-        believed = np.where(same, expected, got)
+        trusted = np.where(same, expected, got)
         terms = max(array.size for array in arrays_of(*sample.host())) // max(1, got.size)
         is_exact = terms <= 1 and np.dtype(dtype).itemsize < 4  # float32 represents each of them
         size = np.maximum(np.abs(expected), 1 if is_exact else np.iinfo(dtype).max)
         limit = allowed(FUNCTION, coarsest(sample, got.dtype), terms=max(1, terms), magnitude=size)
-        compare_values(spec, device, dtype, sample, result, expected=believed, limit=limit)
+        compare_values(spec, device, dtype, sample, result, expected=trusted, limit=limit)
         return
     if got.dtype.kind == expected.dtype.kind == "b":
         compare_values(spec, device, dtype, sample, result, expected=np.where(narrow == expected, expected, got))

@@ -23,12 +23,12 @@ _PLACES = {"the last number": -1, "the last number but one": -2, "the first numb
 
 def check_last_number(spec: OpSpec, device: Device, sample: Sample) -> None:
     """Fail if the function gives the same for zeros and for zeros with a 1 at one end, and the reference does not."""
-    none = _zeros_but(sample, "the last number", 0)
+    none = _zeros_except(sample, "the last number", 0)
     if not is_safely_taken(spec, none):
         return
     without, first = spec.expected(none), np.asarray(devices.to_host(run_sample(spec, device, none)))
     for name in _PLACES:
-        one = _zeros_but(sample, name, 1)
+        one = _zeros_except(sample, name, 1)
         if is_safely_taken(spec, one):
             _check_one(spec, device, one, name, without, first)
 
@@ -54,7 +54,7 @@ def _check_one(
 _SEEN = 2.0**-6
 
 
-def _zeros_but(sample: Sample, name: str, number: int) -> Sample:
+def _zeros_except(sample: Sample, name: str, number: int) -> Sample:
     def put(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return value

@@ -44,7 +44,7 @@ def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
     """Compare number, shapes and dtypes of returned arrays: values are compared after joining, which hides these."""
     if spec.refusal(sample) is not None:
         return
-    wanted, got = members(spec.answers(sample)), _given(spec, device, sample)
+    wanted, got = members(spec.answers(sample)), _returned(spec, device, sample)
     if len(got) != len(wanted):
         raise AssertionError(f"the result is a list of {len(got)} arrays; expected {len(wanted)}")
     on_host = _dtypes(spec, sample)
@@ -57,7 +57,7 @@ def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
             raise AssertionError(f"result {place} of the list is {dtype_name(one.dtype)}; expected {on_host[place]}")
 
 
-def _given(spec: OpSpec, device: Device, sample: Sample) -> list[Any]:
+def _returned(spec: OpSpec, device: Device, sample: Sample) -> list[Any]:
     args, kwargs = sample.on(device)
     with np.errstate(all="ignore"), devices.backend(device.kind).activate(device.index):
         return members(spec.apply(device, args, kwargs))
@@ -66,7 +66,7 @@ def _given(spec: OpSpec, device: Device, sample: Sample) -> list[Any]:
 def _dtypes(spec: OpSpec, sample: Sample) -> list[str]:
     """The dtypes that the function gives on the host; empty if it does not run there."""
     try:
-        return [dtype_name(np.asarray(one).dtype) for one in _given(spec, Device("cpu"), sample)]
+        return [dtype_name(np.asarray(one).dtype) for one in _returned(spec, Device("cpu"), sample)]
     except Exception:  # noqa: BLE001  a function for one library may reject the host's arrays in any way
         return []
 

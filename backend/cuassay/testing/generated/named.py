@@ -20,7 +20,7 @@ def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
     seen: set[FunctionType] = set()
     found = [*_numbers(spec.fn, seen), *_numbers(spec.reference, seen)]
     for value in sample.kwargs.values():
-        found.extend(_those_in(value))
+        found.extend(_numbers_in(value))
     return sorted({number for number in found if number not in (0, 1, -1)})
 
 
@@ -28,22 +28,22 @@ def _numbers(function: Any, seen: set[FunctionType]) -> Iterator[float]:
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
-    yield from _those_in((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+    yield from _numbers_in((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
     yield from _of_code(function.__code__)
     near = [content_of(cell) for cell in function.__closure__ or ()]
     near += [function.__globals__.get(name) for name in function.__code__.co_names]
     for value in near:
-        yield from _those_in(value)
+        yield from _numbers_in(value)
         if isinstance(value, FunctionType) and value.__module__ == function.__module__:
             yield from _numbers(value, seen)
 
 
 def _of_code(code: CodeType) -> Iterator[float]:
     for constant in code.co_consts:
-        yield from _of_code(constant) if isinstance(constant, CodeType) else _those_in(constant)
+        yield from _of_code(constant) if isinstance(constant, CodeType) else _numbers_in(constant)
 
 
-def _those_in(value: Any) -> Iterator[float]:
+def _numbers_in(value: Any) -> Iterator[float]:
     """The number itself, or the numbers of a tuple."""
     for one in value if isinstance(value, tuple) else (value,):
         if type(one) in (int, float) and abs(one) < 2**62:

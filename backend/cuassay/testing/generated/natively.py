@@ -93,7 +93,9 @@ def _compare_decided(
     magnitude, terms = spec.scale(sample, expected)
     if by_result:
         size = np.nan_to_num(np.abs(expected), posinf=0.0, neginf=0.0)
-        limit = allowed(FUNCTION, dtype, terms=terms, magnitude=size) + _AS_GOOD * _DECIDED * epsilon(dtype) * size
+        limit = (
+            allowed(FUNCTION, dtype, terms=terms, magnitude=size) + _PRECISION_FACTOR * _DECIDED * epsilon(dtype) * size
+        )
     else:
         limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
         limit = limit + 2 * conditioning(spec, sample)
@@ -101,7 +103,7 @@ def _compare_decided(
 
 
 #: A function may be this many times less precise than the reference in the dtype itself.
-_AS_GOOD = 4
+_PRECISION_FACTOR = 4
 
 #: Ordinary numbers are scaled to this many binary digits below the least normal number, so that they keep some digits.
 _BELOW = 6

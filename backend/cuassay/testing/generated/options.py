@@ -64,7 +64,7 @@ def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
 #: An integer option below this is also quadrupled, because its square may then exceed the range of a small integer.
 _MOST_TIMES_FOUR = 64
 
-#: Factors for a float option. A cache key that rounds up or down to an integer confuses at least one with the original.
+#: Factors for a float option. A cache key that rounds to an integer may confuse one of them with the original.
 _NEAR = (0.9, 0.7)
 
 
@@ -83,11 +83,11 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
         yield from _at_ends(spec, device, sample)
         for name, value in sample.kwargs.items():
             is_signed = _is_signed(name, several)
-            for other in _near(name, value, is_signed=is_signed, may_be_larger=_may_be_larger(sample, value)):
+            for other in _near_values(name, value, is_signed=is_signed, may_be_larger=_may_be_larger(sample, value)):
                 if other in _numbers_of_others(spec, sample, name):
                     continue  # a range whose two ends are equal is meaningless
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
-                is_meant = is_safely_taken(spec, near) and (other or is_signed or _is_like(spec, near, sample))
+                is_meant = is_safely_taken(spec, near) and (other or is_signed or _has_result_like(spec, near, sample))
                 if is_meant and _runs(spec, device, near):
                     yield near
 
@@ -139,7 +139,7 @@ def _may_be_larger(sample: Sample, value: Any) -> bool:
     return value > max(extents, default=0) or 4 * value <= min(extents, default=0)
 
 
-def _near(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> list[float]:
+def _near_values(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> list[float]:
     """Other values of a numeric option, except an axis, which `with_each_axis` changes."""
     if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
         has_zero = is_signed or ("seed" in name and value != 0)
@@ -148,7 +148,7 @@ def _near(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> lis
     return [*(value * factor for factor in _NEAR), 0.0] if isinstance(value, float) and value else []
 
 
-def _is_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
+def _has_result_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
     """Whether the reference gives finite numbers in the shape for `base`: it may divide by an option of 0."""
     with np.errstate(all="ignore"):
         expected = spec.expected(sample)
@@ -229,12 +229,12 @@ def with_options_of(spec: OpSpec, several: Sequence[Sample], sample: Sample, cha
         if value is _ABSENT and chance.integers(2):
             options.pop(name, None)
         elif value is not _ABSENT and chance.integers(2):
-            options[name] = value if chance.integers(2) else _like(name, value, chance)
+            options[name] = value if chance.integers(2) else _similar(name, value, chance)
     mixed = replace(sample, kwargs=options)
     return mixed if _keeps_bounds(spec, several, mixed) else sample
 
 
-def _like(name: str, value: Any, chance: np.random.Generator) -> Any:
+def _similar(name: str, value: Any, chance: np.random.Generator) -> Any:
     """A similar value: a tuple of other positive integers, sorted if it was, or a slightly larger integer.
 
     Axes are returned unchanged.
@@ -325,12 +325,12 @@ def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]
         if own is None or not _are_plain(sample.kwargs):
             continue
         for axis in range(-axes_of(sample), axes_of(sample)):
-            along = _along(sample, own, axis)
+            along = _with_axis_moved(sample, own, axis)
             if axis != own and is_safely_taken(spec, along) and _runs(spec, device, along):
                 yield along
 
 
-def _along(sample: Sample, own: int, axis: int) -> Sample:
+def _with_axis_moved(sample: Sample, own: int, axis: int) -> Sample:
     """The call with axis `own` moved to `axis` in those of its arrays that have the most dimensions."""
     axes = axes_of(sample)
 

@@ -53,7 +53,7 @@ def check_partial_errors(
     for sample in _with_one_row(bad, ordinary):
         if isinstance(refusal_of(spec, sample), error):
             where = "where one row of many is as in the declared bad input: look at each row"
-            _must_refuse(spec, device, sample, error, where)
+            _must_reject(spec, device, sample, error, where)
 
 
 def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, declared: Collection[ErrorInput]) -> None:
@@ -68,7 +68,7 @@ def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, declared: Colle
             refusal = refusal_of(spec, near)
             for bad in declared:
                 if isinstance(refusal, bad.error) and bad.match and re.search(bad.match, str(refusal)):
-                    _must_refuse(spec, device, near, bad.error, f"where {where} in an ordinary input: look at each")
+                    _must_reject(spec, device, near, bad.error, f"where {where} in an ordinary input: look at each")
                     break
 
 
@@ -154,7 +154,7 @@ _CHANGES = {
 _DRAWS = 6
 
 
-def _must_refuse(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException], where: str) -> None:
+def _must_reject(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException], where: str) -> None:
     with on_sample(sample):
         try:
             run_sample(spec, device, sample)

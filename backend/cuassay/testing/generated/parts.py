@@ -32,7 +32,7 @@ def check_parts(spec: OpSpec, device: Device, dtype: Any) -> None:
     sample = one(spec, device, dtype, most=9000)
     free = [given.values for given in each(sample.args, sample.kwargs) if _is_free(given, dtype)]
     for label, number in _NUMBERS.items():
-        filled = _with(sample, number, free, label)
+        filled = _with_number(sample, number, free, label)
         if free and is_safely_taken(spec, filled):
             with filled_from(spec, device, dtype, sample, filled):
                 _check(spec, device, dtype, filled)
@@ -42,7 +42,7 @@ def _is_free(given: Any, dtype: Any) -> bool:
     return isinstance(given, HostArray) and given.dtype == dtype and given.is_free and given.values.size > 0
 
 
-def _with(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: str) -> Sample:
+def _with_number(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: str) -> Sample:
     def put(array: Any) -> Any:
         if not any(array is one for one in chosen):
             return array
@@ -76,13 +76,13 @@ def check_beside(spec: OpSpec, device: Device, dtype: Any, sample: Sample, free:
         if array.shape != other.shape or not array.size:
             continue
         for number in (0.0, 1.0, np.inf):
-            filled = _beside(sample, array, other, number)
+            filled = _with_nan_and_number(sample, array, other, number)
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, sample, filled):
                     compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-def _beside(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: float) -> Sample:
+def _with_nan_and_number(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: float) -> Sample:
     def put(array: Any) -> Any:
         if array is not nan and array is not other:
             return array

@@ -156,7 +156,7 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
             _check_wide_of_narrow(spec, device, as_dtype(name))
     if "float16" not in spec.dtypes or spec.why_unsupported(device, "float16") is not None:
         return
-    for sample in _long(one(spec, device, as_dtype("float16"), most=4096)):
+    for sample in _long_sums(one(spec, device, as_dtype("float16"), most=4096)):
         _check_sums(spec, device, sample)
         _check_running_sums(spec, device, sample)
     if spec.reference is not None:
@@ -328,7 +328,7 @@ _UNITS = 8.0
 _IN_TURN = (0.3, 0.375)
 
 
-def _long(sample: Sample) -> Iterator[Sample]:
+def _long_sums(sample: Sample) -> Iterator[Sample]:
     """Samples with many small positive terms along the last axis; none unless all arguments are arrays of one shape."""
     arrays = arrays_of(*sample.host())
     if not arrays or len(arrays) != len(sample.args) or len({array.shape for array in arrays}) > 1:

@@ -66,7 +66,7 @@ def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int, Put] | None:
         return None
     extent, size = changed[0]
     for name, value in options_of(spec, sample).items():
-        put = _put(value, size) if type(value) is tuple or len(changed) == 1 else None
+        put = _option_setter(value, size) if type(value) is tuple or len(changed) == 1 else None
         if put is None:
             continue
         more = replace(sample, kwargs={**sample.kwargs, name: put(size + 1)})
@@ -77,7 +77,7 @@ def _chosen_from(spec: OpSpec, sample: Sample) -> tuple[str, int, Put] | None:
     return None
 
 
-def _put(value: Any, size: int) -> Put | None:
+def _option_setter(value: Any, size: int) -> Put | None:
     """Make a function from a size to an option value: the size itself, or the tuple with `size` replaced by it."""
     if type(value) is int and value == size:
         return lambda other: other

@@ -50,7 +50,7 @@ def generator() -> np.random.Generator:
 def samples_of(spec: OpSpec, device: Device, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
     """The spec's samples of these kinds, drawn with this run's seed, in dtypes that `device` supports."""
     drawn = spec.draw(seed(), dtype_name(dtype), *kinds)
-    yield from _here((sample, why_absent(spec, device, sample)) for sample in drawn)
+    yield from _available((sample, why_absent(spec, device, sample)) for sample in drawn)
 
 
 def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
@@ -63,14 +63,14 @@ def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     drawn = (
         sample
         for sample in spec.draw(seed(), dtype_name(dtype), "promotion")
-        if spec.op is not None or all(_is_spoken_of(spec, dtype, array.dtype) for array in arrays_of(*sample.host()))
+        if spec.op is not None or all(_is_covered(spec, dtype, array.dtype) for array in arrays_of(*sample.host()))
     )
-    yield from _here(
+    yield from _available(
         (sample, why_absent(spec, device, sample) or _why_not_promoted(spec, device, sample)) for sample in drawn
     )
 
 
-def _is_spoken_of(spec: OpSpec, dtype: Any, other: np.dtype[Any]) -> bool:
+def _is_covered(spec: OpSpec, dtype: Any, other: np.dtype[Any]) -> bool:
     if callable(spec.result_dtype):
         return dtype_name(other) in spec.dtypes
     return _rank(other) <= max((_rank(as_dtype(name)) for name in spec.dtypes), default=_rank(as_dtype(dtype)))
@@ -83,13 +83,13 @@ def _rank(dtype: np.dtype[Any]) -> int:
 def bad_inputs(spec: OpSpec, device: Device, dtype: Any) -> Iterator[ErrorInput]:
     """The calls that must raise, in dtypes that `device` supports."""
     drawn = spec.draw_errors(seed(), dtype_name(dtype))
-    yield from _here((bad, _why_unheld(device, _dtypes(bad.sample))) for bad in drawn)
+    yield from _available((bad, _why_unheld(device, _dtypes(bad.sample))) for bad in drawn)
 
 
 _One = TypeVar("_One")
 
 
-def _here(judged: Iterable[tuple[_One, str | None]]) -> Iterator[_One]:
+def _available(judged: Iterable[tuple[_One, str | None]]) -> Iterator[_One]:
     """The items without a reason against them; skips the test if there is a reason against each."""
     reasons: dict[str, None] = {}
     found = False

@@ -329,11 +329,13 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
     except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
         return
     fresh = _of_new_shape(sample)
-    with explained(_KEPT_WAY, lambda: verify(spec, device, dtype, [fresh])):
+    with explained(_CACHED_ALGORITHM, lambda: verify(spec, device, dtype, [fresh])):
         verify(spec, device, dtype, [sample])
 
 
-_KEPT_WAY = "wrong after a call of the same shape with integers in order: is the choice of algorithm cached by shape?"
+_CACHED_ALGORITHM = (
+    "wrong after a call of the same shape with integers in order: is the choice of algorithm cached by shape?"
+)
 
 
 def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:

@@ -48,7 +48,7 @@ def check_signed_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
     if not is_float(dtype):
         return
     if spec.op is not None and getattr(ops, spec.name, None) is spec.op:
-        _check_ours(spec, device, dtype)
+        _check_own_op(spec, device, dtype)
     else:
         _check_neighbours(spec, device, dtype)
 
@@ -88,7 +88,7 @@ _MOST_ELEMENTS = 600
 _NUMBERS = (0.0, -0.0, 1.0, -1.0, 2.0, -3.0)
 
 
-def _check_ours(spec: OpSpec, device: Device, dtype: Any) -> None:
+def _check_own_op(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
         _compare(spec, device, _of_zeros(sample))
     if "python" in spec.kinds:

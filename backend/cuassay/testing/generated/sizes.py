@@ -187,7 +187,7 @@ def check_larger(
         if limit is None:
             return
         with on_sample(sample):
-            result = _unchanging(spec, device, sample) if result is None else result
+            result = _run_unchanging(spec, device, sample) if result is None else result
             with suppress(AssertionError):
                 compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
                 return
@@ -216,7 +216,7 @@ def limit_of_larger(
     return allowed(spec.rule, precise, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
 
 
-def _unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
+def _run_unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
     """Run the sample; fail if a small call writes to an input, as a function that is in place for some sizes does."""
     if elements_of(sample) > MOST_OF_SMALL:
         return run_sample(spec, device, sample)
@@ -266,11 +266,11 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
         return list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]
     found = list(_affordable(spec, device, longer))[lengths[:1] == [_FIRST] :]
     is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
-    narrow = [] if is_long else _narrow(spec, device, sample, extent)
+    narrow = [] if is_long else _with_narrow_rows(spec, device, sample, extent)
     return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
 
 
-def _narrow(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
+def _with_narrow_rows(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
     """The sample with the extent longer than an axis of a grid, and with other extents reduced to make room for it."""
     others = {other: min(other, _NARROW) for other in _shapes(sample) if other != extent}
     if not has_expected_shape(spec, resized(sample, others)):

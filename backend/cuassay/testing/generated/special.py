@@ -99,21 +99,21 @@ def _zeros(array: Array) -> Array:
     return np.zeros_like(array)
 
 
-def _some(array: Array, number: float) -> Array:
+def _every_other(array: Array, number: float) -> Array:
     flat = array.reshape(-1).copy()
     flat[::2] = number
     return flat.reshape(array.shape)
 
 
-def _some_zeros(array: Array) -> Array:
-    return _some(array, 0)
+def _every_other_zero(array: Array) -> Array:
+    return _every_other(array, 0)
 
 
 #: How often -1, 0 and 1 are drawn. In some draws a small matrix has a column of zeros, or only negative numbers.
 _DRAWS = 6
 
 
-def _of_three(chance: np.random.Generator, array: Array) -> Array:
+def _minus_one_to_one(chance: np.random.Generator, array: Array) -> Array:
     return chance.integers(-1, 2, array.shape).astype(array.dtype)
 
 
@@ -126,20 +126,20 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Zeros everywhere, at every other place, in one of several arrays; one number everywhere; the ends of ranges."""
     for sample in samples_to_fill(spec, device, dtype):
         _check(spec, device, dtype, sample, refilled(sample, _zeros, "all zero"))
-        _check(spec, device, dtype, sample, refilled(sample, _some_zeros, "every other number is 0"))
+        _check(spec, device, dtype, sample, refilled(sample, _every_other_zero, "every other number is 0"))
         _check(spec, device, dtype, sample, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
         for label, one_zero in (*_each_zero(sample), *_each_end(sample)):
             _check(spec, device, dtype, sample, replace(one_zero, label=f"{sample.label}, {label}"))
     if is_float(dtype):
         for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
-            _check_least(spec, device, dtype, sample)
-            _check_of_three(spec, device, dtype, sample)
+            _check_range_ends(spec, device, dtype, sample)
+            _check_minus_one_to_one(spec, device, dtype, sample)
 
 
 def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
     """The call with each of its arrays in turn set to zero; nothing if there is only one array."""
     free = free_floats(sample)
-    for place, array in _several(sample):
+    for place, array in _several_arrays(sample):
         if any(array is one for one in free):
             yield f"input {place} is 0", _with_input(sample, place, np.zeros_like(array))
 
@@ -149,7 +149,7 @@ def _each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
 
     For a sorted index array, all but its ends are set to the first or the last number.
     """
-    for place, array in _several(sample):
+    for place, array in _several_arrays(sample):
         if array.size > 2 and array.dtype.kind in "iu" and is_sorted(array):
             for end, word in ((array[0], "first"), (array[-1], "last")):
                 inner = array.copy()
@@ -172,7 +172,7 @@ def _ends(given: Any, array: Array) -> tuple[int, int]:
     return max(least, limits.min), min(most, limits.max)
 
 
-def _several(sample: Sample) -> list[tuple[int, Array]]:
+def _several_arrays(sample: Sample) -> list[tuple[int, Array]]:
     """The arrays among the arguments with their indices; empty if there is only one."""
     found = [(place, array) for place, array in enumerate(sample.host()[0]) if isinstance(array, np.ndarray)]
     return found if len(found) > 1 else []
@@ -182,23 +182,23 @@ def _with_input(sample: Sample, place: int, array: Array) -> Sample:
     return replace(sample, args=(*sample.args[:place], HostArray(array), *sample.args[place + 1 :]))
 
 
-def _check_of_three(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+def _check_minus_one_to_one(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """Try -1, 0 and 1 alone, if they are in range; not for integer results, in which ties may come in any order."""
-    chosen = [*free_floats(sample), *(given.values for given in each(sample.args) if _has_three(given))]
+    chosen = [*free_floats(sample), *(given.values for given in each(sample.args) if _spans_minus_one_to_one(given))]
     chance = generator()
     for _ in range(_DRAWS if chosen and spec.expected(sample).dtype.kind in "fc" else 0):
-        few = refilled(sample, functools.partial(_of_three, chance), "numbers are -1, 0 and 1", chosen=chosen)
+        few = refilled(sample, functools.partial(_minus_one_to_one, chance), "numbers are -1, 0 and 1", chosen=chosen)
         _check(spec, device, dtype, sample, few, is_finite=True)
 
 
-def _has_three(given: Any) -> bool:
+def _spans_minus_one_to_one(given: Any) -> bool:
     """Whether the argument has a requested range that includes -1, 0 and 1."""
     if not isinstance(given, HostArray) or given.span is None or given.is_free or not is_float(given.dtype):
         return False
     return given.span[0] <= -1 and given.span[1] >= 1
 
 
-def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+def _check_range_ends(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """Try the ends of requested ranges, such as probabilities of 0 and 1; only finite results are compared.
 
     They are put everywhere, into whole rows, and at every other place. The upper end can occur although numbers are
@@ -215,7 +215,7 @@ def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> No
     if len(ranged) > 1:
         filled = sample
         for place, given in ranged:
-            filled = _with_input(filled, place, _some(given.values, given.span[0]))
+            filled = _with_input(filled, place, _every_other(given.values, given.span[0]))
         filled = replace(filled, label=f"{sample.label}, every other number of each input is its least")
         _check(spec, device, dtype, sample, filled, only_finite=True)
 
@@ -229,7 +229,7 @@ def _last_half(array: Array, number: float) -> Array:
 
 #: The places to which the end of a range is written.
 _FILLS: dict[str, Callable[[Array, float], Array]] = {
-    "every other number": _some,
+    "every other number": _every_other,
     "the last half": _last_half,
     "each number": np.full_like,
 }

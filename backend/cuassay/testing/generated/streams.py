@@ -161,10 +161,10 @@ def _capturing(spec: OpSpec, capture: Any) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001  libraries raise errors of different types
         reason = str(error).partition("\n")[0]
-        pytest.skip(f"{spec.name} cannot be captured: {_place(spec, error)}{reason}")
+        pytest.skip(f"{spec.name} cannot be captured: {_location(spec, error)}{reason}")
 
 
-def _place(spec: OpSpec, error: BaseException) -> str:
+def _location(spec: OpSpec, error: BaseException) -> str:
     """The last line in the function's file at which `error` passed, as a prefix; empty if there is none."""
     code = getattr(spec.fn, "__code__", None)
     frames = [
@@ -193,6 +193,6 @@ def check_waits(spec: OpSpec, device: Device, dtype: Any) -> None:
             for _ in range(_CALLS):
                 spec.run(device, args, kwargs)
         except SynchronizationError as error:
-            raise AssertionError(f"waits=False, but {_place(spec, error)}{error}") from error
+            raise AssertionError(f"waits=False, but {_location(spec, error)}{error}") from error
         finally:
             syncdebug.set_mode(before)

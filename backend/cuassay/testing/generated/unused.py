@@ -50,13 +50,13 @@ def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
         if not is_left_out and array.shape not in shapes:
             continue
         for place in generator().integers(0, max(array.size, 1), _PLACES)[: array.size]:
-            filled = refilled(sample, _with(place, np.nan), f"a NaN in float array {number}", chosen=[array])
+            filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
             if is_safely_taken(spec, filled) and _is_unused(spec, sample, filled, array, place):
                 _check(spec, device, filled)
                 break
 
 
-def _with(place: int, number: float) -> Change:
+def _with_number(place: int, number: float) -> Change:
     def put(array: Array) -> Array:
         flat = array.reshape(-1).copy()
         flat[place] = number
@@ -70,7 +70,7 @@ def _is_unused(spec: OpSpec, base: Sample, filled: Sample, array: Array, place: 
     expected = spec.expected(filled)
     if expected.dtype.kind not in "fc" or not expected.size or not np.isfinite(expected).all():
         return False
-    others = [refilled(base, _with(place, number), "", chosen=[array]) for number in _NUMBERS]
+    others = [refilled(base, _with_number(place, number), "", chosen=[array]) for number in _NUMBERS]
     return all(is_safely_taken(spec, one) and np.array_equal(spec.expected(one), expected) for one in others)
 
 

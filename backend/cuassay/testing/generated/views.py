@@ -101,12 +101,12 @@ def _with_extents_of_one(sample: Sample) -> Iterator[Sample]:
         for axis in range(array.ndim if len(arrays) > 1 else 0):
             if array.shape[axis] > 1:
                 single = HostArray(np.ascontiguousarray(array.take([0], axis)))
-                args, kwargs = sample.changed(partial(_instead, array, single))
+                args, kwargs = sample.changed(partial(_replaced, array, single))
                 label = f"{sample.label}, axis {axis} of input {place} of extent 1"
                 yield replace(sample, args=args, kwargs=kwargs, label=label)
 
 
-def _instead(old: Any, new: Any, value: Any) -> Any:
+def _replaced(old: Any, new: Any, value: Any) -> Any:
     return new if value is old else value
 
 

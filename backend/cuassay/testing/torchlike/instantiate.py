@@ -140,14 +140,19 @@ def _add_tests(made: Any, template: type, name: str, test: Test) -> None:
 
 
 def _unchanged(test: Test, *_: Any) -> Iterator[Variant]:
-    yield test, "", {}, partial(_given, ())
+    yield test, "", {}, partial(_fixed_decorators, ())
 
 
 def _by_dtype(test: Any, template: type, device_class: Any) -> Iterator[Variant]:
     if "all" not in test.dtypes:
         raise SpecError(f"{template.__name__}.{test.__name__} has dtypes of one device type only; add @dtypes(...)")
     for dtype in test.dtypes.get(device_class.device_type, test.dtypes["all"]):
-        yield test, "", {"dtypes" if isinstance(dtype, tuple | list) else "dtype": value(dtype)}, partial(_given, ())
+        yield (
+            test,
+            "",
+            {"dtypes" if isinstance(dtype, tuple | list) else "dtype": value(dtype)},
+            partial(_fixed_decorators, ()),
+        )
 
 
 def _case(made: Any, label: str, test: Any, kwargs: dict[str, Any]) -> Test:
@@ -218,7 +223,7 @@ def product(first: Variants, second: Variants) -> Variants:
     return variants
 
 
-def _given(decorators: Iterable[Decorator], _: dict[str, Any]) -> Iterable[Decorator]:
+def _fixed_decorators(decorators: Iterable[Decorator], _: dict[str, Any]) -> Iterable[Decorator]:
     return decorators
 
 
@@ -256,7 +261,7 @@ def parametrize(arg_str: str, arg_values: Iterable[Any], name_fn: Callable[..., 
             pairs = dict(zip(arguments, values, strict=True))
             by_default = "_".join(_part(place, *pair) for pair in pairs.items())
             name = one.name or (by_default if name_fn is None else name_fn(*values))
-            yield test, name, pairs, partial(_given, one.decorators)
+            yield test, name, pairs, partial(_fixed_decorators, one.decorators)
 
     def decorate(test: Test) -> Test:
         former = getattr(test, "parametrize_fn", None)
