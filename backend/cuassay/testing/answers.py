@@ -128,7 +128,8 @@ def single(who: str, answer: Any) -> NDArray[Any]:
     array = np.array(as_one(answer, who))  # a copy, because the function may keep what it returned
     if array.dtype == np.object_:
         raise SpecError(
-            f"{who} gives {answer!r:.200}; a spec compares one array or number, or a list of arrays: give that"
+            f"{who} gives {answer!r:.200}; a spec compares one array or number, or a list of arrays: "
+            "return one of these"
         )
     return array
 
@@ -158,7 +159,7 @@ def as_one(answer: Any, who: str = "the function") -> Any:
         raise SpecError(f"{who} gives a nested list of Python objects; give an array: omit .tolist()")
     raise SpecError(
         f"{who} gives a {type(answer).__name__} of {found}; a spec compares one array, or several of one kind of "
-        "dtype: write one for each, as fn=lambda xp, a: f(xp, a)[0]"
+        "dtype: write a spec for each, as fn=lambda xp, a: f(xp, a)[0]"
     )
 
 

@@ -110,7 +110,7 @@ def _mixed(make: Samples) -> Iterator[Sample]:
 
 #: Advice on how to give samples of several arrays.
 _FORM = (
-    "inputs are made up for one or two only; give the arrays of each call as a tuple: "
+    "default inputs exist for one or two arrays only; give the arrays of each call as a tuple: "
     "samples=lambda make: [(make((3, 5)), make((3, 5)), make((3, 5)))]"
 )
 
@@ -122,7 +122,7 @@ def array_count(name: str, fn: Callable[..., Any] | None) -> int:
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except ValueError as error:  # a builtin, or a ufunc of an older NumPy
-        raise SpecError(f"{name} does not tell its parameters: {error}; write fn={FORMS['fn']}") from error
+        raise SpecError(f"{name} has no signature that can be read: {error}; write fn={FORMS['fn']}") from error
     required = required_names(parameters)
     if len(required) > 1:
         return len(required) - 1

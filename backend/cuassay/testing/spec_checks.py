@@ -75,7 +75,7 @@ def _check(spec: OpSpec) -> None:
             raise SpecError(f"{spec.name}: {unknown_dtype(name)}")
     for kind in spec.unclaimed:
         if advice := _unknown_kind(kind):
-            raise SpecError(f"{spec.name}: unclaimed= speaks of {kind!r}, {advice}")
+            raise SpecError(f"{spec.name}: unclaimed= names {kind!r}, {advice}")
     if spec.op is not None:
         _check_op(spec, spec.op)
     _check_known_failures(spec)
@@ -96,7 +96,7 @@ def _check_op(spec: OpSpec, op: Op) -> None:
             f"{spec.name} has no reference, and a kernel cannot judge itself; give reference= in NumPy float64"
         )
     if spec.result_dtype is not None:
-        raise SpecError(f"{spec.name} is an op, whose schema says the result's dtype; leave result_dtype= out")
+        raise SpecError(f"{spec.name} is an op, whose schema determines the dtype of the result; omit result_dtype=")
 
 
 def _check_known_failures(spec: OpSpec) -> None:
@@ -132,10 +132,10 @@ def _check_words(spec: OpSpec) -> None:
 def _check_like(spec: OpSpec) -> None:
     """Check that `like` maps device kinds to other ops or other kinds."""
     if spec.like and spec.op is None:
-        raise SpecError(f"{spec.name} is a function, and like= is for ops; leave it out")
+        raise SpecError(f"{spec.name} is a function, and like= is for ops; omit it")
     for kind, other in spec.like.items():
         if advice := _unknown_kind(kind):
-            raise SpecError(f"{spec.name}: like= speaks of {kind!r}, {advice}")
+            raise SpecError(f"{spec.name}: like= names {kind!r}, {advice}")
         if other in (kind, spec.name) or not (registry.is_declared(other) or other in devices.kinds()):
             raise SpecError(
                 f"{spec.name}: like= has {other!r} for {kind!r}; name another op, or another kind of device, such as "
@@ -169,7 +169,9 @@ def _unknown_kind(kind: str, form: str = "") -> str | None:
 def _check_drawn(spec: OpSpec) -> None:
     """Check that samples can be drawn and that the reference accepts one, because otherwise nothing would be tested."""
     seed, dtype = 0, spec.dtypes[0]
-    with _as_spec_error(spec, "samples=", f"it gets what makes arrays: write samples={FORMS['samples']}"):
+    with _as_spec_error(
+        spec, "samples=", f"it is called with make, which makes arrays: write samples={FORMS['samples']}"
+    ):
         first = next(spec.draw(seed, dtype, "values"), None)
     if first is None:
         raise SpecError(f"{spec.name} draws no sample of kind 'values'; yield at least one")
@@ -180,7 +182,9 @@ def _check_drawn(spec: OpSpec) -> None:
         for one in spec.draw_errors(seed, dtype):
             re.compile(one.match)
     if spec.work is not None:
-        with _as_spec_error(spec, "work=", f"it gets exactly a sample's arguments: write work={FORMS['work']}"):
+        with _as_spec_error(
+            spec, "work=", f"it is called with exactly a sample's arguments: write work={FORMS['work']}"
+        ):
             _check_work(spec, first)
     if spec.op is None:
         for claimed in spec.dtypes:
@@ -246,7 +250,7 @@ def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample)
     """Check that a callable `result_dtype` returns the name of a dtype."""
     names = [dtype_name(one.dtype) for one in sample.host()[0] if isinstance(one, np.ndarray)]
     with _as_spec_error(
-        spec, "result_dtype=", "it gets the names of its arrays' dtypes: write result_dtype=lambda a: a"
+        spec, "result_dtype=", "it is called with the names of its arrays' dtypes: write result_dtype=lambda a: a"
     ):
         word = dtype_word(given(*names))
     if word not in DTYPE_NAMES:
@@ -258,8 +262,8 @@ def _check_work(spec: OpSpec, sample: Sample) -> None:
     least = spec.least_work(sample).bytes
     if spec.op is None and least > _MOST_READS * (there := spec.touched(sample)):
         raise SpecError(
-            f"{spec.name}: work= says {least:,.0f} bytes of a call whose arrays have {there:,} in all; it is the least "
-            "that must be moved: every array once, for most"
+            f"{spec.name}: work= declares {least:,.0f} bytes for a call whose arrays have {there:,} in all; it is the "
+            "least that must be moved, for most functions every array once"
         )
 
 
@@ -285,11 +289,11 @@ def _check_sample_dtype(spec: OpSpec, dtype: str) -> None:
     arrays = [one for one in each(given) if hasattr(one, "dtype")]
     if not arrays:
         raise SpecError(
-            f"{spec.name}: its samples hold no array, {', '.join(map(repr, given))[:200]}; make them by make((3, 5))"
+            f"{spec.name}: its samples hold no array, {', '.join(map(repr, given))[:200]}; make them with make((3, 5))"
         )
     found = {dtype_name(one.dtype) for one in arrays}
     if all(isinstance(one, np.ndarray) for one in arrays) and dtype not in found:
         raise SpecError(
             f"{spec.name} claims {dtype}, but its samples are arrays of {', '.join(sorted(found))}; make them in the "
-            "dtype under test, by make(shape) or make.of(numbers), or claim what they are"
+            "dtype under test, with make(shape) or make.of(numbers), or claim the dtypes that they have"
         )

@@ -148,9 +148,7 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
             f"make and sizes ({', '.join(field.name for field in fields(ModelSizes))}): write bench={FORMS['bench']}"
         ) from error
     if not count:
-        raise SpecError(
-            f"{spec.name} cannot be measured: its bench yields nothing; yield a sample, or leave bench= out"
-        )
+        raise SpecError(f"{spec.name} cannot be measured: its bench yields nothing; yield a sample, or omit bench=")
     numbers = range(count) if count > 1 else [pytest.param(0, id=pytest.HIDDEN_PARAM)]
     measured: Callable[..., None] = pytest.mark.parametrize("cuassay_sample", numbers)(test_speed)
     return measured

@@ -137,7 +137,7 @@ def assert_own(device: Device, result: Any, given: Iterable[Any]) -> None:
 
 
 def _raw_result(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What the call returns; several arrays are not joined into one."""
+    """Call the function, without joining several results into one array."""
     if spec.op is not None:
         return spec.run(device, args, kwargs)
     with devices.backend(device.kind).activate(device.index):
