@@ -49,10 +49,12 @@ def test_a_function_alone_is_a_spec() -> None:
             id="error-inputs-as-tuples",
         ),
         pytest.param({"fn": double, "result_dtype": "float33"}, "'float33' is not a dtype", id="unknown-result"),
-        pytest.param({"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema says", id="op-with-result"),
+        pytest.param(
+            {"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema determines", id="op-with-result"
+        ),
         pytest.param(
             {"fn": double, "result_dtype": lambda a, b: a},
-            "its result_dtype= raises TypeError.*; it gets the names of its arrays' dtypes: write result_dtype=lambda",
+            "its result_dtype= raises TypeError.*; it is called with .*: write result_dtype=lambda",
             id="result-raises",
         ),
         pytest.param(
@@ -76,7 +78,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "samples": lambda make: make(3)},
-            r"its samples= raises TypeError.*; it gets .* write samples=lambda make: \[make",
+            r"its samples= raises TypeError.*; it is called with .* write samples=lambda make: \[make",
             id="samples-raise",
         ),
         pytest.param(
@@ -104,7 +106,7 @@ def test_a_function_alone_is_a_spec() -> None:
             id="like-none",
         ),
         pytest.param(
-            {"op": ops.exp, "reference": np.exp, "like": {"cdua": "log"}}, "like= speaks of 'cdua'", id="like-nowhere"
+            {"op": ops.exp, "reference": np.exp, "like": {"cdua": "log"}}, "like= names 'cdua'", id="like-nowhere"
         ),
         pytest.param(
             {"fn": double, "known_failures": (KnownFailure(reason="x", dtype="int8"),)},
@@ -138,12 +140,12 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "unclaimed": {"cdua": "float32"}},
-            "unclaimed= speaks of 'cdua', which is not a kind of device; write 'cuda'",
+            "unclaimed= names 'cdua', which is not a kind of device; write 'cuda'",
             id="misspelt-kind-unclaimed",
         ),
         pytest.param(
             {"fn": double, "unclaimed": {"cuda:0": "float32"}},
-            "unclaimed= speaks of 'cuda:0', which is not a kind of device; write 'cuda'",
+            "unclaimed= names 'cuda:0', which is not a kind of device; write 'cuda'",
             id="unclaimed-with-index",
         ),
     ],

@@ -73,11 +73,11 @@ def test_a_tolerance_is_never_more_than_its_most() -> None:
 
 @pytest.mark.parametrize("samples", [lambda make: [(3, 5)], lambda make: [3.0]], ids=["a shape", "a number"])
 def test_samples_without_an_array_are_refused(samples: Any) -> None:
-    with pytest.raises(SpecError, match=r"samples hold no array, .*; make them by make\(\(3, 5\)\)"):
+    with pytest.raises(SpecError, match=r"samples hold no array, .*; make them with make\(\(3, 5\)\)"):
         OpSpec(fn=lambda xp, *numbers: sum(numbers), name="total", samples=samples)
 
 
 def test_work_of_many_times_the_arrays_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"work= says .* bytes of a call whose arrays have"):
+    with pytest.raises(SpecError, match=r"work= declares .* bytes for a call whose arrays have"):
         OpSpec(fn=lambda xp, a: a + 1, name="one_more", work=lambda a: Work(bytes=1000 * a.nbytes))
     OpSpec(fn=lambda xp, a: a + 1, name="one_more", work=lambda a: Work(bytes=4 * a.nbytes))
