@@ -1,6 +1,6 @@
 """Checks of counts and positions that a function computes from a ratio: rounding must not change them.
 
-``floor(i * (n / size))`` is wrong for a few percent of the pairs of lengths, even in float64. ``int(100 * 0.29)`` is 28.
+``floor(i * (n / size))`` is wrong for a few percent of the lengths, even in float64. ``int(100 * 0.29)`` is 28.
 """
 
 from __future__ import annotations
