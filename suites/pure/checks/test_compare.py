@@ -301,3 +301,10 @@ def test_described_cases_are_told_from_the_outer_one_in() -> None:
 
     assert str(caught.value).endswith("\n  op: add\n  seed: 1\n  sample: 0")
     assert str(after.value) == "shape is (2,); expected (1,)"
+
+
+@pytest.mark.parametrize("infinite", [INF, -INF])
+def test_a_relative_limit_next_to_infinity_is_that_of_each_number(infinite: float) -> None:
+    assert_close(np.array([infinite, 1.25]), np.array([infinite, 1.0]), rtol=0.25)
+    with pytest.raises(AssertionError, match="no tolerance applies"):
+        assert_close(np.array([0.0, 1.0]), np.array([infinite, 1.0]), rtol=0.25)

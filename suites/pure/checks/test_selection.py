@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device
+from cuassay import Device, devices
 from cuassay.errors import SpecError
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.selection import (
@@ -18,6 +18,7 @@ from cuassay.testing.generated.selection import (
     one,
     plainest,
     promotions,
+    samples_of,
 )
 
 CPU = Device("cpu")
@@ -136,3 +137,26 @@ def test_a_function_is_mixed_with_dtypes_that_say_no_more_than_its_own(
     spec = spec_of(samples, dtypes=dtypes)
 
     assert {str(sample.args[0].dtype) for sample in promotions(spec, CPU, dtypes[0])} == others
+
+
+@pytest.mark.parametrize(("narrow", "is_skip"), [(1, False), (2, True)])
+def test_samples_of_a_dtype_that_a_device_lacks_are_left_out(
+    narrow: int, is_skip: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has = type(devices.capabilities(CPU))
+    missing = has.missing
+    monkeypatch.setattr(has, "missing", lambda of, name: "no int8" if name == "storage:int8" else missing(of, name))
+    dtypes = ("int8", "float32") if narrow == 1 else ("int8", "int8")
+    spec = spec_of(lambda make: [make(3 + place, dtype=dtype) for place, dtype in enumerate(dtypes)])
+
+    if is_skip:
+        with pytest.raises(pytest.skip.Exception, match=r"^no int8$"):
+            list(samples_of(spec, CPU, "float32", "values"))
+    else:
+        assert lengths(list(samples_of(spec, CPU, "float32", "values"))) == [4]
+
+
+def test_options_in_another_order_are_the_same_set() -> None:
+    spec = spec_of(lambda make: [Sample((make(3),), {"axis": 1, "eps": 2}), Sample((make(4),), {"eps": 2, "axis": 1})])
+
+    assert lengths(by_options(spec, CPU, "float32", most=9)) == [4]

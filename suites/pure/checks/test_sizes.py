@@ -21,7 +21,7 @@ def declared(reference: Callable[..., Any], dtype: str = "float32") -> OpSpec:
 
 
 def limit(reference: Any, values: Any, times: int = 1, dtype: str = "float32", few: int = 1) -> Any:
-    """The tolerance of the first result, of a base and a sample of so many times its numbers."""
+    """The tolerance of the first result, of a base and a sample with its numbers several times."""
     base, sample = (Sample((np.tile(np.array(values, dtype), count),)) for count in (1, times))
     spec = declared(reference, dtype)
     found = limit_of_larger(spec, dtype, sample, base, spec.expected(sample), few)
