@@ -129,6 +129,5 @@ def _renamed(argument: str, short: str, long: str) -> str:
 
 
 def _show(parser: pytest.Parser, short: str, long: str) -> None:
-    dest = long.removeprefix("--").replace("-", "_")
     form: dict[str, Any] = {"action": "store_true"} if short in SHORT_FLAGS else {"action": "append", "metavar": "D"}
-    parser.getgroup("cuassay").addoption(short, dest=dest, help=f"short for {long}; free in this project", **form)
+    parser.getgroup("cuassay").addoption(short, help=f"short for {long}; free in this project", **form)

@@ -217,8 +217,8 @@ class Sample(Declared):
         return self._changed(put)
 
     def _changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        kwargs = {name: over_lists(value, change) for name, value in self.kwargs.items()}
-        return tuple(over_lists(value, change) for value in self.args), kwargs
+        args = tuple(over_lists(value, change) for value in self.args)
+        return args, {name: over_lists(value, change) for name, value in self.kwargs.items()}
 
 
 def is_sorted(array: NDArray[Any]) -> bool:

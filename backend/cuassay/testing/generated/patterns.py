@@ -166,12 +166,12 @@ def _few(drawn: Array, chance: Chance) -> Array:
 
 def _in_order(drawn: Array, _chance: Chance) -> Array:
     """Numbers in ascending order."""
-    return np.sort(drawn, axis=-1) if drawn.ndim else drawn
+    return np.sort(drawn) if drawn.ndim else drawn
 
 
 def _in_descending_order(drawn: Array, _chance: Chance) -> Array:
     """Numbers in descending order."""
-    return np.sort(drawn, axis=-1)[..., ::-1] if drawn.ndim else drawn
+    return np.sort(drawn)[..., ::-1] if drawn.ndim else drawn
 
 
 def _one_other(drawn: Array, chance: Chance) -> Array:

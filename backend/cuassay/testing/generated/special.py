@@ -150,12 +150,11 @@ def _each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
     For a sorted index array, all but its ends are set to the first or the last number.
     """
     for place, array in _several_arrays(sample):
-        if array.size > 2 and array.dtype.kind in "iu" and is_sorted(array):
-            for end, word in ((array[0], "first"), (array[-1], "last")):
+        if array.dtype.kind in "iu" and is_sorted(array):
+            for end, word in ((0, "first"), (-1, "last")) if array.ndim == 1 else ():
                 inner = array.copy()
-                inner[..., 1:-1] = end
-                if array.ndim == 1:
-                    yield f"all of input {place} but its ends is the {word} one", _with_input(sample, place, inner)
+                inner[1:-1] = array[end]
+                yield f"all of input {place} but its ends is the {word} one", _with_input(sample, place, inner)
         elif array.size and array.dtype.kind in "biu" and not is_permutation(array):
             for end in _ends(sample.args[place], array):
                 yield f"input {place} is {end} everywhere", _with_input(sample, place, np.full_like(array, end))
