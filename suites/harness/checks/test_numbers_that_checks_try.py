@@ -179,9 +179,17 @@ def test_squares_of_sixty_four_bit_integers_are_beyond_float64() -> None:
     calls = [one for (one,) in tried("full_range", None, "int64") if one.size == 1025]
     numbers = {int(one) + step for array in calls for one in array for step in (-1, 0, 1)}
     roots = {round(one**0.5) for one in numbers if one > 100 and round(one**0.5) ** 2 == one}
+    roots -= {10**digits for digits in range(10)}
 
     assert sum(root & (root - 1) != 0 for root in roots) > 20
     assert min(root for root in roots if root & (root - 1)) >= 2**26
+
+
+def test_integers_next_to_powers_of_ten_are_tried() -> None:
+    calls = [one for (one,) in tried("full_range", None, "int64") if one.size == 1025]
+    numbers = {int(one) for array in calls for one in array}
+
+    assert numbers & {10**18 - 1, 10**18, 10**18 + 1}
 
 
 # ------------------------------------------------------------------------------------------------ shapes

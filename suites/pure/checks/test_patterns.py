@@ -90,7 +90,7 @@ def test_many_numbers_are_at_the_ends_where_that_is_asked_for() -> None:
 
 
 def test_a_quarter_of_the_draws_of_integers_is_next_to_named_numbers() -> None:
-    words = "next to multiples of numbers that the function names"
+    words = "next to multiples of numbers from the function's code"
     integers, floats = (MAKE(9, low=0, high=900, dtype=dtype) for dtype in ("int32", "float32"))
 
     assert 20 < len(drawn(integers, named=(60,))[words]) < 60
