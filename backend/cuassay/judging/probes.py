@@ -81,7 +81,7 @@ class Probe:
     promised : callable, optional
         Tells whether the declared implementation passes it; asked where a candidate does not. None: it is declared.
     varies : str
-        The scalar argument that it gives another value than any declared sample; empty where it varies none.
+        The name of the scalar argument that is changed; empty if none is.
     """
 
     check: str

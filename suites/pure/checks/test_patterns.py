@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.testing.generated.patterns import ends_of, may_be_filled, next_to_multiples, patterned
+from cuassay.testing.generated.patterns import ends_of, may_be_filled, next_to_multiples, path, patterned
 from cuassay.testing.samples import HostArray, Samples
 
 MAKE = Samples(1, "float32")
@@ -170,3 +170,17 @@ def test_a_run_of_false_has_any_length_along_the_last_axis(label: str, end: int)
 
     assert min(lengths) < 12
     assert 40 < max(lengths) <= 64
+
+
+def test_a_path_has_one_cheap_edge_to_each_node_but_the_first() -> None:
+    matrix = path(MAKE((6, 6), low=1, high=9), np.random.default_rng(0))
+
+    assert matrix is not None
+    assert sorted(matrix.values.min(axis=1)) == [1, 1, 1, 1, 1, 9]
+    assert sorted(matrix.values.min(axis=0)) == [1, 1, 1, 1, 1, 9]
+    assert int((matrix.values == 1).sum()) == 5
+
+
+@pytest.mark.parametrize("given", [MAKE(6), MAKE((6, 5)), MAKE((3, 3)), MAKE((6, 6), dtype="complex64")])
+def test_only_large_square_matrices_of_real_numbers_hold_a_path(given: Any) -> None:
+    assert path(given, np.random.default_rng(0)) is None

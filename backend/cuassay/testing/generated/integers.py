@@ -36,7 +36,7 @@ from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lis
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_default_integers", "check_given_integers", "wraps_in_reference"]
+__all__ = ["check_default_integers", "check_given_integers", "in_64_bits", "wraps_in_reference"]
 
 Array = NDArray[Any]
 
@@ -60,7 +60,7 @@ def _check_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
     args = tuple(HostArray(_of_whole_range((_COUNT,), dtype, chance)) for _ in arrays_of(like.host()[0], {}))
     sample = replace(like, args=args, label="integers over the whole range of the dtype")
     with on_sample(sample), np.errstate(all="ignore"):
-        wide = _in_64_bits(sample)
+        wide = in_64_bits(sample)
         if is_taken(spec, wide) and is_taken(spec, sample):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=spec.expected(wide))
 
@@ -80,7 +80,9 @@ def _ends(dtype: Any) -> tuple[int, int]:
     return (limits.min, limits.max) if limits.bits < 64 else (limits.min // 4, limits.max // 4)
 
 
-def _in_64_bits(sample: Sample) -> Sample:
+def in_64_bits(sample: Sample) -> Sample:
+    """The call with the same integers in int64, where sums and products of narrow ones stay in range."""
+
     def put(value: Any) -> Any:
         is_integer = isinstance(value, np.ndarray) and dtype_name(value.dtype) in INTEGERS
         return HostArray(value.astype(np.int64)) if is_integer else value
@@ -111,7 +113,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     ):
         args = tuple(HostArray(numbers(given.shape)) if _is_free(given, dtype) else given for given in like.args)
         sample = replace(like, args=args, label=f"{like.label}, {label}")
-        wide = _in_64_bits(sample)
+        wide = in_64_bits(sample)
         is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
@@ -182,7 +184,7 @@ def wraps_in_reference(spec: OpSpec, sample: Sample) -> bool:
 
     Unsigned integers may wrap around on purpose, as in a hash.
     """
-    wide = _in_64_bits(sample)
+    wide = in_64_bits(sample)
     if not any(array.dtype.kind == "i" and array.itemsize < 8 for array in arrays_of(*sample.host())):
         return False
     if refusal_of(spec, sample) is not None or refusal_of(spec, wide) is not None:

@@ -111,13 +111,11 @@ def path(given: HostArray, chance: Chance) -> HostArray | None:
     The edges of the path have the least number of the range, and all others the largest. With independent random
     weights, shortest paths have few edges. Return None if the matrices are not square, or have fewer than four rows.
     """
-    if len(given.shape) < 2 or given.shape[-1] != given.shape[-2] or given.shape[-1] < _NODES:
+    nodes = given.shape[-1] if len(given.shape) > 1 and given.shape[-1] == given.shape[-2] else 0
+    if nodes < _NODES or given.dtype.kind == "c":
         return None
-    low, high = (
-        (False, True) if given.dtype == np.bool_ else ends_of(given) if given.dtype.kind in "iu" else _ends(given)
-    )
-    near, far = (high, low) if given.dtype == np.bool_ else (low, high)
-    order = chance.permutation(given.shape[-1])
+    near, far = _weights(given)
+    order = chance.permutation(nodes)
     values = np.full(given.shape, far, given.dtype)
     values[..., order[:-1], order[1:]] = near
     return HostArray(values, span=given.span, is_free=given.is_free)
@@ -127,7 +125,12 @@ def path(given: HostArray, chance: Chance) -> HostArray | None:
 _NODES = 4
 
 
-def _ends(given: HostArray) -> tuple[float, float]:
+def _weights(given: HostArray) -> tuple[float, float]:
+    """The weight of an edge of the path and that of any other edge; True and False for truth values."""
+    if given.dtype == np.bool_:
+        return True, False
+    if given.dtype.kind in "iu":
+        return ends_of(given)
     return given.span or (float(given.values.min()), float(given.values.max()))
 
 
