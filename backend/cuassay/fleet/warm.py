@@ -95,7 +95,7 @@ class Warm(Handle):
             self._socket.send(json.dumps(order).encode())
 
     def poll(self, milliseconds: int | None = 0) -> int | None:
-        """The exit status of the shard, or None if it still runs after so many milliseconds."""
+        """The exit status of the shard, or None if it still runs after that many milliseconds."""
         if self.returncode is None and self._answers.poll(milliseconds):
             answer = self._answer()
             self.is_lost = not answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from cuassay.arrays.dtypes import ALL, INTEGERS, dtype_name, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
-from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample
+from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample, verify
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
 from cuassay.testing.generated.filling import last_digit_moves
 from cuassay.testing.generated.integers import wraps_in_reference
@@ -64,13 +65,13 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
     for base in bases[:_BASES]:
         sample = _with_named_numbers(spec, base)
         if sample is not None and has_expected_shape(spec, sample):
-            with explained(_WRONG_FOR_NAMED):
+            with explained(_WRONG_FOR_NAMED, functools.partial(verify, spec, device, dtype, [base])):
                 _compare(spec, device, dtype, base, sample, is_exact=True)
     taken = [one for one in bases[:_BASES] if is_safely_taken(spec, one)]
     refusals, is_own = declared_refusals(spec, dtype), gives_own_arrays(spec, device, taken)
     began, compared = time.thread_time(), 0
     for base, sample in chain(_systematic_calls(spec, bases), _random_calls(spec, bases)):
-        with explained("right for the declared samples, wrong for a mixture of them"):
+        with explained(_WRONG_FOR_MIXTURE, functools.partial(verify, spec, device, dtype, [base])):
             if has_expected_shape(spec, sample):
                 _compare(spec, device, dtype, base, sample, floor=_least_error(bases, sample), is_own=is_own)
                 compared += 1
@@ -80,6 +81,8 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
         if compared == _CALLS or time.thread_time() - began > _PATIENCE_S:
             return
 
+
+_WRONG_FOR_MIXTURE = "right for the declared samples, wrong for a mixture of them"
 
 _WRONG_FOR_NAMED = (
     "wrong for numbers that occur in the function's code, next to their multiples, or next to powers of two: is < "
