@@ -102,14 +102,18 @@ _REFERENCE_PATIENCE_S = 1.0
 
 
 def _affordable(
-    spec: OpSpec, device: Device, samples: Iterable[Sample], most: int = _MOST_ELEMENTS
+    spec: OpSpec, device: Device, base: Sample, longer: Iterable[dict[int, int]], most: int = _MOST_ELEMENTS
 ) -> Iterator[Sample]:
-    """Of samples of growing size those that host, device and reference run in time, by the square of the size."""
+    """Of `base` with growing extents the samples that host, device and reference run in time.
+
+    How long one takes is predicted by the square of the size. One that is too large is not drawn.
+    """
     took, before = 0.0, 1
-    for sample in samples:
-        size = elements_of(sample)
+    for extents in longer:
+        size = elements_of(base, extents)
         if size > most or took * (size / before) ** 2 > _PATIENCE_S:
             return
+        sample = resized(base, extents)
         began = time.thread_time()
         if _size_on_host(spec, sample) > _MOST_ELEMENTS:
             return
@@ -237,7 +241,7 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     if spec.has_default_samples:
         flat = next(sample for sample in drawn if arrays_of(*sample.host())[0].ndim == 1)
         extent = flat.host()[0][0].shape[0]
-        yield from _affordable(spec, device, (resized(flat, {extent: length}) for length in _LENGTHS))
+        yield from _affordable(spec, device, flat, ({extent: length} for length in _LENGTHS))
     seen: set[tuple[int, ...]] = set()
     for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
         ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
@@ -255,10 +259,10 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
     A tail that is left out is a large part of the result only where there are few blocks.
     """
     lengths = [length for length in _EXTENTS if length > extent]
-    longer = (resized(sample, {extent: length}) for length in lengths)
+    longer = [{extent: length} for length in lengths]
     if spec.has_default_samples:
-        return list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]
-    found = list(_affordable(spec, device, longer))[lengths[:1] == [_FIRST] :]
+        return list(_affordable(spec, device, sample, longer, _MOST_OF_GRIDS))[-1:]
+    found = list(_affordable(spec, device, sample, longer))[lengths[:1] == [_FIRST] :]
     is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
     narrow = [] if is_long else _narrow(spec, device, sample, extent)
     return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
@@ -269,8 +273,8 @@ def _narrow(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[S
     others = {other: min(other, _NARROW) for other in _shapes(sample) if other != extent}
     if not has_expected_shape(spec, resized(sample, others)):
         return []
-    longer = (resized(sample, others | {extent: length}) for length in _ONE_MORE if length > extent)
-    return [one for one in list(_affordable(spec, device, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
+    longer = (others | {extent: length} for length in _ONE_MORE if length > extent)
+    return [one for one in list(_affordable(spec, device, sample, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
 
 
 def _shapes(sample: Sample) -> set[int]:
@@ -344,8 +348,8 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
-            longer = (resized(base, {extent: length}) for length in _PLACES)
-            for sample in list(_affordable(spec, device, longer))[len(_PLACES) - 1 :]:
+            longer = ({extent: length} for length in _PLACES)
+            for sample in list(_affordable(spec, device, base, longer))[len(_PLACES) - 1 :]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
@@ -359,7 +363,7 @@ def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
     if len(arrays) != 1 or not is_float(arrays[0].dtype) or spec.expected(options).size >= arrays[0].size:
         return
     extent = max(arrays[0].shape)
-    longer = (resized(options, {extent: length}) for length in _ONE_MORE if length > extent)
-    for sample in list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]:
+    longer = ({extent: length} for length in _ONE_MORE if length > extent)
+    for sample in list(_affordable(spec, device, options, longer, _MOST_OF_GRIDS))[-1:]:
         if _ONE_MORE[-1] in arrays_of(*sample.host())[0].shape:
             check_last_number(spec, device, sample)
