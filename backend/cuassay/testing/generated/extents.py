@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import combinations
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 
-def elements_of(sample: Sample) -> int:
-    """The number of elements of all arrays of a call."""
-    return sum(array.size for array in arrays_of(*sample.host()))
+def elements_of(sample: Sample, extents: Mapping[int, int] | None = None) -> int:
+    """The number of elements of all arrays of a call, or of those that `resized` gives for `extents`."""
+    return sum(math.prod(swapped(array.shape, extents or {})) for array in arrays_of(*sample.host()))
 
 
 def has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
@@ -68,8 +68,8 @@ def around_powers(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
     arrays = arrays_of(*sample.host())
     extent = max(arrays[0].shape, default=0) if arrays else 0
     if extent > 1:
-        others = (resized(sample, {extent: length}) for length in _SMALL if length != extent)
-        yield from (other for other in others if elements_of(other) <= MOST_OF_SMALL)
+        others = ({extent: length} for length in _SMALL if length != extent)
+        yield from (resized(sample, one) for one in others if elements_of(sample, one) <= MOST_OF_SMALL)
 
 
 def multiples(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
@@ -79,8 +79,8 @@ def multiples(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
     """
     for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
         if not is_safely_taken(spec, resized(sample, {extent: extent + 1})):
-            others = (resized(sample, {extent: times * extent}) for times in (2, 3))
-            yield from (other for other in others if elements_of(other) <= MOST_OF_SMALL)
+            others = ({extent: times * extent} for times in (2, 3))
+            yield from (resized(sample, one) for one in others if elements_of(sample, one) <= MOST_OF_SMALL)
 
 
 def one_each(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
@@ -153,7 +153,7 @@ def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
     return replace(sample, args=tuple(args), label=f"{sample.label}, extents apart: {shapes}")
 
 
-def swapped(shape: Sequence[int], extents: dict[int, int]) -> tuple[int, ...]:
+def swapped(shape: Sequence[int], extents: Mapping[int, int]) -> tuple[int, ...]:
     """The shape with extents replaced according to `extents`."""
     return tuple(extents.get(extent, extent) for extent in shape)
 

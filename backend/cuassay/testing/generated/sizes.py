@@ -104,14 +104,18 @@ _REFERENCE_PATIENCE_S = 1.0
 
 
 def _affordable(
-    spec: OpSpec, device: Device, samples: Iterable[Sample], most: int = _MOST_ELEMENTS
+    spec: OpSpec, device: Device, base: Sample, longer: Iterable[dict[int, int]], most: int = _MOST_ELEMENTS
 ) -> Iterator[Sample]:
-    """Yield samples of growing size while the next is affordable, assuming that time grows with the square of size."""
+    """Yield `base` with growing extents as long as the next sample is affordable; a larger one is not even drawn.
+
+    Time is assumed to grow with the square of the size.
+    """
     took, before = 0.0, 1
-    for sample in samples:
-        size = elements_of(sample)
+    for extents in longer:
+        size = elements_of(base, extents)
         if size > most or took * (size / before) ** 2 > _PATIENCE_S:
             return
+        sample = resized(base, extents)
         began = time.thread_time()
         if _size_on_host(spec, sample) > _MOST_ELEMENTS:
             return
@@ -245,7 +249,7 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     if spec.has_default_samples:
         flat = next(sample for sample in drawn if arrays_of(*sample.host())[0].ndim == 1)
         extent = flat.host()[0][0].shape[0]
-        yield from _affordable(spec, device, (resized(flat, {extent: length}) for length in _LENGTHS))
+        yield from _affordable(spec, device, flat, ({extent: length} for length in _LENGTHS))
     seen: set[tuple[int, ...]] = set()
     for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
         ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
@@ -263,10 +267,10 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
     The second shows a tail that is left out: only among few blocks is it a large part of the result.
     """
     lengths = [length for length in _EXTENTS if length > extent]
-    longer = (resized(sample, {extent: length}) for length in lengths)
+    longer = [{extent: length} for length in lengths]
     if spec.has_default_samples:
-        return list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]
-    found = list(_affordable(spec, device, longer))[lengths[:1] == [_FIRST] :]
+        return list(_affordable(spec, device, sample, longer, _MOST_OF_GRIDS))[-1:]
+    found = list(_affordable(spec, device, sample, longer))[lengths[:1] == [_FIRST] :]
     is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
     narrow = [] if is_long else _with_narrow_rows(spec, device, sample, extent)
     return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
@@ -277,8 +281,8 @@ def _with_narrow_rows(spec: OpSpec, device: Device, sample: Sample, extent: int)
     others = {other: min(other, _NARROW) for other in _shapes(sample) if other != extent}
     if not has_expected_shape(spec, resized(sample, others)):
         return []
-    longer = (resized(sample, others | {extent: length}) for length in _ONE_MORE if length > extent)
-    return [one for one in list(_affordable(spec, device, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
+    longer = (others | {extent: length} for length in _ONE_MORE if length > extent)
+    return [one for one in list(_affordable(spec, device, sample, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
 
 
 def _shapes(sample: Sample) -> set[int]:
@@ -352,8 +356,8 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
-            longer = (resized(base, {extent: length}) for length in _PLACES)
-            for sample in list(_affordable(spec, device, longer))[len(_PLACES) - 1 :]:
+            longer = ({extent: length} for length in _PLACES)
+            for sample in list(_affordable(spec, device, base, longer))[len(_PLACES) - 1 :]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
@@ -367,7 +371,7 @@ def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
     if len(arrays) != 1 or not is_float(arrays[0].dtype) or spec.expected(options).size >= arrays[0].size:
         return
     extent = max(arrays[0].shape)
-    longer = (resized(options, {extent: length}) for length in _ONE_MORE if length > extent)
-    for sample in list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]:
+    longer = ({extent: length} for length in _ONE_MORE if length > extent)
+    for sample in list(_affordable(spec, device, options, longer, _MOST_OF_GRIDS))[-1:]:
         if _ONE_MORE[-1] in arrays_of(*sample.host())[0].shape:
             check_last_number(spec, device, sample)
