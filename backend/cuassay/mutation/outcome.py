@@ -1,4 +1,4 @@
-"""What became of mutants: the outcome of each, and the score of each function."""
+"""The outcome of each mutant, and the score of each function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Verdict = Literal["killed", "survived", "uncovered", "invalid", "equivalent"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one mutant: the verdict, how many tests ran, for how long, and the end of what they printed."""
+    """The outcome of one mutant: the verdict, how many tests ran, for how many seconds, and a note on the reason."""
 
     mutant: Mutant
     verdict: Verdict
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Score:
-    """The mutants of one function: how many there are of each verdict."""
+    """The number of mutants of one function for each verdict."""
 
     path: str
     function: str
@@ -44,7 +44,7 @@ class Score:
 
 
 def scores(outcomes: Sequence[Outcome]) -> list[Score]:
-    """A score for each function, in the order of the outcomes."""
+    """Return a score for each function, in the order of the outcomes."""
     found: dict[tuple[str, str], Score] = {}
     for outcome in outcomes:
         key = outcome.mutant.path, outcome.mutant.function
