@@ -1,1 +1,1 @@
-"""Layer 2: dtypes, layouts, rounding and random numbers, on NumPy and ml_dtypes; no driver."""
+"""Storey 2: dtypes, layouts, rounding and random numbers, on NumPy and ml_dtypes; no driver."""

@@ -1,1 +1,1 @@
-"""Layer 4: measuring. Timers, benchmark cases, comparisons, gates and records of results."""
+"""Storey 4: measuring. Timers, benchmark cases, comparisons, gates and records of results."""

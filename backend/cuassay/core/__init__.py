@@ -1,1 +1,1 @@
-"""Layer 1: names, settings and protocols. It imports the standard library only; no arrays, no driver."""
+"""Storey 1: names, settings and protocols. It imports the standard library only; no arrays, no driver."""

@@ -1,6 +1,6 @@
 """The protocols that a device kind implements. They separate policy from drivers.
 
-Arrays are `Any` here, because each kind has its own array type and this layer imports none of them.
+Arrays are `Any` here, because each kind has its own array type and this storey imports none of them.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class MemorySource(Protocol):
 class DeviceMemory(Protocol):
     """The additional methods of a `Backend` whose memory is allocated by `cuassay.memory`.
 
-    Allocators are `Any` here, because this layer does not import them.
+    Allocators are `Any` here, because this storey does not import them.
     """
 
     def allocator(self, index: int) -> Any:
