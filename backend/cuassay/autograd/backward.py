@@ -152,7 +152,7 @@ def _step(node: Node, streams: _Streams) -> None:
 
 
 def _sum(arrived: Sequence[tuple[Array, Any]], place: Place, meta: Any) -> Array:
-    """The sum on the current stream, which waits for those that made the parts; zeros where nothing arrived."""
+    """Return the sum on the current stream, which waits for the streams of the parts; zeros if there are none."""
     if not arrived:
         return devices.zeros(meta.shape, meta.dtype, place.device)
     if len(arrived) == 1 and arrived[0][1] is place.stream:

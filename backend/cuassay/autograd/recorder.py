@@ -360,8 +360,9 @@ def _check_out(call: Call, rule: _Rule, plain: Mapping[str, Any]) -> None:
 
 
 def _written(call: Call) -> Iterator[tuple[str, Array]]:
-    if call.out is not None:
-        yield "out", call.out
+    for out in call.out if isinstance(call.out, tuple | list) else (call.out,):
+        if out is not None:
+            yield "out", out
     for param in call.op.schema.written:
         yield from param.members(call.arguments[param.name])
 

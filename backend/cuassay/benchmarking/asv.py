@@ -30,11 +30,11 @@ from cuassay.benchmarking.cases import DTYPES, case_labels, cases
 from cuassay.benchmarking.ledger import Row, read, slug
 from cuassay.benchmarking.timing import measure
 from cuassay.core import settings
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.errors import ResultError, SpecError
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
-from cuassay.testing.presence import HOST_KINDS, Presence
+from cuassay.testing.presence import Presence
 from cuassay_reports.intervals import is_cold_sample, net, offsets
 
 __all__ = ["MODULE", "PARAM_NAMES", "main", "series", "series_name", "write"]

@@ -76,16 +76,18 @@ def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample, label: str) 
         run = partial(spec.fn, xp, *args, **kwargs)
         return Case(spec, device, dtype, label, args, kwargs, run, work)
     op = spec.declared
-    if not op.schema.outputs:
-        return Case(spec, device, dtype, label, args, kwargs, partial(_again, op.prepare(*args, **kwargs)), work)
+    if not op.schema.is_single:
+        return Case(spec, device, dtype, label, args, kwargs, partial(_run_plan, op.prepare(*args, **kwargs)), work)
     meta = op.meta(*args, **kwargs)
     out = devices.empty(meta.shape, meta.dtype, device)
     return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, {**kwargs, "out": out}), work)
 
 
-def _again(plan: Plan) -> Any:
-    """Run a prepared plan that returns nothing, and return the first array that it writes."""
+def _run_plan(plan: Plan) -> Any:
+    """Run a prepared plan that does not return one array, and return the first array that it writes."""
     plan.run()
+    if plan.out is not None:
+        return plan.out[0]
     written = (param for param in plan.op.schema.arrays if param.access != "read")
     return next(array for param in written for _, array in param.members(plan.bound[param.name]))
 

@@ -29,28 +29,28 @@ class Watch:
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._looked: dict[Device, float] = {}
+        self._checked: dict[Device, float] = {}
 
     def __repr__(self) -> str:
-        return f"Watch({', '.join(map(str, self._looked)) or 'nothing yet'})"
+        return f"Watch({', '.join(map(str, self._checked)) or 'nothing yet'})"
 
     def look(self, device: str | Device) -> None:
         """Check `device` before its first timing and every five seconds after that. Call this before each timing."""
         found = Device(device)
-        if found not in self._looked:
-            self._look(found, "before")
-        elif time.monotonic() - self._looked[found] >= EVERY_SECONDS:
-            self._look(found, "during")
+        if found not in self._checked:
+            self._check(found, "before")
+        elif time.monotonic() - self._checked[found] >= EVERY_SECONDS:
+            self._check(found, "during")
 
     def close(self) -> None:
         """Check each device once more. Call this after the last timing."""
-        for device in self._looked:
-            self._look(device, "after")
-        self._looked.clear()
+        for device in self._checked:
+            self._check(device, "after")
+        self._checked.clear()
 
-    def _look(self, device: Device, when: str) -> None:
+    def _check(self, device: Device, when: str) -> None:
         backend = devices.backend(device.kind)
-        self._looked[device] = time.monotonic()
+        self._checked[device] = time.monotonic()
         if (dead := backend.health(device.index)) is not None:
             self._write("condition", device=str(device), when=when, reason=dead)
             return

@@ -151,7 +151,7 @@ def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArra
 def confirmed(
     side: NDArray[np.int8], pairs: Floats, noise: Floats, degrees: Floats, floor: Floats, level: Floats | float
 ) -> NDArray[np.bool_]:
-    """Whether fresh pairs of suspects show a change in the direction that the look found, at each one's `level`."""
+    """Return whether fresh pairs confirm, at each suspect's `level`, a change in the direction that the look found."""
     mean, error, freedom = _moderated(pairs, noise, np.minimum(degrees, CONFIRMING_PRIOR_DEGREES))
     size = mean * side
     return np.asarray((size - _quantiles(level, freedom) * error > 0) & (size > floor))

@@ -20,10 +20,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.errors import ResultError
 from cuassay.results.record import Recorder, begin
-from cuassay.testing.presence import HOST_KINDS
 from cuassay_reports.columns import ResultFormatError
 from cuassay_reports.endings import endings
 from cuassay_reports.files import COMPRESSED, result_files

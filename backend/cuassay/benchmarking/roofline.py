@@ -17,10 +17,9 @@ from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.benchmarking.sampling import time_unit
 from cuassay.benchmarking.timing import Timing, measure
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.core.units import format_bytes
 from cuassay.testing.opspec import Work
-from cuassay.testing.presence import HOST_KINDS
 
 __all__ = ["Limit", "fraction", "limits"]
 

@@ -104,7 +104,7 @@ def ratio(of: Timing, to: Timing) -> Ratio:
     Raises
     ------
     ArgumentError
-        If no sample of `to` took any time.
+        If no sample of `to` is longer than its empty interval.
     """
     pairs = zip(of.samples_s, to.samples_s, strict=False)
     paired = [(a - of.empty_s) / (b - to.empty_s) for a, b in pairs if b > to.empty_s]

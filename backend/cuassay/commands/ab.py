@@ -18,6 +18,7 @@ from cuassay.benchmarking.comparison import Comparison, Side, progress
 from cuassay.benchmarking.noise import Profile
 from cuassay.commands.parsing import Parser, output_file
 from cuassay.commands.suspects import fill_in
+from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS
 
 __all__ = ["add_ab_commands", "add_common", "workload"]
 
@@ -159,7 +160,7 @@ def workload(options: argparse.Namespace) -> list[str]:
 
 
 def _first_device() -> str:
-    kinds = sorted(devices.kinds(), key=lambda kind: kind in ("cpu", "sim"))
+    kinds = sorted(set(devices.kinds()) - set(VALUELESS_KINDS), key=lambda kind: (kind in HOST_KINDS, kind))
     return next(f"{kind}:0" for kind in kinds if devices.backend(kind).why_absent() is None)
 
 

@@ -116,10 +116,9 @@ def _refuse_kernels(candidates: Sequence[Path]) -> None:
 def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOptions:
     """As the command asks, or as the verdicts that are repeated were asked for."""
     from cuassay import devices
-    from cuassay.core.device import Device
+    from cuassay.core.device import HOST_KINDS, Device
     from cuassay.judging.referee import JudgeOptions
     from cuassay.judging.scan import parse_policy
-    from cuassay.testing.presence import HOST_KINDS
 
     if options.tier == "kernel" and Device(options.device).kind in HOST_KINDS:
         raise SettingError(f"--tier kernel compiles CUDA C++, and {options.device} runs none; give --device cuda:0")

@@ -12,7 +12,15 @@ from cuassay.core.numbers import as_whole
 from cuassay.core.words import shown
 from cuassay.errors import DeviceError
 
-__all__ = ["Device", "index_on"]
+__all__ = ["HOST_KINDS", "VALUELESS_KINDS", "Device", "index_on"]
+
+HOST_KINDS = ("cpu", "sim")
+"""Kinds that compute on the host: never chosen instead of the cpu by default, free to run in several workers at once.
+"""
+
+VALUELESS_KINDS = ("meta",)
+"""Kinds whose arrays hold no values: functions are planned there, nothing is tested or measured."""
+
 
 _FORM = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)(?::(?P<index>\d+))?")
 

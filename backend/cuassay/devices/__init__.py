@@ -1,7 +1,7 @@
 """The kinds of devices: from a kind's name to its module, loaded at first use.
 
-Built-in kinds stand in one table; others register by the entry point group ``cuassay.devices``, whose name is the kind
-and whose value is a module with a ``BACKEND`` (see `cuassay.core.protocols.Backend`). Nothing here imports a driver.
+Built-in kinds are in one table. Others register by the entry point group ``cuassay.devices``: the name is the kind, and
+the value is a module with a ``BACKEND`` (see `cuassay.core.protocols.Backend`). Nothing here imports a driver.
 """
 
 from __future__ import annotations
@@ -49,19 +49,20 @@ __all__ = [
 ]
 
 ENTRY_POINT_GROUP = "cuassay.devices"
-"""The entry point group by which another package registers a kind of device."""
+"""The entry point group by which another package registers a device kind."""
 
 BUILT_IN: dict[str, tuple[str, str]] = {
     "cpu": ("cuassay.devices.cpu", "numpy"),
-    "sim": ("cuassay.devices.sim", "cuassay"),
+    "sim": ("cuassay.devices.sim", "cuassay.devices.sim"),
     "cuda": ("cuassay.devices.cuda", "cupy"),
+    "meta": ("cuassay.devices.meta", "cuassay.devices.meta"),
 }
-"""The built-in kinds: each with its module and the first part of the module that its array types come from."""
+"""The built-in kinds: each with its module, and the package that its array types come from."""
 
 
 @cache
 def _modules() -> dict[str, str]:
-    """Kind to module name, built-in kinds first; an entry point cannot replace one of them."""
+    """Map each kind to its module's name, built-in kinds first; an entry point cannot replace a built-in kind."""
     found = {point.name: point.value for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
     return {kind: module for kind, (module, _) in BUILT_IN.items()} | {
         kind: module for kind, module in sorted(found.items()) if kind not in BUILT_IN
@@ -69,12 +70,12 @@ def _modules() -> dict[str, str]:
 
 
 def kinds() -> tuple[str, ...]:
-    """The names of all kinds, present or not, without loading any."""
+    """Return the names of all kinds, present or not, without loading any."""
     return tuple(_modules())
 
 
 def backend(kind: str) -> Backend:
-    """The backend of `kind`, loaded now if it was not.
+    """Return the backend of `kind`, loading it if necessary.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def backend(kind: str) -> Backend:
 
 
 def unknown_kind(kind: object) -> str:
-    """The message for a `kind` that no installed package provides: the nearest name, and all names."""
+    """Return the message for a `kind` that no installed package provides: the nearest name, and all names."""
     if isinstance(kind, Device):
         return f"there is no device kind {kind!r}, which is a device; give its kind, {kind.kind!r}"
     usual = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "simulator": "sim"}.get(str(kind), str(kind))
@@ -106,7 +107,7 @@ def _load(kind: str) -> Backend:
 
 
 def find(name: str | Device) -> Device:
-    """The device of that name, which exists.
+    """Return the device of that name, which must exist.
 
     Raises
     ------
@@ -133,12 +134,12 @@ def _capabilities(device: Device) -> Capabilities:
 
 
 def capabilities(name: str | Device) -> Capabilities:
-    """What an existing device can do; answers are cached for the process. Raises `DeviceError` for one that is not."""
+    """Return what an existing device can do; answers are cached. Raises `DeviceError` if it does not exist."""
     return _capabilities(find(name))
 
 
 def why_unsupported(op: Op, name: str | Device, dtype: Any) -> str | None:
-    """Why `op` does not run in `dtype` on this device, or None when it does: no kernel, or a capability is missing."""
+    """Return why `op` does not run in `dtype` on this device (no kernel, or no capability), or None if it does."""
     _check_op(op)
     device = find(name)
     if not isinstance(dtype, str):
@@ -151,7 +152,7 @@ def why_unsupported(op: Op, name: str | Device, dtype: Any) -> str | None:
 
 
 def supported_dtypes(op: Op, name: str | Device) -> tuple[str, ...]:
-    """The registry dtypes `op` runs in on this device: a kernel exists and the device can."""
+    """Return the registry dtypes in which `op` runs on this device: a kernel exists and the device supports it."""
     _check_op(op)
     return tuple(dtype for dtype in op.schema.dtypes if why_unsupported(op, name, dtype) is None)
 
@@ -162,10 +163,10 @@ def _check_op(op: Any) -> None:
 
 
 def namespace(name: str | Device) -> Any:
-    """The device's array namespace, ``xp``: NumPy's names, arrays made on that device.
+    """Return the device's array namespace, ``xp``: NumPy's names, with arrays made on that device.
 
-    Where the device is the current one, as it is in every test of it, NumPy or CuPy itself, so that ``xp is cupy``
-    tells; kept beyond that, CuPy makes arrays on the device that is current by then.
+    If the device is current, as in every test of it, this is NumPy or CuPy itself, so that ``xp is cupy`` works. CuPy
+    always makes arrays on the device that is current at the time of the call.
     """
     device = find(name)
     return backend(device.kind).namespace(device.index)
@@ -173,42 +174,42 @@ def namespace(name: str | Device) -> Any:
 
 @cache
 def _place(name: str | Device) -> tuple[Backend, int]:
-    """Where that name leads, looked for once: an array is made in less time than its device is found."""
+    """Return the backend and index of a name, cached because finding a device takes longer than making an array."""
     device = find(name)
     return backend(device.kind), device.index
 
 
 def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
-    """An uninitialised C-contiguous array on `device`.
+    """Return an uninitialised C-contiguous array on `device`.
 
     Parameters
     ----------
     shape : int or sequence of int
-        Its extents.
+        The extents.
     dtype : str or numpy.dtype
-        Type of its elements.
+        The type of the elements.
     device : str or Device
-        Where.
+        The device.
     stream : object, optional
-        In whose order the memory is taken and given back; None is the device's current stream. On kind cuda one of
-        ours, CuPy's, an address, or any object with ``__cuda_stream__``.
+        The stream whose order the memory follows; None is the device's current stream. On kind cuda it may be a cuassay
+        or CuPy stream, an address, or any object with ``__cuda_stream__``.
 
     Raises
     ------
     OutOfMemoryError
-        If there is no room.
+        If there is not enough memory.
     CapabilityError
         If the device has no arrays of `dtype`.
     DeviceError
-        If `stream` is of another device.
+        If `stream` belongs to another device.
     ShapeError
         If an extent is not a whole number, or is below 0.
     """
     owner, index = _place(device)
     try:
         extents = shape if type(shape) is tuple else as_shape(shape)
-        if extents and min(extents) < 0:  # of two, the size looks right
-            raise ValueError("negative extents are not allowed")  # noqa: TRY301  told as the others below
+        if extents and min(extents) < 0:  # two negative extents give a positive size
+            raise ValueError("negative extents are not allowed")  # noqa: TRY301  reported with the others below
         return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
     except CuassayError:
         raise
@@ -217,12 +218,12 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
 
 
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
-    """A C-contiguous array on `device` with `fill_value` everywhere, filled on `stream`; otherwise as `empty`.
+    """Return a C-contiguous array on `device` filled with `fill_value` on `stream`; see `empty` for the parameters.
 
     Raises
     ------
     ArgumentError
-        If `fill_value` is not one number, or not one that `dtype` can hold; otherwise as `empty`.
+        If `fill_value` is not a single number that `dtype` can hold; other errors as in `empty`.
     """
     owner, index = _place(device)
     array = empty(shape, dtype, device, stream=stream)
@@ -239,25 +240,25 @@ def full(shape: int | Sequence[int], fill_value: Any, dtype: Any, device: str | 
 
 
 def zeros(shape: int | Sequence[int], dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
-    """A C-contiguous array of zeros on `device`, filled on `stream`; otherwise as `empty`."""
+    """Return a C-contiguous array of zeros on `device`, filled on `stream`; see `empty` for parameters and errors."""
     return full(shape, 0, dtype, device, stream=stream)
 
 
 def empty_like(array: Any, *, dtype: Any = None, device: str | Device | None = None, stream: Any = None) -> Any:
-    """An uninitialised C-contiguous array of the shape of `array`, and its dtype and device where none is given.
+    """Return an uninitialised C-contiguous array with the shape of `array`, and by default its dtype and device.
 
     Raises
     ------
     ArgumentError
-        If `array` is not an array of any known device kind; otherwise as `empty`.
+        If `array` is not an array of any known device kind; other errors as in `empty`.
     """
-    owner = _owner(array)
+    owner = registry.owner_of(array, "the argument")
     where = owner.device_of(array) if device is None else device
     return empty(tuple(array.shape), array.dtype if dtype is None else dtype, where, stream=stream)
 
 
 def from_host(array: Any, device: str | Device) -> Any:
-    """A copy on `device` of a `numpy.ndarray`, or of what `numpy.asarray` makes one of; strides keep their order.
+    """Return a copy on `device` of a `numpy.ndarray`, or of anything `numpy.asarray` accepts; strides keep their order.
 
     Raises
     ------
@@ -266,39 +267,35 @@ def from_host(array: Any, device: str | Device) -> Any:
     CapabilityError
         If it has no arrays of that dtype.
     ArgumentError
-        If it is, or holds, a masked array, an `np.matrix` or another subclass with rules of its own; or NumPy cannot
-        make one array of it.
+        If it is or holds a masked array, an `np.matrix` or another subclass with its own rules, or NumPy cannot make a
+        single array of it.
     """
     found = find(device)
     return backend(found.kind).from_host(host_array(array), found.index)
 
 
 def to_host(array: Any) -> Any:
-    """A copy of a device array as `numpy.ndarray`; waits for it.
+    """Return a copy of a device array as `numpy.ndarray`, after waiting for it.
 
     Raises
     ------
     ArgumentError
         If `array` is not an array of any known device kind.
     """
-    return _owner(array).to_host(array)
-
-
-def _owner(array: Any) -> Backend:
-    return registry.owner_of(array, "the argument")
+    return registry.owner_of(array, "the argument").to_host(array)
 
 
 def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device) -> Any:
-    """An uninitialised C-contiguous host array that `device` copies to and from while the host does other things.
+    """Return an uninitialised C-contiguous host array that `device` copies to and from asynchronously.
 
-    On CUDA it is a `numpy.ndarray`; on the simulated device an array that finds out who reads it too early.
+    On CUDA it is a `numpy.ndarray`; on the simulated device it is an array that detects reads that come too early.
 
     Raises
     ------
     CapabilityError
         If host memory cannot be pinned for this device.
     OutOfMemoryError
-        If there is no host memory left.
+        If there is not enough host memory.
     ShapeError
         If an extent is not a whole number, or is below 0.
     """
@@ -318,24 +315,24 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device)
 
 
 def is_pinned(array: Any) -> bool:
-    """Whether `array` is in pinned host memory of any kind of device loaded so far."""
+    """Whether `array` is in pinned host memory of any device kind loaded so far."""
     return any(isinstance(one, PinnedMemory) and one.is_pinned(array) for one in registry.backends())
 
 
 def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
-    """Copy `src` into `dst`, of one shape and dtype, in order of the current stream of the device that is in it.
+    """Copy `src` into `dst`, of the same shape and dtype, in order of the current stream of the device involved.
 
     Between host and device it is ``dst.copy_(src, non_blocking=True)`` of torch: with pinned host memory the call
-    returns at once, and neither array may be written, nor `dst` read, by anybody who has not waited for the copy (its
-    stream, or an event recorded after it). Dropping them is safe: memory is not used again before. From or to pageable
-    host memory the host waits, silently, as in torch.
+    returns at once, and until the copy is done (wait for its stream, or for an event recorded after it) neither array
+    may be written, and `dst` may not be read. Dropping the arrays is safe, because their memory is not reused before.
+    Copies from or to pageable host memory make the host wait, silently, as in torch.
 
     Parameters
     ----------
     src, dst : array
-        Of the host, or of a device; two devices must be of one kind.
+        Arrays of the host, or of a device; two devices must be of the same kind.
     non_blocking : bool
-        Do not wait, where host memory is pinned.
+        Whether not to wait if host memory is pinned.
 
     Returns
     -------
@@ -373,7 +370,7 @@ def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
 
 
 def _device_kind(array: Any) -> str | None:
-    """The kind of device that `array` is on, or None on the host."""
+    """Return the device kind that `array` is on, or None on the host."""
     owner = registry.backend_of(type(array))
     return None if owner is None or owner.kind == "cpu" else owner.kind
 
@@ -387,9 +384,10 @@ def _transfers(kind: str) -> PinnedMemory:
 
 
 def _load_for_type(array_type: type) -> bool:
-    """Load the kind that an unknown array type belongs to: by module for built-in ones, else every out-of-tree one."""
-    root = array_type.__module__.partition(".")[0]
-    wanted = [kind for kind, (_, package) in BUILT_IN.items() if package == root] or [
+    """Load the kind of an unknown array type: by module for built-in kinds, otherwise every matching external kind."""
+    module = f"{array_type.__module__}."
+    root = module.partition(".")[0]
+    wanted = [kind for kind, (_, package) in BUILT_IN.items() if module.startswith(f"{package}.")] or [
         kind for kind in kinds() if kind not in BUILT_IN and _modules()[kind].partition(".")[0] == root
     ]
     for kind in wanted:

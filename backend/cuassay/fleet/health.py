@@ -10,10 +10,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-__all__ = ["HOST_KINDS", "main", "why_unfit"]
+from cuassay.core.device import HOST_KINDS
 
-#: Kinds whose devices compute on the host.
-HOST_KINDS = ("cpu", "sim")
+__all__ = ["main", "why_unfit"]
 
 #: Until a device must have answered; the first use of a GPU after a restart takes seconds.
 _SECONDS = 60.0

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuassay import devices
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS, Device
 from cuassay.errors import DeviceError
 
 __all__ = ["KIND", "UUID", "Offer", "default_kinds", "local_offers", "offers"]
 
 #: How the resources of a worker begin that tell the kinds of its devices.
 KIND = "kind-"
+
+#: What a worker imports as it starts, to be ready for its first shard.
+_SHARD = "cuassay.fleet.shard"
 
 #: And one that tells the uuid of a device.
 UUID = "uuid-"
@@ -52,6 +55,7 @@ class Offer:
             "resources": self.resources,
             "env": self.environment,
             "silence_logs": logging.ERROR,
+            "preload": [_SHARD],
             "memory_limit": 0,  # dask would watch the worker's memory, and the tests' is elsewhere
         }
 
@@ -83,6 +87,8 @@ def local_offers(kinds: Sequence[str], number: int) -> list[Offer]:
 def _count(kind: str) -> int:
     if kind not in devices.kinds():
         raise DeviceError(devices.unknown_kind(kind))
+    if kind in VALUELESS_KINDS:
+        raise DeviceError(f"arrays of kind {kind} hold no values, so no tests run there; got {kind!r}; choose another")
     owner = devices.backend(kind)
     why = owner.why_absent()
     if why:
@@ -118,5 +124,6 @@ def _mask(kind: str, index: int) -> dict[str, str]:
 
 def default_kinds() -> list[str]:
     """The kinds of the accelerators here, or else the cpu."""
-    found = [kind for kind in devices.kinds() if kind not in ("cpu", "sim") and not devices.backend(kind).why_absent()]
+    others = (*HOST_KINDS, *VALUELESS_KINDS)
+    found = [kind for kind in devices.kinds() if kind not in others and not devices.backend(kind).why_absent()]
     return found or ["cpu"]

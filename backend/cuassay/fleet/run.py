@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cuassay.core.device import HOST_KINDS
 from cuassay.errors import StateError
 from cuassay.fleet.book import Book, Shard
 from cuassay.fleet.cutting import cut, expected_seconds
@@ -134,7 +135,7 @@ def _collected(driver: Driver, asked: Asked) -> list[_Listed]:
 
 
 def _default_kinds(found: Iterable[str]) -> tuple[str, ...]:
-    accelerators = sorted(kind for kind in found if kind not in ("cpu", "sim"))
+    accelerators = sorted(kind for kind in found if kind not in HOST_KINDS)
     return tuple(accelerators) or ("cpu",)
 
 

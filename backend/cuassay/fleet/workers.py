@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cuassay.fleet.health import HOST_KINDS
+from cuassay.core.device import HOST_KINDS
 from cuassay.fleet.places import KIND, UUID
 from cuassay.fleet.shard import stop_shard
 

@@ -74,7 +74,7 @@ class Elementwise:
         """
         if len(self.body.outputs) < 2:
             return self.op(*arrays, out=out, **scalars)
-        outs = self._made(arrays) if out is None else tuple(out)
+        outs = self._new_outputs(arrays) if out is None else tuple(out)
         if len(outs) != len(self.body.outputs):
             raise ArgumentError(
                 f"{self.op.name} has {len(self.body.outputs)} outputs; got {len(outs)} in out=; give one for each"
@@ -82,7 +82,7 @@ class Elementwise:
         self.op(*arrays, *outs, **scalars)
         return outs
 
-    def _made(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    def _new_outputs(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Return new outputs with the broadcast shape and promoted dtype of the inputs."""
         names = self.op.schema.array_names[: -len(self.body.outputs)]
         if len(arrays) != len(names):

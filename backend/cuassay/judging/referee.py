@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.judging.catalogue import CATALOGUE
 from cuassay.judging.clocks import (
     FLOOR_SLACK,
@@ -41,7 +41,6 @@ from cuassay.judging.trial import Trial, hear
 from cuassay.judging.turns import Turns
 from cuassay.judging.verdict import CaseTime, Evidence, Outcome, Verdict
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.samples import Sample
 
 __all__ = ["JudgeOptions", "Opened", "Referee", "Start"]

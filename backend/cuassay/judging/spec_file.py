@@ -143,8 +143,10 @@ def _refuse_unable(spec: OpSpec, *, is_one_of_several: bool) -> None:
             f"{spec.name} has no reference=, and is compared with itself; a candidate is judged by a reference: give "
             "reference=, in NumPy"
         )
-    if spec.op is not None and not spec.op.schema.outputs:
-        raise SpecError(f"{spec.name} writes its arguments and returns nothing; a candidate must return its result")
+    if spec.op is not None and not spec.op.schema.is_single:
+        raise SpecError(
+            f"{spec.name} does not return one array: {spec.op.schema.signature}; a candidate must; declare a function"
+        )
     if "inputs_unchanged" in spec.without:
         raise SpecError(
             f"{spec.name} works in place (without= names inputs_unchanged); a candidate may not write its inputs; "

@@ -194,7 +194,7 @@ def _by_solution(a: Array, x: Array, rest: Array, by_x: Array, rcond: float | No
         return lstsq(matrix, right, rcond, check_errors=False).solution
 
     by_b = shortest(_t(a), by_x)
-    outside = ops.sub(by_x, ops.matmul(_t(a), by_b))  # the part of the gradient that no right side reaches
+    outside = ops.sub(by_x, ops.matmul(_t(a), by_b))  # the part of the gradient that no right-hand side can produce
     terms = (
         ops.neg(_outer(by_b, x)),
         _outer(shortest(_t(a), ops.copy(x)), outside),

@@ -1,4 +1,4 @@
-"""The eight functions on plain arrays. Each allocates its results and calls the op of its name, which writes them."""
+"""The eight functions on plain arrays. Each calls the op of its name, and checks the `info` that it returns."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
-from cuassay.core.words import shown
-from cuassay.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
+from cuassay.core.device import VALUELESS_KINDS
+from cuassay.errors import DTypeError, LinAlgError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.arguments import flag
-from cuassay.ops.decompositions import LAPACK, real_dtype
+from cuassay.ops.decompositions import LAPACK
 
 __all__ = ["QR", "SVD", "Eigen", "LeastSquares", "cholesky", "det", "eigh", "inv", "lstsq", "qr", "solve", "svd"]
 
 Array = Any
-Shape = tuple[int, ...]
 
 
 class QR(NamedTuple):
@@ -75,13 +74,12 @@ def solve(a: Array, b: Array, *, check_errors: bool = True) -> Array:
     ShapeError, DTypeError
         If the shapes do not fit, or LAPACK does not support the dtype.
     """
-    dtype = _dtype("solve", a, b)
+    _check_dtype("solve", a, b)
     check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
     a, b = _broadcast_stacks(a, b[:, None] if vector else b)
-    x, info = _new(a, tuple(b.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.solve_(a, b, x, info)
-    _look("solve", "is singular", info, check_errors)
+    x, info = ops.solve(a, b)
+    _raise_on_failure("solve", "is singular", info, check_errors)
     return x[..., 0] if vector else x
 
 
@@ -90,17 +88,16 @@ def inv(a: Array, *, check_errors: bool = True) -> Array:
 
     To multiply by the inverse, use `solve`, which is faster and more accurate.
     """
-    dtype = _dtype("inv", a)
+    _check_dtype("inv", a)
     check_errors = flag("check_errors", check_errors)
-    inverse, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.inv_(a, inverse, info)
-    _look("inv", "is singular", info, check_errors)
+    inverse, info = ops.inv(a)
+    _raise_on_failure("inv", "is singular", info, check_errors)
     return inverse
 
 
 def det(a: Array) -> Array:
     """Return the determinant of `a` (..., N, N), of shape (...). It is 0 for a singular matrix, and 1 if N is 0."""
-    _dtype("det", a)
+    _check_dtype("det", a)
     return ops.det(a)
 
 
@@ -121,11 +118,10 @@ def cholesky(a: Array, *, check_errors: bool = True) -> Array:
     LinAlgError
         If a matrix is not positive definite.
     """
-    dtype = _dtype("cholesky", a)
+    _check_dtype("cholesky", a)
     check_errors = flag("check_errors", check_errors)
-    factor, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.cholesky_(a, factor, info)
-    _look("cholesky", "is not positive definite", info, check_errors)
+    factor, info = ops.cholesky(a)
+    _raise_on_failure("cholesky", "is not positive definite", info, check_errors)
     return factor
 
 
@@ -151,14 +147,8 @@ def qr(a: Array, mode: str = "reduced") -> QR:
     ArgumentError
         If `mode` is another value.
     """
-    dtype = _dtype("qr", a)
-    if not isinstance(mode, str):
-        raise ArgumentError(f"qr's mode must be 'reduced' or 'complete'; got {shown(mode)}; give one of the two")
-    stack, rows, columns = _extents("qr", a)
-    inner = rows if mode == "complete" else min(rows, columns)
-    q, r = _new(a, (*stack, rows, inner), dtype), _new(a, (*stack, inner, columns), dtype)
-    ops.qr_(a, q, r, mode=mode)
-    return QR(q, r)
+    _check_dtype("qr", a)
+    return QR(*ops.qr(a, mode=mode))
 
 
 def svd(a: Array, full_matrices: bool = True, *, check_errors: bool = True) -> SVD:
@@ -183,15 +173,10 @@ def svd(a: Array, full_matrices: bool = True, *, check_errors: bool = True) -> S
     LinAlgError
         If a decomposition did not converge, for example because of NaN.
     """
-    dtype = _dtype("svd", a)
-    stack, rows, columns = _extents("svd", a)
-    inner = min(rows, columns)
-    full_matrices, check_errors = flag("full_matrices", full_matrices), flag("check_errors", check_errors)
-    left, right = (rows, columns) if full_matrices else (inner, inner)
-    u, vh = _new(a, (*stack, rows, left), dtype), _new(a, (*stack, right, columns), dtype)
-    s, info = _new(a, (*stack, inner), real_dtype(dtype)), _new(a, stack, np.int32)
-    ops.svd_(a, u, s, vh, info, full_matrices=full_matrices)
-    _look("svd", "has no decomposition that converged", info, check_errors)
+    _check_dtype("svd", a)
+    check_errors = flag("check_errors", check_errors)
+    u, s, vh, info = ops.svd(a, full_matrices=full_matrices)
+    _raise_on_failure("svd", "has no decomposition that converged", info, check_errors)
     return SVD(u, s, vh)
 
 
@@ -217,12 +202,10 @@ def eigh(a: Array, UPLO: str = "L", *, check_errors: bool = True) -> Eigen:
     LinAlgError
         If a decomposition did not converge, for example because of NaN.
     """
-    dtype = _dtype("eigh", a)
+    _check_dtype("eigh", a)
     check_errors = flag("check_errors", check_errors)
-    w, v = _new(a, tuple(a.shape[:-1]), real_dtype(dtype)), _new(a, tuple(a.shape), dtype)
-    info = _new(a, tuple(a.shape[:-2]), np.int32)
-    ops.eigh_(a, w, v, info, uplo=UPLO)
-    _look("eigh", "has no decomposition that converged", info, check_errors)
+    w, v, info = ops.eigh(a, uplo=UPLO)
+    _raise_on_failure("eigh", "has no decomposition that converged", info, check_errors)
     return Eigen(w, v)
 
 
@@ -250,26 +233,20 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
     LinAlgError
         If the singular values did not converge.
     """
-    dtype = _dtype("lstsq", a, b)
+    _check_dtype("lstsq", a, b)
     check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
     a, b = _broadcast_stacks(a, b[:, None] if vector else b)
-    stack, rows, columns = _extents("lstsq", a)
-    _extents("lstsq", b)
-    real, count = real_dtype(dtype), b.shape[-1]
-    x, residuals = _new(a, (*stack, columns, count), dtype), _new(a, (*stack, count), real)
-    rank, info = _new(a, stack, np.int32), _new(a, stack, np.int32)
-    s = _new(a, (*stack, min(rows, columns)), real)
-    ops.lstsq_(a, b, x, residuals, rank, s, info, rcond=rcond)
-    _look("lstsq", "has no singular values that converged", info, check_errors)
+    x, residuals, rank, s, info = ops.lstsq(a, b, rcond=rcond)
+    _raise_on_failure("lstsq", "has no singular values that converged", info, check_errors)
     return LeastSquares(x[..., 0] if vector else x, residuals[..., 0] if vector else residuals, rank, s)
 
 
 # ------------------------------------------------------------------------------------------------ parts
 
 
-def _dtype(name: str, *arrays: Array) -> np.dtype[Any]:
-    """Return the promoted dtype. Raises `DTypeError` if LAPACK does not support it."""
+def _check_dtype(name: str, *arrays: Array) -> None:
+    """Raise `DTypeError` unless LAPACK supports the promoted dtype."""
     for array, parameter in zip(arrays, "ab", strict=False):
         registry.owner_of(array, f"{name}'s {parameter}")
     dtype = promote(*(as_dtype(array.dtype) for array in arrays))
@@ -278,17 +255,6 @@ def _dtype(name: str, *arrays: Array) -> np.dtype[Any]:
             f"{name} computes in {', '.join(LAPACK)}: LAPACK and cuSOLVER have nothing else; got {dtype_name(dtype)}; "
             "cast to float32 first"
         )
-    return dtype
-
-
-def _extents(name: str, a: Array) -> tuple[Shape, int, int]:
-    if a.ndim < 2:
-        raise ShapeError(f"{name} needs a matrix (..., M, N); got shape {tuple(a.shape)}; give two dimensions or more")
-    return tuple(a.shape[:-2]), a.shape[-2], a.shape[-1]
-
-
-def _new(like: Array, shape: Shape, dtype: Any) -> Array:
-    return devices.empty(shape, dtype, registry.device_of(like, "the matrix"))
 
 
 def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
@@ -305,9 +271,9 @@ def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
     return xp.broadcast_to(a, (*stack, *a.shape[-2:])), xp.broadcast_to(b, (*stack, *b.shape[-2:]))
 
 
-def _look(name: str, what: str, info: Array, wanted: bool) -> None:
-    """Wait for the device, and raise if a matrix failed."""
-    if not wanted:
+def _raise_on_failure(name: str, what: str, info: Array, wanted: bool) -> None:
+    """Wait for the device, and raise if a matrix failed. A device kind without values cannot be checked."""
+    if not wanted or registry.device_of(info, "info").kind in VALUELESS_KINDS:
         return
     codes = devices.to_host(info)
     if codes.any():

@@ -1,4 +1,4 @@
-"""Allocator policy over plain integers: which block serves a request, when to ask for more, when to give back.
+"""Allocator policy over plain integers: which block serves a request, when to take more memory, when to release it.
 
 Nothing here sees a driver: memory comes from a `cuassay.core.protocols.MemorySource`. Who holds whom (an arrow points
 from the holder to what it holds):

@@ -1,7 +1,7 @@
 """Cuts blocks out for requests, keeps them in quick lists, and merges them; all of it under the allocator's lock.
 
-A block is *cut out* for one requested size from the moment it first serves a request until it is merged with its free
-neighbours. In between it is live, or it waits in the quick list of that size, where the same request finds it again.
+A block is *cut out* for one requested size from its first use for a request until it is merged with its free
+neighbours. Meanwhile it is live, or it waits in the quick list of that size, where the next equal request finds it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["BlockCutter"]
 
-#: The stamp of a block that became free just now and is in no list yet; clocks begin at 0.
+#: The stamp of a block that has just become free and is in no list yet; clocks begin at 0.
 _FRESH = -1
 
 
 class BlockCutter:
-    """Cuts and merges the blocks of one heap. Callers hold the lock; only the two `find` take it."""
+    """Cuts and merges the blocks of one heap. Callers hold the lock; only the two `find` methods take it."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
@@ -29,21 +29,21 @@ class BlockCutter:
     # ------------------------------------------------------------------------------------------------------ cutting
 
     def find(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
-        """A block made of free ones, also of those in quick lists; None if no free block is large enough."""
+        """Return a block made of free ones, including those in quick lists; None if no free block is large enough."""
         with self._heap.lock:
             return self.take_free(stream_pool, size, nbytes) or self.take_flushed(stream_pool, size, nbytes)
 
     def find_flushed(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """As `take_flushed`; takes the lock."""
+        """Take the lock and call `take_flushed`."""
         with self._heap.lock:
             return self.take_flushed(stream_pool, size, nbytes)
 
     def take_flushed(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
-        """A block made of free ones, once the quick lists are flushed; None if they were empty."""
+        """Flush the quick lists, then return a block made of free ones; None if the lists were empty."""
         return self.take_free(stream_pool, size, nbytes) if self.flush(stream_pool) else None
 
     def take_free(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
-        """A block of `size` made of a free one; None if no free block is large enough.
+        """Return a block of `size` made of a free one; None if no free block is large enough.
 
         With `nbytes` it is cut out for a request of that many bytes; without, it is lent.
         """
@@ -58,7 +58,7 @@ class BlockCutter:
         config = self._heap.config
         if stream_pool.pool.no_split or (page_space is None and not is_small):
             block = free_list.take(size, config.may_serve)
-        # a large block without pages is taken above: asking for them here only tells the type checker
+        # a large block without pages is taken above; the test for None here is only for the type checker
         elif is_small or page_space is None or size % page_space.granularity:
             block = free_list.cut(size)
         else:
@@ -87,7 +87,7 @@ class BlockCutter:
         """Make `block` live for a request of `nbytes`, and count it."""
         stream_pool = block.stream_pool
         lists = stream_pool.lists
-        quick_list = lists.get(nbytes)  # not a method of the stream pool: that would be a call more on every miss
+        quick_list = lists.get(nbytes)  # inlined to save a call on every miss
         if quick_list is None:
             quick_list = lists.setdefault(nbytes, QuickList())
         quick_list.cut += 1
@@ -101,7 +101,7 @@ class BlockCutter:
         return block
 
     def _mark_peaks(self, block: Block) -> None:
-        """More is cut out than a peak: find out what is live, and raise the peaks to that."""
+        """Find out what is live when more is cut out than a peak, and raise the peaks to that."""
         pending: list[Block] = []
         for stream_pool in self._heap.stream_pools():
             self.flush(stream_pool)
@@ -112,7 +112,7 @@ class BlockCutter:
     def _refit_last(self, stream_pool: StreamPool, size: int, nbytes: int) -> bool:
         """Let the block that was cut out last, if it is in its quick list, grow or shrink to serve this request.
 
-        Returns whether it did. It is cheaper than merging the block and cutting it again.
+        Return whether it did. This is cheaper than merging the block and cutting it again.
         """
         last, is_small, heap = stream_pool.last, size <= SMALL_REQUEST, self._heap
         if last is None or last.home is not FREED or last.segment.is_small != is_small:
@@ -148,7 +148,7 @@ class BlockCutter:
     # ------------------------------------------------------------------------------------------------------ merging
 
     def flush(self, stream_pool: StreamPool) -> bool:
-        """Make every block in the quick lists free for any request; returns whether there was one."""
+        """Make every block in the quick lists free for any request; return whether there was one."""
         if not any(stream_pool.lists.values()):
             return False
         blocks = stream_pool.drain()
@@ -161,14 +161,14 @@ class BlockCutter:
         for block in blocks:
             del cut[block.address]
             quick_list = block.quick_list
-            if quick_list is not None:  # StreamPool.unassign, written out: it saves a call on every block
+            if quick_list is not None:  # StreamPool.unassign, inlined to save a call on every block
                 quick_list.cut -= 1
                 if not quick_list.cut and lists.get(block.requested) is quick_list:
                     del lists[block.requested]
             block.quick_list, block.stamp = None, _FRESH
         clock, small, large = self._heap.clock, stream_pool.small, stream_pool.large
         for block in blocks:
-            if block.stamp == _FRESH:  # else it was merged with a neighbour before
+            if block.stamp == _FRESH:  # otherwise it was already merged with a neighbour
                 free_list = small if block.segment.is_small else large
                 free_list.add(_merge_neighbours(block, free_list)).stamp = clock
         return bool(blocks)
@@ -190,7 +190,7 @@ class BlockCutter:
         self.set_free(block)
 
     def set_free(self, block: Block) -> None:
-        """Let any request have `block`, which is in no list; it is merged with free neighbours."""
+        """Make `block`, which is in no list, free for any request, and merge it with free neighbours."""
         stream_pool = block.stream_pool
         free_list = stream_pool.small if block.segment.is_small else stream_pool.large
         block.home, block.quick_list = FREED, None

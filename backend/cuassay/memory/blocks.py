@@ -1,8 +1,8 @@
 """Blocks and segments: how a range is split and merged, and the four kinds of segments that blocks cover.
 
-A segment is a range of addresses; its blocks lie side by side and cover it. Where memory comes in pages, large blocks
-lie in an `Arena`, a `View` shows scattered pages side by side, and a `SmallSegment` is a part of an arena that serves
-small requests. Which block serves a request is decided elsewhere (`fit`, `block_cutter`).
+A segment is a range of addresses, and its blocks cover it without gaps. If memory comes in pages, large blocks are in
+an `Arena`, a `View` maps scattered pages next to each other, and a `SmallSegment` is a part of an arena that serves
+small requests. Other modules decide which block serves a request (`fit`, `block_cutter`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Freed:
 
 
 class _Withheld:
-    """The home of a range that no request may have."""
+    """The home of a range that no request may get."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -71,7 +71,7 @@ FREED = _Freed()
 #: The home of a block that was merged into a neighbour and is no longer part of any segment.
 GONE = _Freed()
 
-#: The home of a range whose memory another segment shows, or is about to show.
+#: The home of a range whose memory another segment maps, or is about to map.
 LENT = _Withheld("lent to another segment")
 
 #: The home of addresses without memory.
@@ -79,30 +79,30 @@ HOLE = _Withheld("without memory")
 
 
 class Block:
-    """A range of one segment; what `malloc` returns and `free` takes.
+    """A range of one segment; `malloc` returns it and `free` takes it.
 
     Attributes
     ----------
     address, nbytes : int
         The range.
     requested : int
-        Bytes that were asked for, at most `nbytes`.
+        The requested bytes, at most `nbytes`.
     home : Home
         Where `free` puts it; `FREED` while it is not live.
     quick_list : QuickList or None
         The quick list of its requested size; None while the block is not cut out for any request.
     uses : int
-        How often it served a request since it was cut out.
+        How often it has served a request since it was cut out.
     is_oversize : bool
         Whether it was above `max_split_size` when it was cut out.
     users : tuple of int
-        Other streams whose work its reuse must come after (``record_stream``).
+        Other streams whose work must be done before it is reused (``record_stream``).
     events : tuple
         Markers of those streams' work, recorded when it was freed.
     before, after : Block or None
         Its neighbours in the segment.
     stamp : int
-        The allocator's clock when it became free; the oldest are released first.
+        The allocator's clock when it became free; the oldest blocks are released first.
     """
 
     __slots__ = (
@@ -140,28 +140,28 @@ class Block:
 
     @property
     def stream(self) -> int:
-        """The stream it was allocated for."""
+        """The stream that it was allocated for."""
         return self.stream_pool.stream
 
     @property
     def is_live(self) -> bool:
-        """True between `malloc` and `free`."""
+        """Whether it is between `malloc` and `free`."""
         home = self.home
         return home is self.quick_list or home is self.stream_pool.deferred
 
     @property
     def is_pending(self) -> bool:
-        """True when it is freed, and other streams may still be at work on it."""
+        """Whether it is freed and other streams may still use it."""
         return self.home is FREED and bool(self.users)
 
     @property
     def is_whole(self) -> bool:
-        """True when it covers its segment."""
+        """Whether it covers its segment."""
         return self.after is None and self.segment.first is self
 
     @property
     def is_gone(self) -> bool:
-        """True when it was merged into a neighbour."""
+        """Whether it was merged into a neighbour."""
         return self.home is GONE
 
     @property
@@ -183,13 +183,13 @@ class QuickList(list[Block]):
     Attributes
     ----------
     cut : int
-        Blocks that are cut out for the size, free or live: 0 when no block can come back.
+        The number of blocks that are cut out for the size, free or live; at 0 no block can come back.
     """
 
     __slots__ = ("cut",)
 
     def __init__(self) -> None:
-        self.cut = 0  # list's own constructor is not called: for an empty list it does nothing, and costs a miss time
+        self.cut = 0  # list.__init__ is not called, because it has no effect on an empty list
 
 
 #: `Block.quick_list` of ranges that are neither free nor cut out for a request.
@@ -202,13 +202,13 @@ class Segment:
     Attributes
     ----------
     held : int
-        Bytes of device memory that belong to it.
+        The bytes of device memory that belong to it.
     first : Block
         Its lowest block; the others follow by `Block.after`.
     is_small : bool
-        True where it serves requests up to 1 MiB.
+        Whether it serves requests up to 1 MiB.
     is_oversize : bool
-        Whether it was counted as oversize when it came; a later change of the configuration does not change it.
+        Whether it was counted as oversize when it was added; later changes of the configuration do not change this.
     """
 
     __slots__ = ("address", "first", "is_oversize", "is_small", "nbytes", "stream_pool")
@@ -223,11 +223,11 @@ class Segment:
 
     @property
     def held(self) -> int:
-        """Bytes of device memory that belong to it."""
+        """The bytes of device memory that belong to it."""
         return self.nbytes
 
     def __iter__(self) -> Iterator[Block]:
-        """Its blocks, by address."""
+        """Yield its blocks, by address."""
         block: Block | None = self.first
         while block is not None:
             yield block
@@ -238,14 +238,14 @@ class Segment:
 
 
 class Arena(Segment):
-    """A span of addresses where pages are mapped; its blocks cover it, and those without memory are holes.
+    """A range of addresses where pages are mapped; its blocks cover it, and blocks without memory are holes.
 
     Attributes
     ----------
     page : int
-        Bytes of each page; each begins at a multiple of it.
+        The bytes of each page; each begins at a multiple of them.
     mapped : int
-        Bytes of all its pages.
+        The bytes of all its pages.
     """
 
     __slots__ = ("mapped", "page")
@@ -258,19 +258,19 @@ class Arena(Segment):
 
     @property
     def held(self) -> int:
-        """Bytes of its pages."""
+        """The bytes of its pages."""
         return self.mapped
 
     def whole_pages(self, low: int, high: int) -> range:
-        """The pages that lie in ``[low, high)`` as a whole."""
+        """Return the pages that are entirely in ``[low, high)``."""
         return range(-(-low // self.page) * self.page, high // self.page * self.page, self.page)
 
     def touched_pages(self, low: int, high: int) -> range:
-        """The pages that ``[low, high)`` touches."""
+        """Return the pages that ``[low, high)`` touches."""
         return range(low // self.page * self.page, high, self.page)
 
 
-#: Part of an arena: the arena, where the part begins, and the address behind its end.
+#: A part of an arena: the arena, the beginning of the part, and the address after its end.
 Run = tuple[Arena, int, int]
 
 
@@ -291,25 +291,25 @@ class SmallSegment(Segment):
 
     @property
     def held(self) -> int:
-        """0: the memory belongs to the arena."""
+        """0, because the memory belongs to the arena."""
         return 0
 
 
 class View(Segment):
-    """Ranges of arenas, shown side by side at an alias.
+    """Ranges of arenas, mapped next to each other at an alias.
 
     Attributes
     ----------
     alias : int
         The alias's address; the view begins in its first page.
     pages : tuple of int
-        The pages that the alias shows, by their addresses in arenas, in order.
+        The pages that the alias maps, by their addresses in arenas, in order.
     runs : tuple of Run
-        Where each of its parts lies in an arena.
+        Where each of its parts is in an arena.
     starts : tuple of int
         Where each run begins in the view.
     pieces : list of (int, Block)
-        Blocks that arenas lent to it, each with its address in the view.
+        The blocks that arenas lent to it, each with its address in the view.
     stamp : int
         The allocator's clock when it last served a request.
     """
@@ -328,16 +328,16 @@ class View(Segment):
 
     @property
     def held(self) -> int:
-        """0: the memory belongs to arenas."""
+        """0, because the memory belongs to arenas."""
         return 0
 
     @property
     def is_unused(self) -> bool:
-        """True when none of it serves a request."""
+        """Whether it serves no request."""
         return self.first.home is HOLE and self.first.is_whole
 
     def surrender(self, block: Block) -> list[Block]:
-        """Give up what was lent for `block`; returns the lent blocks, which the caller sets free."""
+        """Give up the blocks lent for `block`; return them, so that the caller can set them free."""
         low, high, kept, given = block.address, block.address + block.nbytes, [], []
         for at, piece in self.pieces:
             begin, end, behind = max(at, low), min(at + piece.nbytes, high), at + piece.nbytes
@@ -356,7 +356,7 @@ class View(Segment):
 
 
 def run_of(block: Block) -> Run:
-    """Where a lent block lies. Raises `TypeError` if that is not an arena."""
+    """Return where a lent block is. Raises `TypeError` if that is not an arena."""
     arena = block.segment
     if not isinstance(arena, Arena):
         raise TypeError(f"{block!r} lies in {arena!r}, which is not an arena; give a block that an arena lent")
@@ -364,7 +364,7 @@ def run_of(block: Block) -> Run:
 
 
 def split(block: Block, nbytes: int) -> Block:
-    """Shorten `block` to its first `nbytes`; returns the rest, a block that is free, or withheld as `block` is."""
+    """Shorten `block` to its first `nbytes`; return the rest as a block that is free, or withheld as `block` is."""
     rest = Block(block.address + nbytes, block.nbytes - nbytes, block.stream_pool, block.segment)
     if block.quick_list is _NOWHERE:
         rest.home, rest.quick_list = block.home, _NOWHERE
@@ -377,13 +377,13 @@ def split(block: Block, nbytes: int) -> Block:
 
 
 def withhold(block: Block, why: _Withheld) -> Block:
-    """Let no request have `block`, which is in no list: it is `LENT`, or a `HOLE`; returns it."""
+    """Keep `block`, which is in no list, from all requests: it is `LENT`, or a `HOLE`; return it."""
     block.home, block.quick_list = why, _NOWHERE
     return block
 
 
 def merge(low: Block, high: Block) -> None:
-    """Let `low` take in `high`, the neighbour right after it."""
+    """Merge `high`, the neighbour right after `low`, into `low`."""
     low.nbytes += high.nbytes
     low.after = high.after
     if high.after is not None:

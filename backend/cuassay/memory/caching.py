@@ -1,8 +1,8 @@
 """The caching allocator: serves requests from what its parts keep, and takes more memory when they have none.
 
-It is policy alone, over integers: memory comes from a `cuassay.core.protocols.MemorySource`, and streams are numbers. A
-miss takes the allocator's lock. A source is never called while it is held, so what may have changed meanwhile is read
-again. The package's docstring draws the parts.
+It is pure policy, over integers: memory comes from a `cuassay.core.protocols.MemorySource`, and streams are numbers. A
+miss takes the allocator's lock. A source is never called while the lock is held, so anything that may have changed
+meanwhile is read again. The package's docstring shows the parts.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class CachingAllocator:
     Parameters
     ----------
     source : MemorySource
-        Where memory comes from, and where events are recorded.
+        Provides memory, and records events.
     total : int, optional
-        Bytes of the device: what `per_process_memory_fraction` is a fraction of.
+        The device's memory in bytes, of which `per_process_memory_fraction` is a fraction.
     config : AllocatorConfig or str, optional
         How it rounds, splits and collects; None reads ``CUASSAY_ALLOC_CONF``.
     name : str
@@ -58,16 +58,16 @@ class CachingAllocator:
     may_wait : bool
         Whether a request may make its stream wait for others that use freed blocks.
     lock : context manager, optional
-        Guards every change; a `threading.Lock` if None.
+        Guards every change; None makes a `threading.Lock`.
 
     Attributes
     ----------
     heap, counters, cutter, reclaimer, segment_store, page_store
         Its parts; `page_store` is None while no pool's source has pages.
     free_memory_callbacks : list of callable
-        Asked for memory when it is out: given the bytes of the request, each returns whether it freed something.
+        Called when memory is out, with the bytes of the request; each returns whether it freed something.
     oom_observers : list of callable
-        Given each `OutOfMemoryError` before it is raised.
+        Called with each `OutOfMemoryError` before it is raised.
 
     Examples
     --------
@@ -117,18 +117,18 @@ class CachingAllocator:
     # ------------------------------------------------------------------------------------------- malloc and free
 
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
-        """A block of at least `nbytes`, in the order of `stream`'s work.
+        """Return a block of at least `nbytes`, in the order of `stream`'s work.
 
         Raises
         ------
         ArgumentError
             If `nbytes` is negative or not an integer.
         OutOfMemoryError
-            If there is no room even after everything free was given back; the allocator stays usable.
+            If there is no room even after everything free was released; the allocator stays usable.
         """
         if self._routes or (stream_pool := self._stream_pools.get(stream)) is None:
             stream_pool = self.stream_pool(stream)
-        try:  # StreamPool.malloc, written out: it saves a call on every hit
+        try:  # StreamPool.malloc, inlined to save a call on every hit
             quick_list = stream_pool.quick.get(nbytes)
             if quick_list:
                 block = quick_list.pop()
@@ -142,14 +142,14 @@ class CachingAllocator:
     free = staticmethod(free)
 
     def find(self, address: int) -> Block:
-        """The live block that begins at `address`. Raises `ArgumentError`."""
+        """Return the live block that begins at `address`. Raises `ArgumentError`."""
         block = self.heap.cut.get(address)
         if block is None or not block.is_live:
             raise ArgumentError(f"no live block begins at {address:#x}; give the address of a block from `malloc`")
         return block
 
     def record_stream(self, block: Block, stream: int) -> None:
-        """After `block` is freed, its reuse comes after the work that `stream` was given until then.
+        """Keep `block`, after it is freed, from being reused before the work that `stream` has been given until then.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class CachingAllocator:
             watched.tell_recorded(self.name, block, stream)
 
     def stream_pool(self, stream: int = 0, pool: Pool | None = None) -> StreamPool:
-        """The memory of `stream` in `pool` (None: this thread's pool). Callers may keep it, to save the look-up."""
+        """Return the memory of `stream` in `pool` (None: this thread's). Callers may keep it, to save the look-up."""
         pool, heap = pool or self._routed_pool(), self.heap
         found = pool.stream_pools.get(stream)
         if found is not None:
@@ -184,7 +184,7 @@ class CachingAllocator:
     # ------------------------------------------------------------------------------------------------------- misses
 
     def _miss(self, stream_pool: StreamPool, nbytes: int) -> Block:
-        """A block for a request that no quick list can serve."""
+        """Return a block for a request that no quick list can serve."""
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = checked_nbytes(nbytes)
         heap, pages = self.heap, self.page_store
@@ -206,7 +206,7 @@ class CachingAllocator:
         return block
 
     def _search(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block:
-        """A block when no free one is large enough. Raises `OutOfMemoryError`."""
+        """Return a block when no free one is large enough. Raises `OutOfMemoryError`."""
         if nbytes < _ABSURD:
             deferred = stream_pool.deferred
             block = self.cutter.find_flushed(stream_pool, size, nbytes) if stream_pool.lists else None
@@ -223,7 +223,7 @@ class CachingAllocator:
         return give_up(self, stream_pool, nbytes)
 
     def grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """A block of new memory, or None when there is no room."""
+        """Return a block in new memory, or None when there is no room."""
         config, pages = self.heap.config, self.page_store
         collects = config.garbage_collection_threshold
         if collects and self.segment_store.release_old(config.segment_size(size)) and pages is not None:
@@ -233,24 +233,24 @@ class CachingAllocator:
     # ------------------------------------------------------------------------------------------------- giving back
 
     def free_lock(self) -> threading.RLock:
-        """Hold it (``with``) to keep any memory from going back to the device."""
+        """Return a lock that keeps all memory from being released to the device while it is held (``with``)."""
         return self.heap.releasing
 
     def empty_cache(self, pool: Pool | None = None) -> int:
-        """Give every free segment (of `pool` alone, where one is named) back to the source.
+        """Release every free segment (of `pool` only, if given) to the source.
 
-        Other streams are waited for on the device. Segments of private pools stay while the pool has owners; during a
-        capture nothing is given back.
+        The device waits for other streams. Segments of private pools stay while the pool has owners; during a capture
+        nothing is released.
 
         Returns
         -------
         int
-            Bytes given back.
+            The bytes released.
 
         Raises
         ------
         Exception
-            The first of the source's errors, after the rest was given back; what could not go stays here, free.
+            The first of the source's errors, after the rest was released; what could not be released stays here, free.
         """
         unfinished = self.reclaimer.take_back()
         heap, store, pages = self.heap, self.segment_store, self.page_store
@@ -263,7 +263,7 @@ class CachingAllocator:
                 of_pages = [partial(pages.release, stream_pool) for stream_pool in stream_pools]
             segments = [segment for segment in store.whole_free() if pool in (None, segment.stream_pool.pool)]
         of_segments = [partial(store.release, segment) for segment in segments]
-        with heap.releasing:  # what another thread gives back now has arrived when this returns
+        with heap.releasing:  # a release by another thread is complete when this returns
             released, failure = try_each([*of_segments, *of_pages])
         if (error := unfinished or failure) is not None:
             raise error
@@ -279,7 +279,7 @@ class CachingAllocator:
         no_split: bool = False,
         one_handle: bool = False,
     ) -> Pool:
-        """A private pool with one owner; its memory comes from `source` (None: the allocator's)."""
+        """Make a private pool with one owner; its memory comes from `source` (None: the allocator's)."""
         if source is not None:
             self._use_pages_of(source)
         return self.heap.new_pool(source, use_on_oom=use_on_oom, no_split=no_split, one_handle=one_handle)
@@ -299,7 +299,7 @@ class CachingAllocator:
 
     @contextmanager
     def use_pool(self, pool: Pool) -> Iterator[Pool]:
-        """Allocations of this thread come from `pool` inside the block; the inner one of two wins."""
+        """Take this thread's allocations from `pool` inside the block; the innermost block wins."""
         self.retain_pool(pool)
         thread = threading.get_ident()
         self._routes.setdefault(thread, []).append(pool)
@@ -319,7 +319,7 @@ class CachingAllocator:
         return self.heap.config
 
     def configure(self, text: str) -> None:
-        """Change the options that `text` mentions. Raises `SettingError`, and changes nothing then."""
+        """Change the options that `text` mentions. Raises `SettingError`, and then changes nothing."""
         config = parse_config(text, self.config)
         if config.backend != self.config.backend:
             raise SettingError(
@@ -329,9 +329,9 @@ class CachingAllocator:
         self.heap.config = config
 
     def capturing(self) -> AbstractContextManager[None]:
-        """Inside, work is captured: no event is recorded, asked or waited for, and nothing goes back to the device.
+        """Mark the block as a capture: no event is recorded, queried or waited for, and no memory is released.
 
-        It first waits until memory that is on its way back to the device has arrived there.
+        It first waits until all memory that is being released has arrived at the device.
         """
         return self.heap.capturing()
 
@@ -339,21 +339,21 @@ class CachingAllocator:
 
     @property
     def history(self) -> History | None:
-        """Where events are recorded, if they are."""
+        """Where events are recorded, or None."""
         return self.heap.history
 
     @property
     def driver_calls(self) -> int:
-        """Calls of sources so far, but for those about events."""
+        """The number of source calls so far, not counting those about events."""
         return self.heap.driver_calls
 
     def peaks(self) -> tuple[int, int]:
-        """The most bytes that were asked for, and reserved, at once."""
+        """Return the most bytes that were requested, and reserved, at the same time."""
         figures = self.statistics()
         return figures.requested_bytes.all.peak, figures.reserved_bytes.all.peak
 
     def statistics(self) -> MemoryStatistics:
-        """Every figure as of now, as a frozen record."""
+        """Return all current figures as a frozen record."""
         with self.heap.lock:
             return self.heap.statistics()
 
@@ -369,23 +369,23 @@ class CachingAllocator:
             self.counters.reset_totals(self.heap.cut.values())
 
     def segments(self) -> tuple[Segment, ...]:
-        """The segments held, by address."""
+        """Return the segments by address."""
         with self.heap.lock:
             return tuple(self.heap.every_segment())
 
     def snapshot(self) -> dict[str, Any]:
-        """Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
+        """Return every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
         return take_snapshot(self.heap)
 
     def record_history(self, enabled: str | None = "all", *, clear_history: bool = False, **options: Any) -> None:
-        """Keep what happens from here, with stacks, for `snapshot`; see `cuassay.memory.history.History`.
+        """Record events with their stacks from now on, for `snapshot`; see `cuassay.memory.history.History`.
 
         Parameters
         ----------
         enabled : str or None
-            ``"all"``, ``"state"``, or None to stop: what was kept stays until it is cleared.
+            ``"all"``, ``"state"``, or None to stop; recorded events stay until they are cleared.
         clear_history : bool
-            Drop what was kept before.
+            Whether to drop what was recorded before.
         **options
             ``context``, ``stacks``, ``max_entries`` and ``skip_actions`` of `History`.
 

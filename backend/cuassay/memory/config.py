@@ -1,4 +1,4 @@
-"""How an allocator rounds, splits, limits and collects; and the string that says so.
+"""How an allocator rounds, splits, limits and collects, and the string that configures it.
 
 The string is a list such as ``max_split_size_mb:128,roundup_power2_divisions:[256:1,>:4]``, with the keys of
 ``PYTORCH_CUDA_ALLOC_CONF``. A key that is not mentioned keeps its value. Sizes of segments and blocks follow
@@ -29,22 +29,22 @@ __all__ = [
 
 MIB = 2**20
 
-#: Every block is a multiple of this, bytes.
+#: Every block is a multiple of this many bytes.
 MIN_BLOCK = 512
 
-#: What a size may have above a multiple of it, bytes.
+#: The largest remainder of a size modulo `MIN_BLOCK`, in bytes.
 _REST = MIN_BLOCK - 1
 
-#: The largest request of the small pool, bytes.
+#: The largest request of the small pool, in bytes.
 SMALL_REQUEST = MIB
 
-#: What the small pool takes from the device at a time, and what large segments are rounded to, bytes.
+#: The bytes that the small pool takes from the device at a time; large segments are rounded up to a multiple of them.
 SMALL_SEGMENT = 2 * MIB
 
-#: From here a request gets a segment of its own, bytes.
+#: Requests of at least this many bytes get a separate segment.
 OWN_SEGMENT = 10 * MIB
 
-#: Up to which size (exclusive, bytes; None: any) a power of two is divided into how many steps.
+#: Pairs of an upper bound (exclusive, in bytes; None: no bound) and the steps into which each power of two is divided.
 Divisions = tuple[tuple[int | None, int], ...]
 
 #: No power of two is divided: every size is rounded to `MIN_BLOCK`.
@@ -58,50 +58,52 @@ class AllocatorConfig:
     Attributes
     ----------
     backend : str
-        ``"native"``, or ``"cudaMallocAsync"``: the driver's own pool. Fixed when the allocator is made.
+        ``"native"``, or ``"cudaMallocAsync"``: the driver's own pool. It is fixed when the allocator is made.
     expandable_segments : bool
-        Whether memory is taken in pages, which grow ranges and are stitched, where the source has pages. On, unlike
-        torch's; off, it is taken in segments.
+        Whether memory is taken in pages, which grow ranges and are stitched, if the source has pages; otherwise it is
+        taken in segments. It is on by default, unlike torch's.
     expandable_segments_reserve : float, int or None
-        Addresses set aside for one stream at a time: a share of the device's memory, or bytes. None: 9/8 of it.
+        Addresses reserved for one stream at a time: a share of the device's memory, or bytes. None: 9/8 of the memory.
     expandable_segments_reserve_by_class : str
-        Kept, without effect: our streams are in no classes.
+        Accepted without effect: streams have no classes here.
     release_lock_on_cudamalloc : bool
-        Kept, without effect: the driver is never called with the lock held.
+        Accepted without effect: the driver is never called with the lock held.
     throw_on_cudamalloc_oom : bool
-        Kept, without effect: what is above the limit is always refused before the driver is asked.
+        Accepted without effect: requests above the limit are always rejected before the driver is called.
     graph_capture_record_stream_reuse : bool
-        Kept, without effect: what other streams used is held until the capture ends, which is always safe.
+        Accepted without effect: memory that other streams used is held until the capture ends, which is always safe.
     max_split_size : int or None
-        Bytes; larger blocks are neither split nor given to smaller requests. None: every block may be split. Without
+        Bytes; larger blocks are neither split nor used for smaller requests. None: every block may be split. It has no
         effect on memory in pages.
     max_non_split_rounding : int
-        Bytes by which a block above `max_split_size` may exceed its request.
+        The bytes by which a block above `max_split_size` may exceed its request.
     garbage_collection_threshold : float
-        Share of the allowed memory above which old free segments are released before more is taken; 0 is off.
+        The share of the allowed memory above which old free segments are released before more is taken; 0 is off.
     roundup_power2_divisions : tuple of (bound, divisions)
-        Requests below `bound` bytes are rounded to that many steps a power of two; up to 1 means to 512 bytes. So
-        torch documents its lists; by its code a bound is where its range begins, so that 256:2 holds from 256 MiB on.
+        Requests below `bound` bytes are rounded to that many steps a power of two; up to 1 means to 512 bytes. This
+        follows torch's documentation; in torch's code a bound is where its range begins, so that 256:2 applies from 256
+        MiB on.
     large_segment_size : int
-        Bytes taken at a time for requests of 1 to 10 MiB.
+        The bytes taken at a time for requests of 1 to 10 MiB.
     per_process_memory_fraction : float
-        Share of the device's memory that may be reserved.
+        The share of the device's memory that may be reserved.
     pinned_max_round_threshold : int
-        Bytes; pinned requests of 1 MiB up to it are rounded to a power of two. 0, unlike torch's: none is.
+        Bytes; pinned requests from 1 MiB up to this size are rounded to a power of two. 0, unlike torch's default: none
+        is.
     pinned_max_cached_size : int or None
-        Bytes; larger pinned blocks go back to the system when they are freed. None: every one is kept for reuse.
+        Bytes; larger pinned blocks are released to the system when they are freed. None: every block is kept for reuse.
     pinned_reserve_segment_size : int
-        Bytes pinned at the first request, for it and those that follow.
+        The bytes pinned at the first request, for it and those that follow.
     pinned_ahead : int
-        Bytes that the background thread keeps pinned ahead of a growing demand.
+        The bytes that the background thread keeps pinned ahead of a growing demand.
     pinned_use_background_threads : bool
-        Whether there is that thread; it also looks after freed blocks that copies still use.
+        Whether there is such a thread; it also takes back freed blocks when copies are done with them.
     pinned_use_cuda_host_register : bool
-        Whether ordinary pages are made, touched by several threads and registered, or the driver makes them.
+        Whether ordinary pages are mapped, touched by several threads and registered, or the driver makes them.
     pinned_num_register_threads : int
-        Threads that touch and register.
+        The number of threads that touch and register pages.
     pinned_free_catch_all : bool
-        Whether an error of the driver when pinned memory goes back is dropped.
+        Whether driver errors are ignored when pinned memory is released.
     """
 
     backend: str = "native"
@@ -127,7 +129,7 @@ class AllocatorConfig:
     pinned_free_catch_all: bool = False
 
     def round_size(self, nbytes: int) -> int:
-        """Bytes of the block for a request of `nbytes`."""
+        """Return the bytes of the block for a request of `nbytes`."""
         if self.roundup_power2_divisions is _PLAIN or nbytes <= MIN_BLOCK:
             return (nbytes + _REST) & ~_REST or MIN_BLOCK
         step, divisions = MIN_BLOCK, self._divisions(nbytes)
@@ -142,7 +144,7 @@ class AllocatorConfig:
         return 0
 
     def segment_size(self, nbytes: int) -> int:
-        """Bytes to take from the device for a block of `nbytes`."""
+        """Return the bytes to take from the device for a block of `nbytes`."""
         if nbytes <= SMALL_REQUEST:
             return SMALL_SEGMENT
         if nbytes < OWN_SEGMENT:
@@ -150,17 +152,17 @@ class AllocatorConfig:
         return least_segment(nbytes)
 
     def is_oversize(self, nbytes: int) -> bool:
-        """True for a block that is not to be split."""
+        """Whether a block of this size must not be split."""
         return self.max_split_size is not None and nbytes >= self.max_split_size
 
     def may_serve(self, nbytes: int, block_nbytes: int) -> bool:
-        """Whether a free block of `block_nbytes` may be given to a request of `nbytes`, or would be wasted on it."""
+        """Whether a free block of `block_nbytes` may be given to a request of `nbytes`, rather than be wasted on it."""
         if self.max_split_size is None or block_nbytes < self.max_split_size:
             return True
         return self.is_oversize(nbytes) and block_nbytes < nbytes + self.max_non_split_rounding
 
     def __str__(self) -> str:
-        """The string that `parse_config` reads back; options at their default are left out."""
+        """Return the string that `parse_config` reads back; options at their defaults are omitted."""
         plain = AllocatorConfig()
         return ",".join(
             f"{key}:{option.show(getattr(self, option.field))}"
@@ -170,13 +172,13 @@ class AllocatorConfig:
 
 
 def least_segment(nbytes: int) -> int:
-    """The smallest segment that holds a block of `nbytes`."""
+    """Return the smallest segment that holds a block of `nbytes`."""
     return -(-nbytes // SMALL_SEGMENT) * SMALL_SEGMENT
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One key of the string: the field it sets, how its value is read and written, and what it must be."""
+    """One key of the string: the field it sets, how its value is parsed and shown, and the rule for its value."""
 
     field: str
     parse: Callable[[str], Any]
@@ -232,7 +234,7 @@ def _steps(text: str) -> int:
 
 
 def _divisions(text: str) -> Divisions:
-    """``4`` for every size, or ``[256:1,512:2,>:4]``: mebibytes below which, and ``>`` for all above."""
+    """Parse ``4`` for every size, or ``[256:1,512:2,>:4]``: upper bounds in MiB, and ``>`` for all sizes above."""
     if not text.startswith("["):
         return ((None, _steps(text)),)
     pairs = [pair.split(":") for pair in text[1:-1].split(",")]
@@ -255,7 +257,7 @@ def _show_divisions(value: Divisions) -> str:
     return "[" + ",".join(f"{'>' if bound is None else bound // MIB}:{steps}" for bound, steps in value) + "]"
 
 
-#: The keys of the string: torch's, all of them, and `pinned_ahead_mb`.
+#: The keys of the string: all of torch's, and `pinned_ahead_mb`.
 OPTIONS: dict[str, Option] = {
     "backend": Option("backend", _backend, str, "native or cudaMallocAsync"),
     "expandable_segments": Option("expandable_segments", _flag, str, "True or False"),
@@ -301,10 +303,10 @@ OPTIONS: dict[str, Option] = {
     "pinned_free_catch_all": Option("pinned_free_catch_all", _flag, str, "True or False"),
 }
 
-#: Larger numbers for `expandable_segments_reserve` are bytes.
+#: Numbers for `expandable_segments_reserve` above this are bytes.
 _MOST_SHARE = 9 / 8
 
-#: Other spellings of torch's.
+#: torch's other spellings of keys.
 _ALIASES = {"release_lock_on_hipmalloc": "release_lock_on_cudamalloc"}
 
 #: A key, a colon, and a value: a list in brackets, or anything up to the next comma.
@@ -312,7 +314,7 @@ _ENTRY = re.compile(r"\s*(?P<key>[^:,]*?)\s*:\s*(?P<value>\[[^]]*\]|[^,]*?)\s*(?
 
 
 def parse_config(text: str, base: AllocatorConfig | None = None) -> AllocatorConfig:
-    """`base` (None: the defaults) with what `text` says.
+    """Return `base` (None: the defaults) with the changes in `text`.
 
     Raises
     ------
@@ -341,7 +343,7 @@ def _option(key: str) -> Option:
 
 
 def checked_nbytes(nbytes: Any) -> int:
-    """The bytes of a request as an int. Raises `ArgumentError` unless it is an integer of 0 or more."""
+    """Return the bytes of a request as an int. Raises `ArgumentError` unless it is an integer of 0 or more."""
     try:
         checked = operator.index(nbytes)
     except TypeError:

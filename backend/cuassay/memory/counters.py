@@ -1,11 +1,11 @@
-"""Counts what an allocator does, at misses alone, and derives exact figures from that.
+"""Counts what an allocator does, only at misses, and derives exact figures from that.
 
 A hit in a quick list counts nothing, and yet every figure here but one is exact. Let *cut* be the bytes of all blocks
 that are cut out for a request, live or in a quick list. A hit or a free does not change it, and live bytes never exceed
 it. Whenever a newly cut block would raise it above the recorded peak, the quick lists are emptied first. Then it equals
 the live bytes, and the peak is set to it. So ``live <= cut <= peak`` always holds, and the peak was really reached.
 Totals come from each block's count of uses, which is added up when the block is merged. The exception is
-``inactive_split``: its peak and totals are sampled when statistics are asked for.
+``inactive_split``, whose peak and totals are sampled when statistics are requested.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Gauge:
         self.allocated = self.freed = 0
 
     def stat(self) -> Stat:
-        """The quantity as a frozen record."""
+        """Return the quantity as a frozen record."""
         return Stat(self.current, self.peak, self.allocated, self.freed)
 
 
 @dataclass(slots=True)
 class Tally:
-    """Blocks: their number, their bytes, and the bytes asked for."""
+    """A set of blocks: their number, their bytes, and the requested bytes."""
 
     count: int = 0
     nbytes: int = 0
@@ -69,31 +69,31 @@ class Tally:
         self.requested += times * block.requested
 
     def increase(self, count: int, nbytes: int, requested: int) -> None:
-        """Add to each of the three."""
+        """Add to each of the three numbers."""
         self.count += count
         self.nbytes += nbytes
         self.requested += requested
 
     def lift(self, other: Tally) -> None:
-        """Raise each of the three to the other's where that is more."""
+        """Raise each of the three numbers to the other's, if that is larger."""
         self.count = max(self.count, other.count)
         self.nbytes = max(self.nbytes, other.nbytes)
         self.requested = max(self.requested, other.requested)
 
     def become(self, other: Tally) -> None:
-        """Copy the other's three."""
+        """Copy the other's three numbers."""
         self.count, self.nbytes, self.requested = other.count, other.nbytes, other.requested
 
     def is_negative(self) -> bool:
-        """Whether one of the three is below 0."""
+        """Whether one of the three numbers is below 0."""
         return self.count < 0 or self.nbytes < 0 or self.requested < 0
 
     def minus(self, other: Tally) -> Tally:
-        """The difference of each of the three."""
+        """Return the differences of the three numbers."""
         return Tally(self.count - other.count, self.nbytes - other.nbytes, self.requested - other.requested)
 
     def plus(self, other: Tally) -> Tally:
-        """The sum of each of the three."""
+        """Return the sums of the three numbers."""
         return Tally(self.count + other.count, self.nbytes + other.nbytes, self.requested + other.requested)
 
 
@@ -104,9 +104,9 @@ class Account:
     Attributes
     ----------
     room : Tally
-        What can still be cut out before `peak_live` could be exceeded; the only thing counted at each block.
+        What can still be cut out before `peak_live` could be exceeded; only this is counted at each block.
     peak_live, peak_active : Tally
-        The most that were live; the same with those that waited for other streams.
+        The peaks of live blocks, and of live blocks and those waiting for other streams.
     folded : Tally
         Uses of blocks that were merged.
     """
@@ -117,7 +117,7 @@ class Account:
     folded: Tally = field(default_factory=Tally)
 
     def lift(self, waiting: Tally | None) -> None:
-        """Raise the peaks to what is cut now; `waiting` of that waits for other streams."""
+        """Raise the peaks to what is cut now; `waiting` is the part of it that waits for other streams."""
         if waiting is None:
             self._lift_to_live()
             return
@@ -127,7 +127,10 @@ class Account:
         self.room.become(self.peak_live.minus(cut))
 
     def _lift_to_live(self) -> None:
-        """The same where nothing waits: a peak is exceeded by what its room lacks. Without an object for each tally."""
+        """Do the same if nothing waits: each negative number in `room` raises a peak.
+
+        Makes no object for each tally.
+        """
         room, live, active = self.room, self.peak_live, self.peak_active
         if room.count < 0:
             live.count -= room.count
@@ -175,7 +178,7 @@ class Counters:
     Attributes
     ----------
     small, large, both : Tally
-        What can still be cut out before a peak could be exceeded: of one size class, and of the two together.
+        What can still be cut out before a peak could be exceeded: for each size class, and for both together.
     both_accounts : Account
         All blocks.
     reserved : Gauge
@@ -197,11 +200,11 @@ class Counters:
         self._scalars = dict.fromkeys(_SCALARS, 0)
 
     def count(self, scalar: str) -> None:
-        """One more of `scalar`."""
+        """Increase `scalar` by one."""
         self._scalars[scalar] += 1
 
     def cut(self, block: Block, *, is_small: bool) -> bool:
-        """A block was cut out and is live; returns whether a peak may have been exceeded."""
+        """Count a block that was cut out and is live; return whether a peak may have been exceeded."""
         own, both = self.small if is_small else self.large, self.both
         nbytes, requested = block.nbytes, block.requested
         own.count -= 1
@@ -213,7 +216,7 @@ class Counters:
         if block.is_oversize:
             self._oversize.room.add(block, -1)
             return True
-        return (  # `is_negative`, written out: it saves two calls on every miss
+        return (  # `is_negative`, inlined to save two calls on every miss
             own.count < 0
             or both.count < 0
             or own.nbytes < 0
@@ -223,7 +226,10 @@ class Counters:
         )
 
     def refit(self, block: Block, nbytes: int, requested: int) -> bool:
-        """A block that had `nbytes` is now cut out for `requested`; returns the same as `cut`."""
+        """Count a block of `nbytes` that is now cut out for `requested`.
+
+        Return whether a peak may have been exceeded.
+        """
         account, both = self._small if block.segment.is_small else self._large, self.both
         own, folded, uses, former = account.room, account.folded, block.uses, block.requested
         more, asked = block.nbytes - nbytes, requested - former
@@ -237,12 +243,12 @@ class Counters:
         return own.nbytes < 0 or both.nbytes < 0 or own.requested < 0 or both.requested < 0
 
     def mark_if_above(self, pending: Iterable[Block], *, is_certain: bool) -> None:
-        """`mark`, if more is cut than a peak, or if that `is_certain`."""
+        """Call `mark` if more is cut than a peak, or if that `is_certain`."""
         if is_certain or self.small.is_negative() or self.large.is_negative() or self.both.is_negative():
             self.mark(pending)
 
     def uncut(self, blocks: Sequence[Block]) -> None:
-        """Blocks are no longer cut out for their requests."""
+        """Count blocks that are no longer cut out for their requests."""
         small = [block for block in blocks if block.segment.is_small]
         large = [block for block in blocks if not block.segment.is_small] if len(small) < len(blocks) else []
         for account, some in ((self._small, small), (self._large, large)):
@@ -264,7 +270,10 @@ class Counters:
             account.folded.increase(count, total, asked)
 
     def mark(self, pending: Iterable[Block]) -> None:
-        """Raise the peaks to what is cut now; the quick lists are empty, and `pending` wait for other streams."""
+        """Raise the peaks to what is cut now.
+
+        The quick lists are empty, and `pending` blocks wait for other streams.
+        """
         waiting = _tallies(pending) if (pending := tuple(pending)) else None
         for pool, account in self._accounts.items():
             account.lift(None if waiting is None else waiting[pool])
@@ -288,25 +297,25 @@ class Counters:
         return (gauge for gauges in self._gauges.values() for gauge in gauges.values())
 
     def move_segment(self, nbytes: int, *, sign: int, is_small: bool, is_oversize: bool) -> None:
-        """A segment came (`sign` 1) or went (-1)."""
+        """Count a segment that was added (`sign` 1) or removed (-1)."""
         for pool in ("all", "small_pool" if is_small else "large_pool", *(("oversize",) if is_oversize else ())):
             self._gauges["segment"][pool].move(sign)
             self._gauges["reserved_bytes"][pool].move(sign * nbytes)
         self.count("num_device_alloc" if sign > 0 else "num_device_free")
 
     def move_pages(self, nbytes: int) -> None:
-        """Pages came (more than 0 bytes) or went."""
+        """Count pages that were added (more than 0 bytes) or removed."""
         for pool in ("all", "large_pool"):
             self._gauges["reserved_bytes"][pool].move(nbytes)
         self.count("num_device_alloc" if nbytes > 0 else "num_device_free")
 
     def move_span(self, sign: int) -> None:
-        """A span of addresses came (1) or went (-1): a segment that grows."""
+        """Count an address range that was added (1) or removed (-1): a segment that grows."""
         for pool in ("all", "large_pool"):
             self._gauges["segment"][pool].move(sign)
 
     def move_to_small(self, nbytes: int) -> None:
-        """Memory became a segment of the small pool (more than 0 bytes), or went back to the large one."""
+        """Count memory that became a segment of the small pool (more than 0 bytes), or returned to the large one."""
         sign = 1 if nbytes > 0 else -1
         for pool in ("all", "small_pool"):
             self._gauges["segment"][pool].move(sign)
@@ -321,7 +330,7 @@ class Counters:
         max_split_size: int,
         private: Mapping[tuple[int, int], int],
     ) -> MemoryStatistics:
-        """Every figure as of now; `cut` are all blocks that are cut out, `idle` the free ones of split segments."""
+        """Return all current figures; `cut` are all blocks that are cut out, `idle` the free ones of split segments."""
         for pool, tally in _tallies(idle).items():
             self._gauges["inactive_split"][pool].sample(tally.count)
             self._gauges["inactive_split_bytes"][pool].sample(tally.nbytes)
@@ -340,7 +349,7 @@ class Counters:
         )
 
     def _block_stats(self, cut: Iterable[Block]) -> dict[tuple[str, str], Stat]:
-        """By quantity and pool, with totals since the beginning."""
+        """Return the statistics by quantity and pool, with totals since the beginning."""
         self.both_accounts.folded = self._small.folded.plus(self._large.folded)
         blocks = tuple(cut)
         uses = _tallies(blocks, by_use=True)

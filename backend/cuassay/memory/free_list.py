@@ -10,12 +10,12 @@ from cuassay.memory.fit import BEST_FIT, FitPolicy
 
 __all__ = ["FreeList"]
 
-#: Size and address as one integer, so that C compares them; an address has fewer bits.
+#: Sizes and addresses are combined into one integer, so that C compares them; an address has fewer bits than this.
 _ADDRESS_BITS = 64
 
 
 class FreeList:
-    """Free blocks in order.
+    """The free blocks in sorted order.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class FreeList:
     Attributes
     ----------
     keys : list of int
-        The blocks' sizes and addresses, sorted; for readers that must not pay for a call.
+        The blocks' sizes and addresses, sorted; a plain attribute, so that readers save a call.
     """
 
     __slots__ = ("_blocks", "_find", "_fit", "keys")
@@ -40,15 +40,15 @@ class FreeList:
         return len(self.keys)
 
     def __iter__(self) -> Iterator[Block]:
-        """From the smallest to the largest."""
+        """Iterate from the smallest block to the largest."""
         return iter(self._blocks)
 
     def __reversed__(self) -> Iterator[Block]:
-        """From the largest to the smallest."""
+        """Iterate from the largest block to the smallest."""
         return reversed(self._blocks)
 
     def add(self, block: Block) -> Block:
-        """Put a free block in its place; returns it."""
+        """Insert a free block, and return it."""
         key = block.nbytes << _ADDRESS_BITS | block.address
         position = bisect_left(self.keys, key)
         self.keys.insert(position, key)
@@ -56,22 +56,22 @@ class FreeList:
         return block
 
     def remove(self, block: Block) -> None:
-        """Take this block out; nothing happens if an interrupted release took it out before."""
+        """Remove a block; it may be missing if an interrupted release removed it before."""
         position = bisect_left(self.keys, block.nbytes << _ADDRESS_BITS | block.address)
         if position < len(self.keys) and self._blocks[position] is block:
             del self.keys[position], self._blocks[position]
 
     def at_least(self, nbytes: int) -> list[Block]:
-        """All blocks of at least `nbytes`, the smallest first."""
+        """Return all blocks of at least `nbytes`, the smallest first."""
         return self._blocks[bisect_left(self.keys, nbytes << _ADDRESS_BITS) :]
 
     def peek(self, nbytes: int) -> Block | None:
-        """The block that would serve a request of `nbytes`; it stays here."""
+        """Return the block that would serve a request of `nbytes`, without removing it."""
         position = self._find(self.keys, nbytes << _ADDRESS_BITS)
         return self._blocks[position] if position < len(self.keys) else None
 
     def take(self, nbytes: int, may_serve: Callable[[int, int], bool]) -> Block | None:
-        """Take out the block that the policy chooses for `nbytes`, if ``may_serve(nbytes, its size)``."""
+        """Remove and return the block that the policy chooses for `nbytes`, if ``may_serve(nbytes, its size)``."""
         position = self._find(self.keys, nbytes << _ADDRESS_BITS)
         if position == len(self.keys) or not may_serve(nbytes, self._blocks[position].nbytes):
             return None
@@ -81,7 +81,7 @@ class FreeList:
     def cut(self, nbytes: int, unit: int = 1) -> Block | None:
         """Take `nbytes` from the low end of the block that the policy chooses, if `unit` divides its address.
 
-        The rest stays here. It mostly keeps its position, which saves a search.
+        The remainder stays here. It usually keeps its position, which saves a search.
         """
         keys, blocks = self.keys, self._blocks
         position = self._find(keys, nbytes << _ADDRESS_BITS)
@@ -110,9 +110,9 @@ class FreeList:
         return block
 
     def refit(self, block: Block, nbytes: int) -> bool:
-        """Move the border between `block`, which is in no list, and the free block behind it, so that it has `nbytes`.
+        """Move the border between `block`, which is in no list, and the free block after it, so that it has `nbytes`.
 
-        Returns False, and changes nothing, if there is no free block behind it, or if the policy would rather take
+        Return False without changing anything if there is no free block after it, or if the policy would rather take
         another block for `nbytes` than the two together.
         """
         rest = block.after
@@ -136,7 +136,7 @@ class FreeList:
         return True
 
     def _move(self, position: int, key: int) -> None:
-        """The block at `position` has another key now."""
+        """Move the block at `position` to the place of its new key."""
         block = self._blocks.pop(position)
         del self.keys[position]
         position = bisect_left(self.keys, key)

@@ -23,7 +23,7 @@ from cuassay.memory.stream_pool import Pool, StreamPool
 
 __all__ = ["Heap", "try_each"]
 
-#: What may be reserved where the device's size is not known, bytes.
+#: The most bytes that may be reserved if the device's size is unknown.
 _UNLIMITED = 2**44
 
 
@@ -37,36 +37,37 @@ class Heap:
     config : AllocatorConfig
         How sizes are rounded, split and limited; it can be replaced at any time.
     total : int or None
-        Bytes of the device, if they are known.
+        The device's memory in bytes, if known.
     counters : Counters
         Counts what happens.
     lock : context manager, optional
-        The lock; a `threading.Lock` if None.
+        The lock; None makes a `threading.Lock`.
 
     Attributes
     ----------
     name : str
-        How watchers know the allocator.
+        The allocator's name for watchers.
     history : History or None
         Where events are recorded.
     cut : dict of int to Block
         Every block that is cut out for a request, by address.
     segments : dict of Segment to None
-        Every segment and arena, in the order they came. The keys compare by identity, because an address can return.
+        Every segment and arena, in the order in which they were added. Keys compare by identity, because an address can
+        return.
     pools : dict of tuple to Pool
         Every pool by its id.
     releasing : threading.RLock
-        Held while memory goes back to a source, and to prevent that.
+        Held while memory is released to a source, and to prevent that.
     clock : int
-        Misses so far.
+        The number of misses so far.
     moving : int
-        Bytes on their way from a source or to it: they count against the limit, and are in no segment.
+        Bytes that are being taken from a source or released to it: they count against the limit, and are in no segment.
     captures : int
-        Captures under way; while there is one, nothing goes back to a source.
+        The number of active captures; while there is one, nothing is released to a source.
     driver_calls : int
-        Calls of sources so far, but for those about events.
+        The number of source calls so far, not counting those about events.
     changes : int
-        How often a segment came or went.
+        How often a segment was added or removed.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class Heap:
 
     @property
     def allowed(self) -> int:
-        """Bytes that may be reserved."""
+        """The bytes that may be reserved."""
         return _UNLIMITED if self.total is None else int(self.total * self.config.per_process_memory_fraction)
 
     def admit(self, nbytes: int) -> bool:
-        """Count `nbytes` as on their way here, if so much more may be reserved."""
+        """Count `nbytes` as being taken, if that many more may be reserved."""
         is_allowed = self.counters.reserved.current + self.moving + nbytes <= self.allowed
         if is_allowed:
             self.moving += nbytes
@@ -104,7 +105,7 @@ class Heap:
         return is_allowed
 
     def count(self, scalar: str) -> None:
-        """One more of `scalar`; takes the lock."""
+        """Increase `scalar` by one; takes the lock."""
         with self.lock:
             self.counters.count(scalar)
 
@@ -114,7 +115,7 @@ class Heap:
 
     @contextmanager
     def capturing(self) -> Iterator[None]:
-        """Inside, work is captured; it first waits until memory on its way back to a source has arrived."""
+        """Mark the block as a capture, after waiting until memory that is being released has arrived at its source."""
         with self.releasing, self.lock:
             self.captures += 1
         try:
@@ -129,14 +130,14 @@ class Heap:
     # -------------------------------------------------------------------------------------------------------- pools
 
     def new_pool(self, source: MemorySource | None, **options: bool) -> Pool:
-        """A private pool with one owner; its memory comes from `source` (None: the default pool's)."""
+        """Make a private pool with one owner; its memory comes from `source` (None: the default pool's)."""
         pool = Pool(next(self._numbers), source or self.default.source, **options)
         with self.lock:
             self.pools[pool.id] = pool
         return pool
 
     def checked(self, pool: Pool) -> Pool:
-        """`pool`, if it is a private pool with owners. Raises `ArgumentError`."""
+        """Return `pool` if it is a private pool with owners. Raises `ArgumentError`."""
         if not pool.is_private or pool.use_count == 0 or self.pools.get(pool.id) is not pool:
             raise ArgumentError(f"{pool!r} is not a private pool in use; give one that `create_pool` returned")
         return pool
@@ -147,44 +148,44 @@ class Heap:
             self.pools.pop(pool.id, None)
 
     def stream_pools(self) -> list[StreamPool]:
-        """Those of every pool."""
+        """Return the stream pools of every pool."""
         return [stream_pool for pool in tuple(self.pools.values()) for stream_pool in tuple(pool.stream_pools.values())]
 
     def shrinkable(self) -> list[StreamPool]:
-        """Those whose free memory may go back."""
+        """Return the stream pools whose free memory may be released."""
         with self.lock:
             return [stream_pool for stream_pool in self.stream_pools() if stream_pool.pool.may_shrink]
 
     # ----------------------------------------------------------------------------------------------------- segments
 
     def enter(self, segment: Segment) -> None:
-        """Hold `segment` from here."""
+        """Add `segment`."""
         pool = segment.stream_pool.pool
-        self.pools.setdefault(pool.id, pool)  # its last owner can have left meanwhile
+        self.pools.setdefault(pool.id, pool)  # its last owner may have left meanwhile
         self.segments[segment] = None
         self.changes += 1
 
     def leave(self, segment: Segment) -> None:
-        """Hold `segment` no longer."""
+        """Remove `segment`."""
         del self.segments[segment]
         self.changes += 1
         self.forget(segment.stream_pool.pool)
 
     def every_segment(self) -> list[Segment]:
-        """All segments by address: also the views and small segments that lie over arenas."""
+        """Return all segments by address, including the views and small segments on top of arenas."""
         spaces = (found.page_space for found in self.stream_pools())
         over = (segment for space in spaces if space is not None for segment in space.segments())
         return sorted((*self.segments, *over), key=lambda segment: segment.address)
 
     def pending(self) -> Iterator[Block]:
-        """Freed blocks that other streams may still use."""
+        """Yield the freed blocks that other streams may still use."""
         for stream_pool in self.stream_pools():
             deferred = stream_pool.deferred
             if deferred.queue or deferred.held:
                 yield from deferred
 
     def record_to(self, made: History | None, *, keep: bool) -> None:
-        """Record events in `made` from here (None: stop), and `keep` what was recorded; the caller holds the lock."""
+        """Record events in `made` from now on (None: stop), and `keep` what was recorded; the caller holds the lock."""
         former, self.history = self.history, made
         if made is not None:
             made.device = self.name
@@ -198,12 +199,12 @@ class Heap:
             stream_pool.record_to(made)
 
     def statistics(self) -> MemoryStatistics:
-        """Every figure as of now; the caller holds the lock."""
+        """Return all current figures; the caller holds the lock."""
         private: dict[tuple[int, int], int] = {pool.id: 0 for pool in self.pools.values() if pool.is_private}
         for segment in self.segments:
             if segment.stream_pool.pool.is_private:
                 private[segment.stream_pool.pool.id] += segment.held
-        plain = (s for s in self.every_segment() if not isinstance(s, Arena))  # torch counts no arena as split either
+        plain = (s for s in self.every_segment() if not isinstance(s, Arena))  # like torch, count no arena as split
         split_blocks = (block for segment in plain if not segment.first.is_whole for block in segment)
         return self.counters.statistics(
             tuple(self.cut.values()),
@@ -214,7 +215,7 @@ class Heap:
 
 
 def try_each(steps: Iterable[Callable[[], int | None]]) -> tuple[int, Exception | None]:
-    """Take every step even if some raise; returns the sum of what they return, and the first error."""
+    """Take every step even if some raise; return the sum of their results, and the first error."""
     released = 0
     failure: Exception | None = None
     for step in steps:

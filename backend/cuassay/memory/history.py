@@ -1,9 +1,9 @@
 """What an allocator did: a ring of events with the callers' stacks, and the stack of every live block.
 
 It costs nothing while it is off. While it is on, `StreamPool.malloc` does not see the quick lists, so each request is a
-miss, and a miss is recorded. The miss then looks into them first, so that memory is placed and reused as it is without
-a history. The lists that freed blocks go to record each block. A stack is kept as code objects and line numbers; equal
-stacks are kept once. `cuassay.memory.snapshot` turns them into text.
+miss, and misses are recorded. The miss then looks into the quick lists first, so that memory is placed and reused as it
+is without a history. The lists that freed blocks go to record each block. A stack is kept as code objects and line
+numbers; equal stacks are stored once. `cuassay.memory.snapshot` turns them into text.
 
 Names and meanings follow ``torch.cuda.memory._record_memory_history``.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ACTIONS", "Entry", "Frames", "History"]
 
-#: The actions of entries, under torch's names.
+#: The actions of entries, with torch's names.
 ACTIONS = (
     "alloc",
     "free_requested",
@@ -43,17 +43,17 @@ ACTIONS = (
     "snapshot",
 )
 
-#: For which events a stack is kept: those of live blocks only, requests in the trace too, everything.
+#: The events whose stack is kept: none, those of live blocks, also requests in the trace, all.
 _CONTEXTS = (None, "state", "alloc", "all")
 
-#: A stack, innermost first: code and line.
+#: A stack, innermost first: pairs of code and line.
 Frames = tuple[tuple[CodeType, int], ...]
 
 
 class Entry(NamedTuple):
     """One event: `time_ns` since the epoch, sizes in bytes, `frames` empty if no stack was kept.
 
-    In an ``oom`` `address` is the number of bytes that were free.
+    In an ``oom`` entry `address` is the number of bytes that were free.
     """
 
     action: str
@@ -66,32 +66,32 @@ class Entry(NamedTuple):
 
 
 class History:
-    """The events of one allocator, from the moment it is given to it.
+    """The events of one allocator, from the time when it gets this history.
 
     Parameters
     ----------
     enabled : str
         ``"all"`` keeps events, ``"state"`` only the stacks of live blocks.
     context : str or None
-        Stacks are kept of: nothing, live blocks (``"state"``), requests too (``"alloc"``), every event (``"all"``).
+        Which stacks are kept: none, those of live blocks (``"state"``), also requests (``"alloc"``), all (``"all"``).
     stacks : str
-        ``"python"`` or ``"all"``: both mean Python's frames, because this package has no C++ that allocates.
+        ``"python"`` or ``"all"``: both mean Python's frames, because no C++ of this package allocates.
     max_entries : int
-        Events kept; the oldest go.
+        The most events that are kept; the oldest are dropped.
     skip_actions : collection of str
         Actions that are not kept.
 
     Raises
     ------
     ArgumentError
-        If a value is none of these.
+        If a value is not allowed.
 
     Attributes
     ----------
     is_on : bool
-        Whether it records, and tells watchers.
+        Whether it records, and reports to watchers.
     device : str
-        How watchers know the allocator.
+        The allocator's name for watchers.
     """
 
     device = ""
@@ -131,7 +131,7 @@ class History:
         return tuple(self._entries)
 
     def frames_of(self, address: int) -> Frames:
-        """The stack that asked for the live block at `address`, where it was kept."""
+        """Return the stack that requested the live block at `address`, if it was kept."""
         return self._live.get(address, ())
 
     def continue_(self, former: History) -> None:
@@ -142,14 +142,14 @@ class History:
     # ---------------------------------------------------------------------------------------------------- recording
 
     def note_malloc(self, block: Block) -> None:
-        """`block` was given out."""
+        """Record that `block` was given out."""
         frames = self._stack() if self._of_requests else ()
         self._live[block.address] = frames
         self._add("alloc", block.address, block.nbytes, block.stream_pool, frames if self._of_trace else ())
         self._tell("memory_taken", block)
 
     def note_free(self, block: Block, *, is_done: bool) -> None:
-        """`block` was freed; `is_done` where no other stream uses it."""
+        """Record that `block` was freed; `is_done` means that no other stream uses it."""
         self._live.pop(block.address, None)
         frames = self._stack() if self._of_all else ()
         self._add("free_requested", block.address, block.nbytes, block.stream_pool, frames)
@@ -162,32 +162,32 @@ class History:
             watchers.tell(Occurrence(event, self.device, block.address, block.stream_pool.stream, block.nbytes))
 
     def forget(self, block: Block) -> None:
-        """`block` was freed after recording stopped: drop its stack, because the next user is another one."""
+        """Drop the stack of `block`, which was freed after recording stopped, because its next user is another one."""
         self._live.pop(block.address, None)
 
     def note_return(self, block: Block) -> None:
-        """`block` is about to be merged: other streams are done with it, or its free was not recorded."""
+        """Record a block about to be merged: other streams are done with it, or its free was not recorded."""
         if block.users:
             self._add("free_completed", block.address, block.nbytes, block.stream_pool, ())
         elif not self.hears(block.quick_list):
             self.note_free(block, is_done=True)
 
     def note_segment(self, segment: Segment, sign: int) -> None:
-        """A segment came (`sign` 1) or went (-1)."""
+        """Record a segment that was added (`sign` 1) or removed (-1)."""
         self.note_range(
             "segment_alloc" if sign > 0 else "segment_free", segment.address, segment.nbytes, segment.stream_pool
         )
 
     def note_range(self, action: str, address: int, nbytes: int, stream_pool: StreamPool) -> None:
-        """A range came, or went."""
+        """Record a range that was added or removed."""
         self._add(action, address, nbytes, stream_pool, self._stack() if self._of_all else ())
 
     def note_oom(self, nbytes: int, free: int, stream_pool: StreamPool) -> None:
-        """There was no room for `nbytes`; `free` bytes were left."""
+        """Record that there was no room for `nbytes`, with `free` bytes left."""
         self._add("oom", free, nbytes, stream_pool, self._stack() if self._of_trace else ())
 
     def note_snapshot(self, active: int) -> None:
-        """A snapshot was taken; `active` bytes were live, or waited for other streams."""
+        """Record that a snapshot was taken, with `active` bytes live or waiting for other streams."""
         if self.is_on and "snapshot" not in self._skipped:
             self._entries.append(Entry("snapshot", 0, active, 0, (0, 0), time_ns(), ()))
 
@@ -202,11 +202,11 @@ class History:
         return self._known.setdefault(frames, frames)
 
     def hide(self, lists: dict[int, QuickList]) -> dict[int, QuickList]:
-        """`lists` for a stream pool that records: requests find nothing there, and frees to them are recorded."""
+        """Wrap `lists` for a stream pool that records: requests find nothing there, and frees to them are recorded."""
         return _HiddenLists(self, lists)
 
     def hit(self, stream_pool: StreamPool, requested: int) -> Block | None:
-        """The block that a quick list serves the request with, as it does where nothing is recorded; None for none."""
+        """Return the block with which a quick list would serve the request without a history, or None."""
         lists = stream_pool.lists
         return lists.take(requested) if isinstance(lists, _HiddenLists) else None
 
@@ -220,7 +220,7 @@ class History:
 
 
 class _HiddenLists(dict[int, QuickList]):
-    """Quick lists that no request finds, so that each is recorded; so is each block that is freed to them."""
+    """Quick lists that no request finds, so that requests are recorded; blocks freed to them are recorded too."""
 
     def __init__(self, history: History, lists: dict[int, QuickList]) -> None:
         super().__init__(lists)
@@ -240,7 +240,10 @@ class _HiddenLists(dict[int, QuickList]):
         return made
 
     def take(self, requested: int) -> Block | None:
-        """A block that was freed to the list for `requested` bytes, live from here; None where none is left."""
+        """Take a block that was freed to the list for `requested` bytes, and make it live.
+
+        None if the list is empty.
+        """
         found = dict.get(self, requested)
         if not found or not self._history.hears(found):
             return None  # the former free of such a block was not recorded
@@ -253,7 +256,7 @@ class _HiddenLists(dict[int, QuickList]):
         return block
 
 
-#: Keys of lists that serve no size any more; they are negative, and no request is.
+#: Keys of lists that no longer serve any size; they are negative, unlike requests.
 _numbers = count()
 
 
@@ -275,7 +278,7 @@ class _RecordedList(QuickList):
 
 
 def _frames() -> Iterator[tuple[CodeType, int]]:
-    """The stack of whoever called into this package, innermost first."""
+    """Yield the stack of the caller of this package, innermost first."""
     frame = sys._getframe(2)
     is_inside = True
     while frame is not None:

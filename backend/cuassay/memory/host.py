@@ -1,7 +1,7 @@
 """Pinned host memory for reuse: the caching allocator's policy for blocks that the host uses.
 
 Sizes are not rounded to powers of two: blocks are split and merged as device blocks are. A freed block that copies may
-still use returns when the events of every stream that used it are reached. The host does not wait for them: it takes
+still use returns when the events of every stream that used it are reached. The host does not wait for them, but takes
 other memory. `HostAllocator.maintain`, which a thread may call, pins memory ahead of the demand.
 """
 
@@ -32,29 +32,30 @@ from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["HOST", "CaptureKeepAlive", "HostAllocator", "HostSource"]
 
-#: The stream whose order host blocks are in: the host's own. No stream of a device has this number.
+#: The stream number of host blocks, for the host's own order. No stream of a device has this number.
 HOST = -1
 
-#: Bytes pinned at a time when memory is pinned ahead: large enough for the full rate, small enough to be spread over
-#: threads.
+#: The bytes pinned at a time when memory is pinned ahead: large enough for the full rate, small enough to be spread
+#: over threads.
 _SLAB = 256 * MIB
 
 #: The fewest bytes pinned at a time ahead of the demand. A smaller rest is not worth a call, and `segment_size` would
 #: round it to 2 or 20 MiB, the steps of device memory.
 _LEAST_SLAB = _SLAB // 16
 
-#: Fields of the configuration that host memory follows; those of device memory are left at their defaults.
+#: The fields of the configuration that apply to host memory; those of device memory keep their defaults.
 _FIELDS = tuple(f.name for f in fields(AllocatorConfig) if f.name.startswith("pinned_"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules(AllocatorConfig):
-    """The configuration as host memory follows it."""
+    """The configuration as it applies to host memory."""
 
     def round_size(self, nbytes: int) -> int:
         if MIB <= nbytes <= self.pinned_max_round_threshold:
             return 1 << (nbytes - 1).bit_length()
-        # Not super(): a dataclass with slots is a second class, and the zero-argument form still means the first.
+        # Not super(): a dataclass with slots is a second class, and the zero-argument form still refers to the first
+        # one.
         return AllocatorConfig.round_size(self, nbytes)
 
 
@@ -68,13 +69,13 @@ class HostSource(Pageless):
     instead = "host memory is pinned in one piece: reserve segments"
 
     def synchronize(self, streams: Sequence[int]) -> None:
-        """Nothing is given to the host's stream."""
+        """Do nothing, because the host's stream has no work."""
 
 
 class CaptureKeepAlive:
-    """Takes part in captures: what captured copies use stays while a graph may replay them.
+    """Takes part in captures: keeps what captured copies use while a graph may replay them.
 
-    As torch has it: memory of a copy that is in a graph is not used again before the graph is gone. It is a
+    As in torch, the memory of a copy in a graph is not reused before the graph is gone. This is a
     `cuassay.core.participants.Participant`.
     """
 
@@ -88,30 +89,30 @@ class CaptureKeepAlive:
         return bool(self._open)
 
     def keep(self, used: object) -> None:
-        """A copy that is being captured uses it."""
+        """Keep an object that a captured copy uses."""
         for capture in tuple(self._open):
             self._kept[capture].append(used)
 
     def capture_begin(self, capture: object, device: Device) -> None:
-        """Copies are recorded from here."""
+        """Start recording copies."""
         del device
         self._open.add(id(capture))
         self._kept[id(capture)] = []
 
     def capture_end(self, capture: object, device: Device) -> None:
-        """Recording ended."""
+        """Stop recording copies."""
         del device
         self._open.discard(id(capture))
 
     def capture_forget(self, capture: object, device: Device) -> None:
-        """The graph is gone."""
+        """Drop what a graph that is gone used."""
         self.capture_end(capture, device)
         self._kept.pop(id(capture), None)
 
 
 @dataclass(slots=True)
 class _Clocked:
-    """A source whose reserves and releases are timed."""
+    """A source that measures how long reserves and releases take."""
 
     source: MemorySource
     reserving: Duration = field(default_factory=Duration)
@@ -144,16 +145,16 @@ class _Clocked:
 
 
 class HostAllocator(CachingAllocator):
-    """Pinned host memory, kept for reuse; one for all devices.
+    """Pinned host memory, kept for reuse, and shared by all devices.
 
     Parameters
     ----------
     source : MemorySource
         Pins and unpins; its ``wait`` makes the host wait, and is called when memory is out.
     config : AllocatorConfig or str, optional
-        Its ``pinned_*`` keys are followed; None reads ``CUASSAY_ALLOC_CONF``.
+        Only its ``pinned_*`` keys are used; None reads ``CUASSAY_ALLOC_CONF``.
     name : str
-        For messages.
+        The name in messages.
 
     Examples
     --------
@@ -172,7 +173,7 @@ class HostAllocator(CachingAllocator):
         self._clocked = _Clocked(source)
         self._index: tuple[int, tuple[tuple[int, ...], tuple[Segment, ...]]] | None = None
         self._is_growing = self._is_begun = False
-        #: Called after a request that needed new memory: a thread that tends can be woken by it.
+        #: Called after a request that needed new memory; it can wake a thread that calls `maintain`.
         self.on_growth: Callable[[], object] | None = None
         text = settings.get("CUASSAY_ALLOC_CONF") if config is None else config
         parsed = parse_config(text) if isinstance(text, str) else text
@@ -181,18 +182,18 @@ class HostAllocator(CachingAllocator):
             config=_rules(parsed),
             name=name,
             oom_ladder=HOST_LADDER,
-            may_wait=False,  # the host would wait for copies, and to pin other memory mostly takes less time
+            may_wait=False,  # the host would wait for copies, and pinning other memory is usually faster
         )
         self.segment_store.on_growth = self._note_growth
 
     # ------------------------------------------------------------------------------------------------ take and free
 
     def malloc(self, nbytes: int, stream: int = HOST) -> Block:
-        """A block of at least `nbytes`; ``stream_pool(HOST).malloc`` does the same and is faster."""
+        """Return a block of at least `nbytes`; ``stream_pool(HOST).malloc`` does the same and is faster."""
         return self.stream_pool(stream).malloc(nbytes)
 
     def block_at(self, address: int) -> Block | None:
-        """The live block that `address` lies in, at its beginning or inside."""
+        """Return the live block that contains `address`, or None."""
         with self.heap.lock:
             starts, segments = self._segment_index()
             position = bisect_right(starts, address) - 1
@@ -213,7 +214,7 @@ class HostAllocator(CachingAllocator):
     def _miss(self, stream_pool: StreamPool, nbytes: int) -> Block:
         if not self._is_begun:
             self._is_begun = True
-            with suppress(OutOfMemoryError):  # it is for later requests; this one may be small
+            with suppress(OutOfMemoryError):  # the memory is for later requests; this one may be small
                 self.reserve(self.config.pinned_reserve_segment_size)
         self._trim()
         return super()._miss(stream_pool, nbytes)
@@ -226,7 +227,7 @@ class HostAllocator(CachingAllocator):
     # ------------------------------------------------------------------------------------------ ahead of the demand
 
     def reserve(self, nbytes: int, run: Callable[..., Iterable[None]] = map) -> None:
-        """Pin `nbytes` now, in slabs; `run` maps a function over them, and may do so in several threads."""
+        """Pin `nbytes` now, in slabs; `run` maps a function over the slabs, possibly in several threads."""
         slabs = [min(_SLAB, nbytes - low) for low in range(0, nbytes, _SLAB)]
         for _ in run(self._add, slabs):
             pass
@@ -240,7 +241,7 @@ class HostAllocator(CachingAllocator):
             stream_pool.large.add(segment.first)
 
     def maintain(self) -> None:
-        """Do what can be done between requests: take back blocks that copies are done with, trim, and pin ahead."""
+        """Do what can be done between requests: take back blocks whose copies are done, trim, and pin ahead."""
         if self.heap.captures:
             return
         self.reclaimer.poll(self.stream_pool(HOST))
@@ -254,7 +255,7 @@ class HostAllocator(CachingAllocator):
             raise failure
 
     def _ahead(self) -> int:
-        """What to keep pinned ahead, bytes: no more than would be kept when it is free."""
+        """Return the bytes to keep pinned ahead: no more than are kept when they are free."""
         limit = self.config.pinned_max_cached_size
         return self.config.pinned_ahead if limit is None else min(limit, self.config.pinned_ahead)
 
@@ -264,7 +265,7 @@ class HostAllocator(CachingAllocator):
             return sum(block.nbytes for block in stream_pool.large)
 
     def _trim(self) -> Exception | None:
-        """Give back free segments above ``pinned_max_cached_size_mb``; returns the first error of the source."""
+        """Release free segments above ``pinned_max_cached_size_mb``; return the first error of the source."""
         limit = self.config.pinned_max_cached_size
         if limit is None:
             return None
@@ -275,7 +276,7 @@ class HostAllocator(CachingAllocator):
     # ------------------------------------------------------------------------------------------------------ figures
 
     def host_statistics(self) -> HostStatistics:
-        """Every figure as of now, as a frozen record."""
+        """Return all current figures as a frozen record."""
         found, clocked = self.statistics(), self._clocked
         last = max(clocked.buckets, default=-1)
         return HostStatistics(
@@ -296,5 +297,5 @@ class HostAllocator(CachingAllocator):
         self._clocked.reset()
 
     def configure(self, text: str) -> None:
-        """Change the options that `text` mentions. Raises `SettingError`, and changes nothing then."""
+        """Change the options that `text` mentions. Raises `SettingError`, and then changes nothing."""
         self.heap.config = _rules(parse_config(text, self.config))

@@ -1,4 +1,4 @@
-"""What an allocator of pinned memory counts, as a frozen record under torch's names."""
+"""The figures of an allocator of pinned memory, as a frozen record with torch's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Duration", "HostStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Times of one kind of call: microseconds, and how many calls."""
+    """Times of one kind of call, in microseconds, and the number of calls."""
 
     total: int = 0
     max: int = 0
@@ -21,35 +21,35 @@ class Duration:
 
     @property
     def avg(self) -> int:
-        """The mean, whole microseconds."""
+        """The mean in whole microseconds."""
         return self.total // max(self.count, 1)
 
     def plus(self, spent: int) -> Duration:
-        """With one more call, of `spent` microseconds."""
+        """Return the times with one more call of `spent` microseconds."""
         least = spent if not self.count else min(self.min, spent)
         return Duration(self.total + spent, max(self.max, spent), least, self.count + 1)
 
     def plain(self) -> dict[str, int]:
-        """By torch's names."""
+        """Return the figures by torch's names."""
         return {"total": self.total, "max": self.max, "min": self.min, "count": self.count, "avg": self.avg}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatistics:
-    """All figures of ``torch.cuda.host_memory_stats``, under its names.
+    """All figures of ``torch.cuda.host_memory_stats``, with its names.
 
     Attributes
     ----------
     allocations, allocated_bytes : Stat
-        What was pinned: pieces and bytes, in use or free.
+        What was pinned, in pieces and bytes, in use or free.
     active_requests, active_bytes : Stat
         Blocks in use, by the host or by copies that still run.
     num_host_alloc, num_host_free : int
-        Calls that pinned and unpinned.
+        The numbers of calls that pinned and unpinned.
     host_alloc_time, host_free_time : Duration
-        How long they took.
+        The times they took.
     bucket_allocation : tuple of int
-        Calls that pinned, by the logarithm to base 2 of the bytes, rounded up.
+        The numbers of calls that pinned, by the logarithm to base 2 of the bytes, rounded up.
     """
 
     allocations: Stat
@@ -63,11 +63,11 @@ class HostStatistics:
     bucket_allocation: tuple[int, ...]
 
     def nested(self) -> dict[str, Any]:
-        """As nested dictionaries, like ``torch.cuda.host_memory_stats_as_nested_dict``."""
+        """Return nested dictionaries, like ``torch.cuda.host_memory_stats_as_nested_dict``."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     def flat(self) -> dict[str, Any]:
-        """With keys such as ``allocated_bytes.peak``, sorted, like ``torch.cuda.host_memory_stats``."""
+        """Return sorted keys such as ``allocated_bytes.peak``, like ``torch.cuda.host_memory_stats``."""
         return dict(sorted(flatten(self.nested())))
 
 

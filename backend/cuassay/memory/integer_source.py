@@ -1,4 +1,4 @@
-"""A source of integers, for tests and trace replay: addresses without memory; and a base for sources without pages."""
+"""A source of integers (addresses without memory) for tests and trace replay, and a base for sources without pages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
 
 __all__ = ["IntegerSource", "Pageless"]
 
-#: Apart from each other, so that blocks of two segments are never neighbours by accident.
+#: The gap between ranges, so that blocks of two segments are never neighbours by accident.
 _GAP = 2**21
 
 
 class Pageless:
-    """The methods about pages, for a `cuassay.core.protocols.MemorySource` that has only segments."""
+    """The page methods of a `cuassay.core.protocols.MemorySource` that has only segments."""
 
     granularity = 0
 
-    #: What to do instead, for the error.
+    #: The advice in the error.
     instead = "reserve segments"
 
     def span(self, nbytes: int, stream: int) -> int:
@@ -55,7 +55,7 @@ def _locked(method: Callable[Concatenate[IntegerSource, P], R]) -> Callable[Conc
 
     @wraps(method)
     def alone(source: IntegerSource, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with source._lock:  # noqa: SLF001  # a method's
+        with source._lock:  # noqa: SLF001  # this wraps a method
             return method(source, *args, **kwargs)
 
     return alone
@@ -64,17 +64,17 @@ def _locked(method: Callable[Concatenate[IntegerSource, P], R]) -> Callable[Conc
 class IntegerSource:
     """A `cuassay.core.protocols.MemorySource` that hands out numbers.
 
-    Each range lies at the lowest address that has room for it, so addresses are used again, as a driver's are. Events
-    are reached at once, unless `is_lazy`: then each waits for `complete`.
+    Each range gets the lowest address that has room for it, so addresses are reused, as a driver's are. Events are
+    reached at once, unless `is_lazy`: then each event waits for `complete`.
 
     Parameters
     ----------
     total : int
-        Bytes there are.
+        The bytes in total.
     is_lazy : bool
         Whether events wait for `complete`.
     granularity : int
-        Bytes that pages are multiples of; 0 for a source that has only segments.
+        Page sizes are multiples of this many bytes; 0 for a source that has only segments.
 
     Attributes
     ----------
@@ -83,13 +83,13 @@ class IntegerSource:
     pages : dict of int to int
         Every page: its address in a span, to bytes.
     aliases : dict of int to tuple of int
-        Every alias: its address to the pages that it shows.
+        Every alias: its address to the pages that it maps.
     reserves, releases, maps, unmaps, aliased : int
-        Calls of `reserve`, `release`, `map`, `unmap` and `alias` so far.
+        The numbers of calls of `reserve`, `release`, `map`, `unmap` and `alias`.
     waits : list of (stream, event)
-        Device-side waits asked for.
+        The waits on the device that were requested.
     synchronized : list of int
-        Streams the host waited for.
+        The streams that the host waited for.
     """
 
     def __init__(self, total: int = 2**60, *, is_lazy: bool = False, granularity: int = _GAP) -> None:
@@ -112,17 +112,17 @@ class IntegerSource:
 
     @property
     def free(self) -> int:
-        """Bytes not in use."""
+        """The bytes that are not in use."""
         return self.total - self._used
 
     @property
     def driver_calls(self) -> int:
-        """Calls that a driver would have answered, but for events."""
+        """The number of calls that a driver would have received, not counting events."""
         return self.reserves + self.releases + self.maps + self.unmaps + self.aliased
 
     @_locked
     def reserve(self, nbytes: int, stream: int) -> int:
-        """A range. Raises `OutOfMemoryError`."""
+        """Reserve a range. Raises `OutOfMemoryError`."""
         self._take(nbytes, stream)
         self.reserves += 1
         address = self._addresses(nbytes)
@@ -138,7 +138,7 @@ class IntegerSource:
         self._used += nbytes
 
     def _addresses(self, nbytes: int) -> int:
-        """The least address that has room for that many bytes."""
+        """Return the lowest address that has room for that many bytes."""
         address = _GAP
         for start in self._starts:
             if start - address >= _room(nbytes):
@@ -150,13 +150,13 @@ class IntegerSource:
 
     @_locked
     def span(self, nbytes: int, stream: int) -> int:
-        """Addresses without memory."""
+        """Reserve addresses without memory."""
         self._demand_pages(nbytes)
         return self._addresses(nbytes)
 
     @_locked
     def map(self, address: int, pages: Sequence[int]) -> None:
-        """Note the pages. Raises `OutOfMemoryError`, and `ArgumentError` for addresses that are mapped already."""
+        """Record the pages. Raises `OutOfMemoryError`, and `ArgumentError` for addresses that are mapped already."""
         self._demand_pages(address, *pages)
         placed = dict(zip(accumulate(pages[:-1], initial=address), pages, strict=True))
         if not self.pages.keys().isdisjoint(placed):
@@ -168,7 +168,7 @@ class IntegerSource:
 
     @_locked
     def unmap(self, pages: Sequence[int]) -> None:
-        """Drop the pages. Raises `ArgumentError` for an address without a page, and for a page that an alias shows."""
+        """Drop the pages. Raises `ArgumentError` for an address without a page, and for a page that an alias maps."""
         shown = {page for alias in self.aliases.values() for page in alias}
         for page in pages:
             if page not in self.pages or page in shown:
@@ -179,7 +179,7 @@ class IntegerSource:
 
     @_locked
     def alias(self, pages: Sequence[int]) -> int:
-        """A second address of the pages; it takes no memory. Raises `ArgumentError` for an address without a page."""
+        """Make a second address for the pages, without memory. Raises `ArgumentError` for an address without a page."""
         if not self.pages.keys() >= set(pages) or len(set(pages)) != len(pages):
             raise ArgumentError(f"{len(pages)} pages are not all mapped, or not all different; map them first")
         address = self._addresses(sum(map(self.pages.__getitem__, pages)))
@@ -193,7 +193,7 @@ class IntegerSource:
 
     @_locked
     def release(self, address: int) -> None:
-        """Take the range back. Raises `ArgumentError` for one that is not in use."""
+        """Release the range. Raises `ArgumentError` for a range that is not in use."""
         if address not in self.ranges:
             raise ArgumentError(f"{address:#x} is not in use here; release what `reserve` gave, once")
         if address not in self._held and address not in self.aliases and self._mapped_in(address):
@@ -206,7 +206,7 @@ class IntegerSource:
 
     @_locked
     def synchronize(self, streams: Sequence[int]) -> None:
-        """Note the streams; their events are reached, and those that they waited for."""
+        """Record the streams; their events are reached, and so are the events that they waited for."""
         self.synchronized.extend(streams)
         reached = {event for event, stream in self._open.items() if stream in streams}
         reached |= {event for stream, event in self.waits if stream in streams}
@@ -215,9 +215,9 @@ class IntegerSource:
 
     @_locked
     def physical(self, address: int, nbytes: int) -> list[tuple[int, int]]:
-        """Where ``[address, address + nbytes)`` is in segments and spans, whatever alias shows it: ranges, in order.
+        """Return the ranges of segments and spans behind ``[address, address + nbytes)``, in order.
 
-        Raises `ArgumentError` for what lies in no range, or in a span without a page.
+        Raises `ArgumentError` for an address in no range, or in a span without a page.
         """
         position = bisect_right(self._starts, address) - 1
         start = self._starts[position] if position >= 0 else -1
@@ -250,7 +250,7 @@ class IntegerSource:
 
     @_locked
     def record(self, stream: int) -> int:
-        """A new event."""
+        """Make an event."""
         self._event += 1
         if self._is_lazy:
             self._open[self._event] = stream
@@ -258,21 +258,21 @@ class IntegerSource:
 
     @_locked
     def wait(self, stream: int, event: int) -> None:
-        """Note the wait."""
+        """Record the wait."""
         self.waits.append((stream, event))
 
     def query(self, event: int) -> bool:
-        """True when the event was reached."""
+        """Return True if the event has been reached."""
         return event not in self._open
 
     @_locked
     def pending(self) -> tuple[int, ...]:
-        """Events not reached yet, in the order they were recorded."""
-        return tuple(sorted(self._open))
+        """Return the events that are not reached yet, in the order in which they were recorded."""
+        return tuple(self._open)
 
     @_locked
     def complete(self, event: int) -> None:
-        """Let the event be reached."""
+        """Mark the event as reached."""
         self._open.pop(event, None)
 
     def __repr__(self) -> str:
@@ -280,5 +280,5 @@ class IntegerSource:
 
 
 def _room(nbytes: int) -> int:
-    """How many bytes of addresses a range of that many bytes takes, with the gap after it."""
+    """Return the bytes of addresses that a range of that many bytes takes, including the gap after it."""
     return -(-nbytes // _GAP) * _GAP + _GAP

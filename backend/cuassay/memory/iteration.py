@@ -1,14 +1,14 @@
-"""Detects where one iteration of a program ends: memory in use is back at its lowest.
+"""Detects where one iteration of a program ends: memory in use is back at its lowest level.
 
-To stitch a range costs a call of the driver for each of its pages, and a view can serve again only when the same pages
-are free again. That happens in each iteration if free memory is in the same state when each begins. So once something
-was stitched, the detector observes every request until the memory that was taken since is free again. Then everything
-free is merged (`cuassay.memory.page_store`). If the next iteration asks for the same sizes, it gets the same ranges
-and finds the views that this one made.
+Stitching a range costs a driver call for each of its pages, and a view can serve again only when the same pages are
+free again. That happens in each iteration if free memory is in the same state whenever an iteration begins. So once
+something was stitched, the detector observes every request until the memory that was taken since then is free again.
+Then everything free is merged (`cuassay.memory.page_store`). If the next iteration requests the same sizes, it gets the
+same ranges and finds the existing views.
 
-The detector learns what is in use at requests alone, so a free costs nothing. It keeps large blocks in the order in
-which they were taken, and drops those at the end that are no longer live. If the block taken last is freed first, the
-level is exact. Otherwise it is too high until all later blocks are free.
+The detector learns what is in use only at requests, so frees cost nothing. It keeps large blocks in the order in which
+they were taken, and drops those at the end that are no longer live. If the block taken last is freed first, the level
+is exact. Otherwise it is too high until all later blocks are free.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
 
 __all__ = ["IterationDetector"]
 
-#: How often the level may fall without reaching the low. Then the lowest level since becomes the low, and it doubles.
+#: How often the level may fall without reaching the low. Then the lowest level since becomes the low, and this number
+#: doubles.
 _PATIENCE = 2**4
 
-#: Requests after which the detector gives up, because it makes each of them slower.
+#: The number of requests after which the detector gives up, because it makes each of them slower.
 _ENOUGH = 2**16
 
-#: Higher than any level.
+#: A number above any level.
 _NOT_YET = 2**64
 
-#: A low is lower than the high before it by at least this share.
+#: A low is lower than the preceding high by at least this share.
 _LEAST_FALL = 1 / 8
 
 
 class IterationDetector:
     """Observes the level of one stream's large blocks; meanwhile requests look for their quick list here.
 
-    They do so without the allocator's lock. Threads that share a stream may make the level wrong, and then free memory
-    is merged at another moment; nothing else depends on it.
+    They do so without the allocator's lock. Threads that share a stream may make the level wrong; then free memory is
+    merged at another time, and nothing else depends on it.
 
     Attributes
     ----------
@@ -49,9 +50,9 @@ class IterationDetector:
     is_over : bool
         Whether the level was at its low since `watch`.
     level : int
-        Bytes in use, or more.
+        The bytes in use, or more.
     low : int
-        The level, or less, at which an iteration is taken to end.
+        The level, or less, at which an iteration is considered to end.
     """
 
     __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "is_over", "level", "lists", "low")
@@ -73,13 +74,13 @@ class IterationDetector:
             self.add(block)
 
     def add(self, block: Block) -> None:
-        """`block` serves a request from here."""
+        """Add a block that serves a request from now on."""
         nbytes = block.nbytes
         self._given.append((block, block.uses, nbytes))
         self.level += nbytes
 
     def get(self, nbytes: int) -> QuickList | None:
-        """The quick list for a request, as ``dict.get``; its next block is noted. None at the end of an iteration."""
+        """Return a request's quick list, as ``dict.get``, and note its next block; None at the end of an iteration."""
         self._asked += 1
         given = self._given
         if given:
@@ -101,7 +102,7 @@ class IterationDetector:
         return quick_list
 
     def drop_gone(self) -> bool:
-        """Subtract freed blocks from the level, if the last one is free; returns whether the level fell to its low."""
+        """Subtract freed blocks from the level, if the last one is free; return whether the level fell to its low."""
         given, level, high = self._given, self.level, self._high
         if level > high:
             self._high = high = level
@@ -123,7 +124,7 @@ class IterationDetector:
         return level < high * (1 - _LEAST_FALL)
 
     def _raise_low(self) -> None:
-        """The low was not reached for long, so something new stays in use: the lowest level since becomes the low."""
+        """Set the low to the lowest level since, because it was not reached for long: something new stays in use."""
         self.low, self._lowest = self._lowest, _NOT_YET
         self._patience *= 2
         self._left = self._patience

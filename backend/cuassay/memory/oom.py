@@ -1,7 +1,7 @@
-"""Out of memory: the ladder of steps that make room, and the error when none of them helps.
+"""Out of memory: the ladder of steps that make room, and the error if no step helps.
 
-A step is a function of the allocator and the request. It makes room by one means and returns a block, or None, and then
-the next step is taken. `DEVICE_LADDER` and `HOST_LADDER` are tuples of steps; an allocator can be given another tuple.
+A step is a function of the allocator and the request. It makes room in one way and returns a block, or None; then the
+next step is taken. `DEVICE_LADDER` and `HOST_LADDER` are tuples of steps; an allocator can use another tuple.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Request(NamedTuple):
-    """What no free memory could serve: `nbytes` were asked for, which makes a block of `size`."""
+    """A request that no free memory could serve: `nbytes` were requested, which need a block of `size`."""
 
     stream_pool: StreamPool
     size: int
@@ -48,7 +48,7 @@ OomLadder = tuple[Callable[["CachingAllocator", Request], Block | None], ...]
 
 
 def call_free_memory_callbacks(allocator: CachingAllocator, request: Request) -> Block | None:
-    """Ask the owners of memory elsewhere (``free_memory_callbacks``) to free some."""
+    """Call the owners of other memory (``free_memory_callbacks``), so that they free some."""
     freed = [callback(request.nbytes) for callback in tuple(allocator.free_memory_callbacks)]
     if not any(freed):
         return None
@@ -70,7 +70,7 @@ def borrow_from_lending_pools(allocator: CachingAllocator, request: Request) -> 
 
 
 def release_oversize_segments(allocator: CachingAllocator, request: Request) -> Block | None:
-    """Give back free segments above ``max_split_size``, the largest first, until there is enough."""
+    """Release free segments above ``max_split_size``, the largest first, until there is enough."""
     config, store = allocator.config, allocator.segment_store
     if config.max_split_size is None:
         return None
@@ -84,11 +84,11 @@ def release_oversize_segments(allocator: CachingAllocator, request: Request) -> 
 
 
 def release_cached_memory(allocator: CachingAllocator, request: Request) -> Block | None:
-    """Give everything free back; at last a new segment is made only as large as the block."""
+    """Release everything free; as a last resort, make a new segment only as large as the block."""
     failure = None
     try:
         allocator.empty_cache()
-    except Exception as error:  # noqa: BLE001  # what did go back may be enough for the request
+    except Exception as error:  # noqa: BLE001  # what was released may be enough for the request
         failure = error
     allocator.heap.count("num_alloc_retries")
     found = allocator.cutter.find(*request) or allocator.grow(*request)
@@ -99,12 +99,12 @@ def release_cached_memory(allocator: CachingAllocator, request: Request) -> Bloc
 
 
 def collect_garbage(allocator: CachingAllocator, request: Request) -> Block | None:
-    """Free the blocks of dead objects in cycles; a late step, because it takes longer than all before together."""
+    """Free the blocks of dead objects in cycles; this step is late because it takes longer than all earlier ones."""
     return release_cached_memory(allocator, request) if gc.collect() else None
 
 
 def wait_for_copies(allocator: CachingAllocator, request: Request) -> Block | None:
-    """Wait until every copy that uses freed blocks is done; only host memory does that."""
+    """Wait until all copies that use freed blocks are done; only host memory does this."""
     if allocator.heap.captures or not request.stream_pool.deferred:
         return None
     failure = allocator.reclaimer.await_all()
@@ -114,7 +114,7 @@ def wait_for_copies(allocator: CachingAllocator, request: Request) -> Block | No
     return found
 
 
-#: What device memory tries.
+#: The steps for device memory.
 DEVICE_LADDER: OomLadder = (
     call_free_memory_callbacks,
     borrow_from_lending_pools,
@@ -123,12 +123,12 @@ DEVICE_LADDER: OomLadder = (
     collect_garbage,
 )
 
-#: What pinned host memory tries.
+#: The steps for pinned host memory.
 HOST_LADDER: OomLadder = (*DEVICE_LADDER, wait_for_copies)
 
 
 def give_up(allocator: CachingAllocator, stream_pool: StreamPool, nbytes: int) -> NoReturn:
-    """Raise the `OutOfMemoryError`, once observers and the history have seen it."""
+    """Raise the `OutOfMemoryError`, after the observers and the history have received it."""
     heap = allocator.heap
     with heap.lock:
         heap.counters.count("num_ooms")

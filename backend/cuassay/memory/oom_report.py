@@ -1,4 +1,4 @@
-"""The message when memory is out: what was asked, what is free, who holds the rest, and the one thing to try."""
+"""The out-of-memory message: what was requested, what is free, who holds the rest, and the one thing to try."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOLDERS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomReport:
-    """What is known when a request fails; bytes.
+    """What is known when a request fails; sizes in bytes.
 
     Attributes
     ----------
@@ -26,15 +26,15 @@ class OomReport:
     allowed : int
         The most that may be reserved.
     total : int or None
-        The device's memory, where it is known.
+        The device's memory, if known.
     reserved, live, pending, largest_free : int
-        Taken from the device; live; freed, but in use by other streams; the largest range free for this stream.
+        Bytes taken from the device; live; freed but in use by other streams; and the largest free range of this stream.
     private : int
-        Live or free in private pools.
+        Bytes in private pools, live or free.
     settings : str
-        Options that are not at their default, as ``CUASSAY_ALLOC_CONF`` has them.
+        Options that are not at their defaults, in the form of ``CUASSAY_ALLOC_CONF``.
     is_paged : bool
-        Whether memory comes in pages where the source has them, so that free ones can be stitched.
+        Whether memory comes in pages if the source has them, so that free pages can be stitched.
     """
 
     name: str
@@ -51,7 +51,7 @@ class OomReport:
     is_paged: bool = True
 
     def advice(self) -> str:
-        """The one thing to try."""
+        """Return the one thing to try."""
         cached = self.reserved - self.live - self.pending
         if self.asked > (self.allowed if self.total is None else self.total):
             return "it can never fit: ask for less"
@@ -68,7 +68,7 @@ class OomReport:
 
 
 def out_of_memory(shortage: OomReport, segments: Iterable[Segment]) -> OutOfMemoryError:
-    """The error, with all of it in its message."""
+    """Make the error, with all of this in its message."""
     s = shortage
     of = "" if s.total is None else f" of {format_bytes(s.total)}"
     limit = "" if s.total is None or s.allowed >= s.total else f" ({format_bytes(s.allowed)} allowed)"
@@ -82,7 +82,7 @@ def out_of_memory(shortage: OomReport, segments: Iterable[Segment]) -> OutOfMemo
 
 
 def _holders(segments: Iterable[Segment]) -> str:
-    """The largest holders of live memory, by stream and pool."""
+    """Describe the largest holders of live memory, by stream and pool."""
     held: Counter[str] = Counter()
     for segment in segments:
         pool = segment.stream_pool.pool

@@ -1,4 +1,4 @@
-"""Parts of free blocks in arenas: which of them begin and end a view; `cuassay.memory.page_space` asks."""
+"""Parts of free blocks in arenas: which of them begin and end a view, for `cuassay.memory.page_space`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from cuassay.memory.blocks import Block
 
 __all__ = ["Part", "best_pair", "best_single", "block_at", "part_nbytes"]
 
-#: Part of a free block: the block, where the part begins, and the address behind its end.
+#: A part of a free block: the block, the beginning of the part, and the address after its end.
 Part = tuple[Block, int, int]
 
 
 def part_nbytes(part: Part) -> int:
-    """Its bytes."""
+    """Return the bytes of a part."""
     return part[2] - part[1]
 
 
 def block_at(block: Block, low: int) -> Block:
-    """The block at `low`, given a block at or below it: parts of the one below may have been split off meanwhile.
+    """Return the block at `low`, given a block at or below it, from which parts may have been split off meanwhile.
 
     Raises
     ------
     LookupError
-        If `low` lies behind the segment.
+        If `low` is behind the segment.
     """
     while block.address + block.nbytes <= low:
         if block.after is None:
@@ -33,7 +33,7 @@ def block_at(block: Block, low: int) -> Block:
 
 
 def best_single(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part | None, Part | None] | None:
-    """The smallest part of either list that has `nbytes`, cut to them; both lists are sorted by size."""
+    """Return the smallest part of either list that has `nbytes`, cut to them; both lists are sorted by size."""
     end = next((part for part in ends if part_nbytes(part) >= nbytes), None)
     begin = next((part for part in begins if part_nbytes(part) >= nbytes), None)
     if end is not None and (begin is None or part_nbytes(end) <= part_nbytes(begin)):
@@ -42,7 +42,7 @@ def best_single(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part
 
 
 def best_pair(ends: list[Part], begins: list[Part], nbytes: int, page: int) -> tuple[Part, Part] | None:
-    """One part of each list that together have `nbytes` and leave the least, cut to them; both are sorted by size."""
+    """Return a part of each list that together have `nbytes` with the least excess, cut to them; both are sorted."""
     lengths = list(map(part_nbytes, begins))
     best: tuple[int, Part, Part] | None = None
     for end in ends:

@@ -1,16 +1,16 @@
-"""Decides how pages make ranges: ranges that grow, and views that make one range of scattered pages.
+"""Decides how pages form ranges: ranges that grow, and views that make one range of scattered pages.
 
-One stream's large blocks lie in *arenas*: spans of addresses of which only a part has memory. When no free range is
-large enough, free pages of several places are shown side by side at a second address, a *view*. Only what is then
-still missing is taken from the device. An arena lends a view its pages. What becomes free in a view returns to its
-arena before the next search, so arenas know all free memory. A view stays when nothing uses it: when the same ranges
-are free again, the view that was made of them serves again, without a call of the driver. The first and the last page
-of a view may be shared with others, so a range takes no more than its own bytes. Small segments are ranges of arenas
-too, preferably parts of pages, so memory moves between small and large requests.
+The large blocks of a stream are in *arenas*: address ranges of which only a part has memory. When no free range is
+large enough, free pages from several places are mapped next to each other at a second address, a *view*. Only what is
+then still missing is taken from the device. An arena lends a view its pages. Memory that becomes free in a view returns
+to its arena before the next search, so the arenas know all free memory. An unused view is kept: when the same ranges
+are free again, the view serves again without a driver call. The first and the last page of a view may be shared with
+other ranges, so a range takes no more than its own bytes. Small segments are ranges of arenas too, preferably parts of
+pages, so memory moves between small and large requests.
 
-To stitch on a miss is GMLake's idea (Guo et al., ASPLOS 2024, doi:10.1145/3620665.3640423). Here pages never leave
-their address in an arena, so nothing is unmapped on the way. Everything here happens under the allocator's lock and
-calls no source: `cuassay.memory.page_store` carries out a `StitchPlan`.
+Stitching on a miss is GMLake's idea (Guo et al., ASPLOS 2024, doi:10.1145/3620665.3640423). Here pages never leave
+their address in an arena, so nothing is unmapped when they are stitched. Everything here runs under the allocator's
+lock and calls no source; `cuassay.memory.page_store` carries out a `StitchPlan`.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 __all__ = ["PageSpace"]
 
-#: The smallest part of a page that a view begins or ends with, bytes.
+#: The smallest part of a page that a view begins or ends with, in bytes.
 _LEAST_PART = 2**13
 
-#: Views of one stream that are kept; half of the unused ones go when there are more.
+#: The most views of one stream that are kept; when there are more, half of the unused ones are released.
 _MOST_VIEWS = 1024
 
-#: Pages that all views of one stream may show: each takes an entry of the driver's tables.
+#: The most pages that all views of one stream may map; each takes an entry of the driver's tables.
 _MOST_PAGES = 2**16
 
 
 class PageSpace:
-    """The arenas of one stream pool, and what is stitched of their pages.
+    """The arenas of one stream pool, and the views of their pages.
 
     Parameters
     ----------
     granularity : int
-        Bytes that pages are multiples of.
+        Page sizes are multiples of this many bytes.
     free_blocks : FreeList
-        The stream pool's free large blocks; some may lie in segments that are not arenas.
+        The stream pool's free large blocks; some may be in segments that are not arenas.
 
     Attributes
     ----------
     arenas : list of Arena
-        In the order they came.
+        The arenas, in the order in which they were added.
     small_segments : dict of int to SmallSegment
-        By address.
+        The small segments, by address.
     views : list of View
-        In the order they came.
+        The views, in the order in which they were added.
     detector : IterationDetector or None
         Observes requests after something was stitched; None before the first time.
     """
@@ -70,24 +70,25 @@ class PageSpace:
         self.detector: IterationDetector | None = None
         self._used: list[View] = []
         self._of_size: dict[int, list[View]] = {}
-        self._holes: list[Block] = []  # of the arenas, by address
+        self._holes: list[Block] = []  # holes of the arenas, by address
         self._shown = 0
         self._free = free_blocks
 
     def whole(self, nbytes: int) -> int:
-        """`nbytes`, rounded up to pages."""
+        """Round `nbytes` up to whole pages."""
         return -(-nbytes // self.granularity) * self.granularity
 
     def may_begin(self, address: int, nbytes: int) -> bool:
-        """Whole pages begin at a page, anything else anywhere."""
+        """Whether a range may begin at `address`: whole pages must begin at a page, other sizes may begin anywhere."""
         return nbytes % self.granularity != 0 or address % self.granularity == 0
 
     # -------------------------------------------------------------------------------------------------- free ranges
 
     def take(self, nbytes: int, *, anywhere: bool = False) -> Block | None:
-        """A block of exactly `nbytes`, in no list, out of the free block that the fit policy chooses.
+        """Take exactly `nbytes` from the free block that the fit policy chooses; the new block is in no list.
 
-        Whole pages begin at a page, unless they may lie `anywhere`; then, once freed, they are whole pages again.
+        Whole pages begin at a page boundary, so that they are whole pages again when they are freed, unless `anywhere`
+        is set.
         """
         block = self._free.peek(nbytes) if self._free.keys else None
         if block is None:
@@ -113,13 +114,14 @@ class PageSpace:
         insort(self._holes, arena.first, key=_address)
 
     def shortage(self, nbytes: int) -> int:
-        """Bytes that a range of `nbytes` takes from the device, when no free block can serve it."""
+        """Return the bytes to take from the device for a range of `nbytes`, when no free block can serve it."""
         return self.whole(max(nbytes - sum(high - low for _, low, high in self._chosen(nbytes)), 0))
 
     def plan(self, nbytes: int, spare: int = 0) -> StitchPlan | None:
-        """How to make a range of `nbytes` that no free block can serve; what it needs is lent from here on.
+        """Return how to make a range of `nbytes` that no free block can serve; what it needs is lent from here on.
 
-        It is made of free pages and what is missing; or a free range is grown, if that takes no more from the device,
+        The range consists of free pages and new ones. A free range is grown instead if that takes no more from the
+        device, or at most `spare` bytes. The result is None if no hole has room for the range.
         or at most `spare` bytes. None if no hole has room for it.
         """
         if not self.has_hole(self.whole(nbytes)):
@@ -139,18 +141,18 @@ class PageSpace:
         if not missing:
             return StitchPlan(pieces, is_contiguous=len(pieces) == 1)
         hole = next(hole for hole in self._holes if hole.nbytes >= missing)
-        # a last piece that begins a page and does not fill it stays the last
+        # a last piece that begins at a page boundary and does not fill the page stays last
         position = len(pieces) - 1 if chosen and chosen[-1][2] % self.granularity else len(pieces)
         return StitchPlan(pieces, self._open_hole(hole, missing), position, rest, is_contiguous=not pieces)
 
     def _plan_growth(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> StitchPlan:
-        """A free block, or none, followed by `grown` bytes of new pages."""
+        """Plan a free block, if any, followed by `grown` bytes of new pages."""
         pieces = [] if low is None else [self._lend(low, low.address, low.address + low.nbytes)]
         needed = nbytes - sum(piece.nbytes for piece in pieces)
         return StitchPlan(pieces, self._open_hole(hole, grown), len(pieces), needed, is_contiguous=True)
 
     def _chosen(self, nbytes: int) -> list[Part]:
-        """Free ranges in an order that a view can show: whole pages of the largest blocks between two parts."""
+        """Return free ranges for a view, in order: whole pages of the largest blocks between two partial pages."""
         if not self._free.keys:
             return []
         first, last = self._ends(nbytes)
@@ -169,9 +171,9 @@ class PageSpace:
         return [*([] if first is None else [first]), *chosen, *([] if last is None else [last])]
 
     def _ends(self, nbytes: int) -> tuple[Part | None, Part | None]:
-        """The end of a page for a view to begin with, and the beginning of another for it to end with.
+        """Return the end of a page for a view to begin with, and the beginning of another page for it to end with.
 
-        Either both together have one page and the odd bytes of the request, or one or both have the odd bytes alone.
+        Either both together have one page and the odd bytes of the request, or one or both have just the odd bytes.
         """
         ends: list[Part] = []
         begins: list[Part] = []
@@ -190,7 +192,7 @@ class PageSpace:
         return more or (None, None)
 
     def _parts(self, least: int) -> Iterator[Part]:
-        """Free ranges of at least `least` bytes in pages that are only partly free."""
+        """Yield free ranges of at least `least` bytes in pages that are only partly free."""
         page = self.granularity
         for block in self._free.at_least(least):
             low, high = block.address, block.address + block.nbytes
@@ -206,12 +208,12 @@ class PageSpace:
                 yield block, last, high
 
     def lend_backing(self, nbytes: int) -> Block | None:
-        """The largest free part of a page that is partly in use, lent, if it has `nbytes`; else None."""
+        """Lend the largest free part of a partly used page, if it has `nbytes`; else return None."""
         part = max(self._parts(nbytes), key=part_nbytes, default=None)
         return None if part is None else self._lend(*part)
 
     def _edge(self, nbytes: int) -> tuple[Block | None, Block | None]:
-        """The largest free block with a hole behind it that it could grow into, and the hole; or a hole alone."""
+        """Return the largest free block that can grow into the hole behind it, and the hole; or just a hole."""
         best: tuple[Block | None, Block | None] = (None, None)
         for hole in self._holes:
             low = hole.before if hole.before is not None and hole.before.quick_list is None else None
@@ -222,14 +224,14 @@ class PageSpace:
         return best
 
     def _open_hole(self, hole: Block, nbytes: int) -> Block:
-        """The first `nbytes` of a hole, lent."""
+        """Lend the first `nbytes` of a hole."""
         self._holes.remove(hole)
         if hole.nbytes > nbytes:
             insort(self._holes, split(hole, nbytes), key=_address)
         return withhold(hole, LENT)
 
     def _lend(self, block: Block, low: int, high: int) -> Block:
-        """``[low, high)`` of a free block, lent; the rest stays free."""
+        """Lend ``[low, high)`` of a free block; the rest stays free."""
         self._free.remove(block)
         if low > block.address:
             front, block = block, split(block, low - block.address)
@@ -246,7 +248,7 @@ class PageSpace:
     def coalesce(self) -> tuple[list[SmallSegment], list[Block]]:
         """Take back what was lent for free parts of views, and for small segments without a block in use.
 
-        Returns these small segments, which are dropped, and the lent blocks, which the caller sets free.
+        Return these small segments, which are dropped, and the lent blocks, which the caller must set free.
         """
         given: list[Block] = []
         done = [
@@ -258,7 +260,7 @@ class PageSpace:
             given.append(segment.backing)
         for view in self._used:
             if view.first.quick_list is not None and view.first.after is None:
-                continue  # most views: all of it is in use
+                continue  # as in most views, all of it is in use
             for block in [block for block in view if block.quick_list is None]:
                 self._free.remove(block)
                 given += view.surrender(block)
@@ -267,7 +269,7 @@ class PageSpace:
         return done, given
 
     def recall(self, nbytes: int) -> Block | None:
-        """The block, in no list, of an unused view of `nbytes` that shows the ranges that `plan` would choose now."""
+        """Return the block of an unused view of the ranges that `plan` would choose for `nbytes` now, or None."""
         unused = [view for view in self._of_size.get(nbytes, ()) if view.is_unused]
         if not unused:
             return None
@@ -282,7 +284,7 @@ class PageSpace:
         return withhold(view.first, LENT)
 
     def add_view(self, view: View) -> None:
-        """Add a view, which is in use."""
+        """Add a view that is in use."""
         self.keep(view)
         self._used.append(view)
 
@@ -297,9 +299,9 @@ class PageSpace:
         return len(self.views) >= _MOST_VIEWS or self._shown + page_count > _MOST_PAGES
 
     def take_crowded(self, page_count: int) -> list[View]:
-        """The half of the unused views that has not served for longest, if one more view would be too many.
+        """Take the half of the unused views that was unused for longest, if one more view would be too many.
 
-        Many are taken at a time, because the host waits for the stream before they go.
+        Many are taken at a time, because the host waits for the stream before they are released.
         """
         if not self.is_crowded(page_count):
             return []
@@ -307,7 +309,7 @@ class PageSpace:
         return self.take_unused(unused - unused // 2)
 
     def take_unused(self, count: int | None = None) -> list[View]:
-        """Unused views, those that have not served for longest first; the page space drops them."""
+        """Take unused views, those unused for longest first; the page space drops them."""
         taken = sorted((view for view in self.views if view.is_unused), key=lambda view: view.stamp)[:count]
         gone = set(map(id, taken))
         self.views = [view for view in self.views if id(view) not in gone]
@@ -320,7 +322,7 @@ class PageSpace:
     # ------------------------------------------------------------------------------------------------- giving back
 
     def lend_free_pages(self, *, before: int | None = None) -> list[tuple[Block, list[int]]]:
-        """Whole free pages (with `before`, free since then), lent, to be given back; none that a view in use shows."""
+        """Lend whole free pages (with `before`, free since then) to be released; none that a view in use maps."""
         shown = {page for view in self.views if not view.is_unused for page in view.pages}
         found = []
         for block in tuple(self._free):
@@ -335,14 +337,14 @@ class PageSpace:
         return found
 
     def take_empty_arenas(self) -> list[Arena]:
-        """Arenas without any page; the page space drops them."""
+        """Take the arenas without any page; the page space drops them."""
         empty = [arena for arena in self.arenas if arena.first.home is HOLE and arena.first.is_whole]
         self.arenas = [arena for arena in self.arenas if arena not in empty]
         self._holes = [hole for hole in self._holes if hole.segment not in empty]
         return empty
 
     def empty(self, block: Block) -> int:
-        """The pages of a lent block were unmapped: merge it with neighbouring holes; returns its bytes."""
+        """Make a lent block, whose pages were unmapped, a hole; return its bytes."""
         gone = block.nbytes
         run_of(block)[0].mapped -= gone
         self.close(block)
@@ -356,7 +358,7 @@ class PageSpace:
         insort(self._holes, _hollow(block), key=_address)
 
     def segments(self) -> Iterator[Segment]:
-        """The small segments, and the views in use."""
+        """Yield the small segments and the views in use."""
         yield from self.small_segments.values()
         yield from (view for view in self.views if not view.is_unused)
 
@@ -369,7 +371,7 @@ def _address(block: Block) -> int:
 
 
 def _hollow(block: Block) -> Block:
-    """Make a block, which is in no list, a hole; returns it merged with neighbouring holes."""
+    """Make a block, which is in no list, a hole; return it merged with neighbouring holes."""
     withhold(block, HOLE)
     if block.after is not None and block.after.home is HOLE:
         merge(block, block.after)

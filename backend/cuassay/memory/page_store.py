@@ -1,6 +1,6 @@
-"""Grows and shrinks page by page: carries out with the source's calls what `cuassay.memory.page_space` plans.
+"""Grows and shrinks memory page by page: makes the source calls that `cuassay.memory.page_space` plans.
 
-The source is called without the lock. What a plan uses is lent meanwhile, so that no other request takes it, and
+The source is called without the lock. Memory that a plan uses is lent meanwhile, so that no other request takes it, and
 is set free again if a call fails.
 """
 
@@ -25,8 +25,8 @@ from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["PageStore"]
 
-#: What may be reserved, as a multiple of the most that was live, before free pages are stitched although a free range
-#: could grow. A little more than 1, because then fewer views are made again in every iteration.
+#: Free pages are stitched, even if a free range could grow, once this multiple of the peak of live bytes is reserved.
+#: It is a little more than 1, because then fewer views are made again in every iteration.
 _SPARE = 1.01
 
 #: The smallest part of a page that becomes a small segment, bytes.
@@ -49,11 +49,11 @@ class PageStore:
         self._segment_store = segment_store
 
     def _page_space(self, stream_pool: StreamPool) -> PageSpace | None:
-        """Where `stream_pool` keeps pages, or None where it takes segments."""
+        """Return the page space of `stream_pool`, or None if it takes segments."""
         pool, granularity = stream_pool.pool, stream_pool.pool.source.granularity
         if not granularity or pool.no_split or pool.one_handle or not self._heap.config.expandable_segments:
             return None
-        with self._heap.lock:  # two threads must not make two of them
+        with self._heap.lock:  # two threads must not make one each
             if stream_pool.page_space is None:
                 stream_pool.page_space = PageSpace(granularity, stream_pool.large)
             return stream_pool.page_space
@@ -61,7 +61,7 @@ class PageStore:
     # ------------------------------------------------------------------------------------------------------ growing
 
     def grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """A block made of pages, or of a segment for a pool that takes those; None when there is no room."""
+        """Return a block in pages, or in a segment if the pool uses segments; None when there is no room."""
         page_space = self._page_space(stream_pool)
         if page_space is None:
             return self._segment_store.grow(stream_pool, size, nbytes)
@@ -70,7 +70,7 @@ class PageStore:
         return self._grow_small(stream_pool, page_space, size, nbytes)
 
     def _grow_small(self, stream_pool: StreamPool, page_space: PageSpace, size: int, nbytes: int) -> Block | None:
-        """A block of a new small segment."""
+        """Return a block in a new small segment."""
         with self._heap.lock:
             block = self._cutter.take_flushed(stream_pool, size, nbytes) if stream_pool.lists else None
             if block is not None:
@@ -88,7 +88,7 @@ class PageStore:
             return self._cutter.cut_out(segment.first, size, nbytes)
 
     def _stitch(self, stream_pool: StreamPool, page_space: PageSpace, size: int, nbytes: int | None) -> Block | None:
-        """A block of at least `size` made of what is free and, where that is not enough, of new pages."""
+        """Return a block of at least `size`, made of free ranges and, if these are not enough, of new pages."""
         with self._heap.lock:
             block = self._repack(stream_pool, page_space, size, nbytes) if page_space.arenas else None
             is_short = block is None and bool(stream_pool.deferred.queue) and page_space.shortage(size) > 0
@@ -105,7 +105,7 @@ class PageStore:
         return None if plan is None else self._carry_out(plan, stream_pool, page_space, size, nbytes)
 
     def _make_plan(self, stream_pool: StreamPool, page_space: PageSpace, size: int) -> StitchPlan | None:
-        """What a block is made of; None when the source has too few addresses."""
+        """Return a plan for a block; None when the source has too few addresses."""
         heap, counters = self._heap, self._heap.counters
         while True:  # another thread can take the hole that this one has made
             with heap.lock:
@@ -115,7 +115,7 @@ class PageStore:
                 return plan
 
     def _repack(self, stream_pool: StreamPool, page_space: PageSpace, size: int, nbytes: int | None) -> Block | None:
-        """A block when everything free is merged in its arena, or a view that was made before."""
+        """Merge everything free in its arena, then return a free block, or an existing view that fits."""
         if page_space.views:
             self._observe(stream_pool, page_space)
         self.coalesce(stream_pool)
@@ -125,7 +125,7 @@ class PageStore:
         return block
 
     def _observe(self, stream_pool: StreamPool, page_space: PageSpace) -> None:
-        """From here the detector sees every request, until the end of an iteration."""
+        """Let the detector see every request from now on, until the end of an iteration."""
         if stream_pool.detector is not None:
             return
         if page_space.detector is None:
@@ -165,10 +165,10 @@ class PageStore:
             for block in given:
                 self._cutter.set_free(block)
             if not done:
-                return  # otherwise the backing of one may lie in a view, where it became free only now
+                return  # otherwise a backing may be in a view, where it became free only now
 
     def _make_hole(self, stream_pool: StreamPool, page_space: PageSpace, nbytes: int) -> bool:
-        """Set addresses aside for an arena with a hole for `nbytes`; False when the source has too few."""
+        """Reserve addresses for an arena with a hole for `nbytes`; return False when the source has too few."""
         page = page_space.granularity
         least = _whole(nbytes, page)
         span = max(_whole(self._span(), page), least)
@@ -193,7 +193,7 @@ class PageStore:
         self._heap.counters.move_span(1)
 
     def _span(self) -> int:
-        """Bytes of addresses to set aside for a stream."""
+        """The bytes of addresses to reserve for a stream."""
         wanted, total = self._heap.config.expandable_segments_reserve, self._heap.total
         if isinstance(wanted, int):
             return wanted
@@ -202,7 +202,7 @@ class PageStore:
     def _carry_out(
         self, plan: StitchPlan, stream_pool: StreamPool, page_space: PageSpace, size: int, nbytes: int | None
     ) -> Block | None:
-        """The block of a plan; None, with everything as before, when there is no room."""
+        """Return the block of a plan; None, with everything as before, when there is no room."""
         try:
             self._fill(plan, stream_pool)
             pages = [] if plan.is_contiguous else plan.pages()
@@ -223,7 +223,7 @@ class PageStore:
             for other in others:
                 merge(block, other)
             if nbytes is None and block.nbytes == size:
-                return block  # lent already
+                return block  # the block is lent already
             return self._cutter.cut_out(block, size, nbytes)
 
     def _fill(self, plan: StitchPlan, stream_pool: StreamPool) -> None:
@@ -249,7 +249,7 @@ class PageStore:
             self._settle(plan, growth)
 
     def _settle(self, plan: StitchPlan, growth: Block) -> None:
-        """The growth has pages now: it becomes one of the pieces, and what is not needed of it is set free."""
+        """Make the growth, which has pages now, one of the pieces, and set the excess free."""
         if isinstance(growth.segment, Arena):
             growth.segment.mapped += growth.nbytes
         rest = split(growth, plan.needed) if plan.needed < growth.nbytes else None
@@ -259,14 +259,14 @@ class PageStore:
             self._cutter.set_free(rest)
 
     def _map_view(self, pages: Sequence[int], stream_pool: StreamPool) -> int:
-        """The address of a view of the pages. Raises `OutOfMemoryError`."""
+        """Return the address of a view of the pages. Raises `OutOfMemoryError`."""
         self._forget_views(stream_pool, room_for=len(pages))
         with self._heap.lock:
             self._heap.driver_calls += 1
         return stream_pool.pool.source.alias(pages)
 
     def _undo(self, plan: StitchPlan, page_space: PageSpace) -> None:
-        """What was lent is free again, or a hole."""
+        """Set free what was lent; memory becomes free again, and addresses without memory become a hole."""
         if plan.growth is not None:
             page_space.close(plan.growth)
         for block in plan.pieces:
@@ -275,7 +275,7 @@ class PageStore:
     # ------------------------------------------------------------------------------------------------- giving back
 
     def release_old(self) -> None:
-        """Give back free pages of at least average age; errors of sources are left to `empty_cache`."""
+        """Release free pages of at least average age; errors of sources are left to `empty_cache`."""
         stream_pools = self._heap.shrinkable()
         with self._heap.lock:
             stamps = [block.stamp for found in stream_pools if found.page_space is not None for block in found.large]
@@ -285,9 +285,9 @@ class PageStore:
                 self.release(stream_pool, before=mean)
 
     def release(self, stream_pool: StreamPool, *, before: int | None = None) -> int:
-        """Give the free pages (with `before`, those free since then) back to the device; returns their bytes.
+        """Release the free pages (with `before`, those free since then) to the device; return their bytes.
 
-        Unused views of these pages go first. Pages that a view in use shows stay. The host waits for the stream.
+        Unused views of these pages go first. Pages in a view that is in use stay. The host waits for the stream.
         """
         page_space = stream_pool.page_space
         if page_space is None:
@@ -304,7 +304,7 @@ class PageStore:
             return released
 
     def _forget_views(self, stream_pool: StreamPool, *, room_for: int) -> None:
-        """Release the views that were unused for longest, if all of them together show too many pages."""
+        """Release the views that were unused for longest, if all views together map too many pages."""
         page_space, pool = stream_pool.page_space, stream_pool.pool
         if page_space is None or not page_space.is_crowded(room_for) or (pool.is_private and pool.use_count):
             return
@@ -315,7 +315,7 @@ class PageStore:
                 self._release_views(stream_pool, page_space, views)
 
     def _release_views(self, stream_pool: StreamPool, page_space: PageSpace, views: Sequence[View]) -> None:
-        """Release views that the page space has let go of, once the stream is done with them."""
+        """Release views that the page space has dropped, once the stream is done with them."""
         undo: dict[int, Callable[[], None]] = {view.alias: partial(page_space.keep, view) for view in views}
         try:
             stream_pool.pool.source.synchronize((stream_pool.stream,))
@@ -325,7 +325,7 @@ class PageStore:
         self._release_ranges(stream_pool, undo)
 
     def _release_ranges(self, stream_pool: StreamPool, undo: dict[int, Callable[[], None]]) -> None:
-        """Release the ranges at these addresses; if one fails, the steps of all that are left undo their removal."""
+        """Release the ranges at these addresses; if one fails, undo the removal of all that are left."""
         for address in tuple(undo):
             try:
                 with self._heap.lock:
@@ -364,7 +364,7 @@ class PageStore:
             is_certain = is_marked_late(error)
             if not took_effect(error):
                 self._set_all_free(lent)
-            if not is_certain:  # if nobody knows, the pages stay lent, so that neither they nor their addresses serve
+            if not is_certain:  # if unknown, the pages stay lent, so that neither they nor their addresses are used
                 raise
             interrupt = error
         with self._heap.lock:
@@ -382,7 +382,7 @@ class PageStore:
                 self._cutter.set_free(block)
 
     def _drop_arenas(self, stream_pool: StreamPool, page_space: PageSpace) -> None:
-        """Give the addresses of arenas without pages back."""
+        """Release the addresses of arenas without pages."""
         with self._heap.lock:
             spans = page_space.take_empty_arenas()
             for arena in spans:
@@ -394,5 +394,5 @@ class PageStore:
 
 
 def _whole(nbytes: int, page: int) -> int:
-    """`nbytes`, rounded up to pages."""
+    """Round `nbytes` up to whole pages."""
     return -(-nbytes // page) * page

@@ -1,7 +1,7 @@
-"""Peers' policies over integers, for comparison in replays: what they reserve, not how fast they are.
+"""Other allocators' policies over integers, for comparison in replays: what they reserve, not how fast they are.
 
-Each is best fit with immediate merging in every stream's own free blocks; they differ in how sizes are rounded, how
-much is taken from the device at a time, and which rest is split off.
+Each is best fit with immediate merging among every stream's own free blocks. They differ in how sizes are rounded, how
+much is taken from the device at a time, and which remainders are split off.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["PEERS", "Peer", "PeerModel"]
 
 _TORCH = AllocatorConfig()
 
-#: What torch's expandable segments grow by for requests above 1 MiB, bytes.
+#: The bytes by which torch's expandable segments grow for requests above 1 MiB.
 _LARGE_STEP = 20 * MIB
 
-#: Addresses of one stream and pool, as a power of two: more than any device has.
+#: The addresses of one stream and pool, as a power of two: more than any device has.
 _ROOM = 48
 
 
@@ -34,13 +34,13 @@ class Peer:
     Attributes
     ----------
     segment_size : callable
-        Bytes taken from the device for a block of that size.
+        The bytes taken from the device for a block of that size.
     least_rest : callable
-        The smallest rest that is split off, given whether the block is of the small pool.
+        The smallest remainder that is split off; it is called with whether the block is of the small pool.
     has_pools : bool
-        Whether requests up to 1 MiB are apart.
+        Whether requests up to 1 MiB have a separate pool.
     grows : bool
-        Whether new memory lies right behind the last, so that the two merge.
+        Whether new memory directly follows the last, so that the two merge.
     fit : FitPolicy
         Chooses among free blocks.
     """
@@ -72,14 +72,14 @@ PEERS: Mapping[str, Peer] = {
 
 
 class PeerModel:
-    """One peer at work.
+    """An allocator that follows one peer's policy.
 
     Attributes
     ----------
     live_peak, reserved_peak : int
-        The most that was asked for, and taken from the device, at once; bytes.
+        The most bytes that were requested, and taken from the device, at the same time.
     driver_calls : int
-        How often the device was asked.
+        How often the device was called.
     """
 
     def __init__(self, peer: Peer) -> None:
@@ -88,11 +88,11 @@ class PeerModel:
         self._stream_pools: dict[tuple[int, bool], tuple[StreamPool, FreeList]] = {}
         self._ends: dict[tuple[int, bool], Block] = {}
         self._next: dict[tuple[int, bool], int] = {}
-        self._live = self._reserved = 0
+        self._live = 0
         self.live_peak = self.reserved_peak = self.driver_calls = 0
 
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
-        """A block of at least `nbytes`."""
+        """Return a block of at least `nbytes`."""
         size = max(_rounded(nbytes, MIN_BLOCK), MIN_BLOCK)
         where = (stream, self._peer.has_pools and size <= SMALL_REQUEST)
         if where not in self._stream_pools:
@@ -122,8 +122,7 @@ class PeerModel:
         free_end = 0 if end is None or end.quick_list is not None else end.nbytes
         whole = self._peer.segment_size(size - free_end)
         self.driver_calls += 1
-        self._reserved += whole
-        self.reserved_peak = max(self.reserved_peak, self._reserved)
+        self.reserved_peak += whole
         address = self._next.setdefault(where, (len(self._next) + 1) << _ROOM)
         self._next[where] += whole + (0 if self._peer.grows else SMALL_SEGMENT)
         block = Segment(address, whole, stream_pool, is_small=where[1]).first
@@ -137,7 +136,7 @@ class PeerModel:
         return block
 
     def free(self, block: Block) -> None:
-        """Give `block` back; it merges with its neighbours."""
+        """Free `block`, and merge it with its neighbours."""
         where = (block.stream_pool.stream, block.segment.is_small)
         free_blocks = self._stream_pools[where][1]
         self._live -= block.requested
@@ -152,5 +151,5 @@ class PeerModel:
         free_blocks.add(block)
 
     def peaks(self) -> tuple[int, int]:
-        """The most that was asked for, and reserved, at once."""
+        """Return the most bytes that were requested, and reserved, at the same time."""
         return self.live_peak, self.reserved_peak

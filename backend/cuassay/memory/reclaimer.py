@@ -1,6 +1,6 @@
-"""Takes back blocks that other streams used: when those are done, or by letting the block's own stream wait for them.
+"""Takes back blocks that other streams used: when those are done, or by making the block's own stream wait for them.
 
-The source is called without the lock; a block that is asked about is in no queue meanwhile.
+The source is called without the lock; a block whose events are being queried is in no queue meanwhile.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Reclaimer:
     Parameters
     ----------
     heap : Heap
-        Its state.
+        The shared state.
     cutter : BlockCutter
-        Makes what was taken back free.
+        Makes blocks that were taken back free.
     may_wait : bool
-        Whether a stream may be told to wait for others. If not, a request takes back only blocks that are done.
+        Whether a stream may be made to wait for others. If not, a request takes back only blocks that are done.
     """
 
     def __init__(self, heap: Heap, cutter: BlockCutter, *, may_wait: bool = True) -> None:
@@ -35,7 +35,7 @@ class Reclaimer:
         self._may_wait = may_wait
 
     def reclaim(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
-        """A block for a request: one that other streams are done with, or else one that its stream will wait for."""
+        """Return a block for a request: one that other streams are done with, or one that its stream will wait for."""
         deferred = stream_pool.deferred
         if self._heap.captures or not (deferred.queue or deferred.held):
             return None
@@ -61,7 +61,7 @@ class Reclaimer:
                 self._cutter.return_block(block)
 
     def await_users(self, stream_pool: StreamPool) -> None:
-        """Let the stream wait, on the device, for the users of all its freed blocks, unless work is captured."""
+        """Make the stream wait, on the device, for the users of all its freed blocks, unless work is being captured."""
         if self._heap.captures:
             return
         _record_held(stream_pool)
@@ -69,14 +69,14 @@ class Reclaimer:
             self._wait(block)
 
     def await_all(self) -> Exception | None:
-        """Let every stream wait, on the device, for the users of all its freed blocks; returns the first error."""
+        """Make every stream wait, on the device, for the users of all its freed blocks; return the first error."""
         if self._heap.captures:
             return None
         self._heap.count("num_sync_all_streams")
         return try_each(partial(self.await_users, found) for found in self._heap.stream_pools())[1]
 
     def take_back(self) -> Exception | None:
-        """`await_all`, or only `poll` every stream pool where no stream may wait; returns the first error."""
+        """Call `await_all`, or only `poll` for every stream pool if no stream may wait; return the first error."""
         if self._may_wait:
             return self.await_all()
         if self._heap.captures:
@@ -84,7 +84,7 @@ class Reclaimer:
         return try_each(partial(self.poll, found) for found in self._heap.stream_pools())[1]
 
     def _await_smallest(self, stream_pool: StreamPool, size: int) -> bool:
-        """Let the stream wait, on the device, for the users of the smallest block that is large enough."""
+        """Make the stream wait, on the device, for the users of the smallest block that is large enough."""
         queue = stream_pool.deferred.queue
         with self._heap.lock:
             fitting = [block for block in tuple(queue) if block.nbytes >= size]
@@ -93,7 +93,7 @@ class Reclaimer:
                 return False
             try:
                 queue.remove(block)
-            except ValueError:  # another thread is returning it: taking the first one needs no lock
+            except ValueError:  # another thread is returning it, as taking the first needs no lock
                 return False
         self._wait(block)
         return True
@@ -111,7 +111,7 @@ class Reclaimer:
 
 
 def _record_held(stream_pool: StreamPool) -> None:
-    """Record events for blocks that were held back; whoever freed a block was told why that failed."""
+    """Record events for blocks that were held back; the callers that freed them were told why that failed."""
     for _ in range(len(stream_pool.deferred.held)):
         with suppress(Exception):
             stream_pool.deferred.unhold()

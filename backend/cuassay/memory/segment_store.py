@@ -1,7 +1,7 @@
-"""Takes segments from sources and gives them back.
+"""Takes segments from sources and releases them.
 
-A segment that is given back first leaves the heap and its free list. It returns only if it is certain that the source
-did not take it: an interrupt that arrives too late to tell never brings it back.
+A segment that is being released first leaves the heap and its free list. It returns only if it is certain that the
+source did not take it: if an interrupt arrives so late that nobody can tell, the segment does not return.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["SegmentStore"]
 
 
 class SegmentStore:
-    """The segments of one heap that each came from a source in one piece.
+    """The segments of one heap, each of which came from a source in one piece.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class SegmentStore:
         self.on_growth: Callable[[], object] | None = None
 
     def grow(self, stream_pool: StreamPool, size: int, nbytes: int, whole: int | None = None) -> Block | None:
-        """A block of a new segment of `whole` bytes (None: as configured); None when there is no room for one."""
+        """Return a block in a new segment of `whole` bytes (None: as configured), or None when there is no room."""
         heap = self._heap
         whole = heap.config.segment_size(size) if whole is None else whole
         with heap.lock:
@@ -63,13 +63,13 @@ class SegmentStore:
             return self._cutter.cut_out(segment.first, size, nbytes)
 
     def enter(self, segment: Segment) -> None:
-        """Hold and count `segment` from here; the caller holds the lock."""
+        """Add and count `segment`; the caller holds the lock."""
         self._heap.enter(segment)
         segment.is_oversize = self._heap.config.is_oversize(segment.nbytes)
         self._note(segment, 1)
 
     def _note(self, segment: Segment, sign: int) -> None:
-        """Count a segment that came (`sign` 1) or went (-1)."""
+        """Count a segment that was added (`sign` 1) or removed (-1)."""
         if self._heap.history is not None:
             self._heap.history.note_segment(segment, sign)
         self._heap.counters.move_segment(
@@ -77,7 +77,7 @@ class SegmentStore:
         )
 
     def whole_free(self) -> list[Segment]:
-        """Segments without a block in use, of pools whose memory may go back; the quick lists are flushed."""
+        """Return the segments without a block in use whose memory may be released; the quick lists are flushed."""
         self._cutter.flush_all()
         return [segment for segment in self._heap.segments if self._may_go(segment)]
 
@@ -87,7 +87,7 @@ class SegmentStore:
         return segment.first.quick_list is None and segment.first.is_whole and segment.stream_pool.pool.may_shrink
 
     def release(self, segment: Segment) -> int:
-        """Give `segment` back, if it is still held and no block of it is in use; returns its bytes, or 0."""
+        """Release `segment`, if it is still held and no block of it is in use; return its bytes, or 0."""
         heap = self._heap
         with heap.releasing:
             with heap.lock:
@@ -104,7 +104,7 @@ class SegmentStore:
         return segment.nbytes
 
     def _let_go(self, segment: Segment) -> None:
-        """Hold `segment` no longer; from the first line on no request can have it, even if an interrupt strikes."""
+        """Remove `segment`; from the first line on no request can get it, even if an interrupt occurs."""
         segment.stream_pool.free_blocks(is_small=segment.is_small).remove(segment.first)
         self._heap.leave(segment)
         self._note(segment, -1)
@@ -112,7 +112,7 @@ class SegmentStore:
         self._heap.driver_calls += 1
 
     def _judge(self, segment: Segment, error: BaseException) -> None:
-        """The release of `segment` raised `error`: hold it again if the source did not take it back."""
+        """Handle an `error` of the release of `segment`: add it again if the source did not take it back."""
         is_gone = took_effect(error)
         with self._heap.lock:
             self._heap.moving -= segment.nbytes
@@ -128,7 +128,7 @@ class SegmentStore:
     def release_old(self, coming: int) -> bool:
         """Release free segments of at least average age until `coming` more bytes stay below the threshold.
 
-        Returns whether they do not. Errors of sources are left to `empty_cache`: there may be room all the same.
+        Return whether they do not. Errors of sources are left to `empty_cache`, because there may still be room.
         """
         heap = self._heap
         target = int(heap.config.garbage_collection_threshold * heap.allowed)

@@ -1,4 +1,4 @@
-"""Every segment, block and event as plain data, in the schema of ``torch.cuda.memory._snapshot``; as files, and back.
+"""Every segment, block and event as plain data, in the schema of ``torch.cuda.memory._snapshot``, and its files.
 
 JSON is the default: it can be read anywhere, and reading it runs no code. The other format is torch's own, a pickle of
 the same data, which its viewers open. In JSON each different stack is written once and referred to by its number.
@@ -33,12 +33,12 @@ __all__ = [
     "take_snapshot",
 ]
 
-#: JSON (gzipped where the name ends in .gz), and the pickle that torch's viewers open.
+#: JSON (gzipped if the name ends in .gz), and the pickle that torch's viewers open.
 FORMATS = ("json", "torch")
 
 
 def take_snapshot(heap: Heap) -> dict[str, Any]:
-    """Every segment, block and recorded event of one allocator."""
+    """Return every segment, block and recorded event of one allocator."""
     with heap.lock:
         history = heap.history
         segments = [entry for segment in heap.every_segment() for entry in describe_segment(segment, history)]
@@ -55,10 +55,10 @@ def take_snapshot(heap: Heap) -> dict[str, Any]:
 
 
 def describe_segment(segment: Segment, history: History | None = None) -> list[dict[str, Any]]:
-    """The entries of ``segments`` for `segment`: its figures, and its blocks by address.
+    """Return the entries of ``segments`` for `segment`: its figures, and its blocks by address.
 
     As in torch, a range that grows has one entry for each run of memory. Addresses without memory are omitted, and so
-    is what is lent to another segment, which has an entry of its own.
+    is memory lent to another segment, which has a separate entry.
     """
     runs: list[list[Block]] = [[]]
     is_whole = True
@@ -90,7 +90,7 @@ def _described(segment: Segment, blocks: list[Block], history: History | None, *
 
 
 def describe_block(block: Block, history: History | None = None) -> dict[str, Any]:
-    """One entry of a segment's ``blocks``."""
+    """Return one entry of a segment's ``blocks``."""
     frames: Frames = history.frames_of(block.address) if history is not None and block.is_live else ()
     return {
         "address": block.address,
@@ -102,7 +102,7 @@ def describe_block(block: Block, history: History | None = None) -> dict[str, An
 
 
 def describe_traces(history: History) -> list[dict[str, Any]]:
-    """One device's part of ``device_traces``: its events, the oldest first; equal stacks are one list."""
+    """Return one device's part of ``device_traces``: its events, the oldest first; equal stacks share one list."""
     stacks: dict[Frames, list[dict[str, Any]]] = {(): []}
     return [_event(entry, stacks) for entry in history.entries]
 
@@ -127,7 +127,7 @@ def _frames(frames: Frames) -> list[dict[str, Any]]:
 
 
 def combined(snapshots: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """The snapshots of several devices, by index, as one."""
+    """Combine the snapshots of several devices, by index."""
     whole: dict[str, Any] = {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
     for index in range(max(snapshots, default=-1) + 1):
         found = snapshots.get(index, {})
@@ -143,9 +143,9 @@ def dump(snapshot: Mapping[str, Any], path: str | Path, format: str = "json") ->
     Parameters
     ----------
     snapshot : mapping
-        What ``snapshot()`` of an allocator gave, or `combined`.
+        The result of ``snapshot()`` of an allocator, or of `combined`.
     path : str or Path
-        The file; JSON is compressed where it ends in ``.gz``.
+        The file; JSON is compressed if the name ends in ``.gz``.
     format : str
         ``"json"``, or ``"torch"``: the pickle that ``torch.cuda._memory_viz`` and pytorch.org/memory_viz open.
 
@@ -162,14 +162,14 @@ def dump(snapshot: Mapping[str, Any], path: str | Path, format: str = "json") ->
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """A snapshot that `dump`, or torch, wrote.
+    """Load a snapshot that `dump`, or torch, wrote.
 
-    A pickle is read by an unpickler that knows plain data only: nothing in a file from elsewhere is run.
+    The unpickler accepts only plain data, so nothing in a foreign file is executed.
 
     Raises
     ------
     ArgumentError
-        If the file holds no snapshot.
+        If the file is not a snapshot.
     """
     try:
         data = Path(path).read_bytes()
@@ -177,31 +177,31 @@ def load(path: str | Path) -> dict[str, Any]:
         raise ArgumentError(f"{path} cannot be read: {error.strerror}; give a file that dump_snapshot wrote") from error
     try:
         found = _read(data)
-    except Exception as error:  # a spoilt file can raise whatever its reader does
-        raise ArgumentError(f"{path} holds no snapshot: {_told(error)}; write one with dump_snapshot") from error
+    except Exception as error:  # a damaged file can raise any error of its reader
+        raise ArgumentError(f"{path} holds no snapshot: {_reason(error)}; write one with dump_snapshot") from error
     return found
 
 
-#: What every segment, block, event and frame has, and of which type.
+#: The fields that every segment, block, event and frame has, with their types.
 _SEGMENT = {"address": int, "total_size": int, "stream": int, "blocks": list}
 _BLOCK = {"address": int, "size": int, "state": str}
 _EVENT = {"action": str, "size": int, "stream": int}
 _MOVE = {**_EVENT, "addr": int}
 _FRAME = {"filename": str, "line": int, "name": str}
 
-#: What some writers leave out, and what then holds: torch the stacks of those without, its earlier releases the times.
+#: Fields that some writers omit, with defaults: torch omits missing stacks, and its earlier releases omit the times.
 _SEGMENT_DEFAULTS = {"device": 0, "allocated_size": 0}
 _BLOCK_DEFAULTS = {"requested_size": 0}
 _EVENT_DEFAULTS = {"time_us": 0}
 _NOTHING: Mapping[str, int] = {}
 
-#: Addresses and sizes have 64 bits; larger numbers are a spoilt file's, and no picture can be drawn to their scale.
+#: Addresses and sizes have 64 bits; a larger number means a damaged file.
 _LARGEST = 2**64
 
-#: The index of a device is a place in the list of traces.
+#: The index of a device is an index into the list of traces.
 _MOST_DEVICES = 2**16
 
-#: What happens to memory at an address; other events are only counted.
+#: Events that concern memory at an address; other events are only counted.
 _MOVES = ("alloc", "free_completed")
 
 
@@ -211,7 +211,7 @@ def _read(data: bytes) -> dict[str, Any]:
         raise ValueError("it is neither an object of JSON nor a pickle" if data else "it is empty")
     found = _Plain(data).load() if data[:1] == b"\x80" else _unpacked(json.loads(data))
     if not isinstance(found, dict) or not isinstance(found.get("segments"), list):
-        raise ValueError("it has no segments")  # noqa: TRY004  of the file, not of an argument
+        raise ValueError("it has no segments")  # noqa: TRY004  the file is wrong, not an argument
     checked: set[int] = set()
     found.setdefault("device_traces", [])
     for name in ("segments", "host_segments"):
@@ -250,7 +250,7 @@ def _check_trace(trace: Any, checked: set[int]) -> None:
 
 
 def _check_frames(entry: dict[str, Any], checked: set[int]) -> None:
-    """Most stacks are one list that many entries share: each is checked once."""
+    """Check the frames; most stacks are one list that many entries share, and each list is checked once."""
     frames = entry.setdefault("frames", [])
     if id(frames) in checked:
         return
@@ -273,14 +273,14 @@ def _demand(what: str, entry: Any, types: Mapping[str, type], defaults: Mapping[
             raise ValueError(f"the {name} of one {what} of it is {reprlib.repr(value)}")
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 def _packed(snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    """With numbers in the place of stacks, which are in a list of their own."""
+    """Replace stacks by numbers; the stacks are in a separate list."""
     numbers: dict[str, int] = {}
-    known: dict[int, int] = {}  # by the list itself: most are shared
+    known: dict[int, int] = {}  # by the list's identity, because most lists are shared
 
     def number(frames: list[dict[str, Any]]) -> int:
         if id(frames) not in known:
@@ -310,7 +310,7 @@ def _with_frames(snapshot: Mapping[str, Any], put: Callable[[Any], Any]) -> dict
 
 
 class _Plain(pickle.Unpickler):
-    """Numbers, text, lists, tuples and dictionaries."""
+    """An unpickler that accepts only numbers, text, lists, tuples and dictionaries."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))

@@ -1,4 +1,4 @@
-"""What an allocator counts, as frozen records under torch's names; `cuassay.memory.counters` has the figures."""
+"""The figures of an allocator, as frozen records with torch's names; `cuassay.memory.counters` computes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["MemoryStatistics", "PoolStat", "Stat", "flatten"]
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """One quantity: its current value, its peak, and how much came and went since the totals were reset."""
+    """One quantity: its current value, its peak, and how much was added and removed since the totals were reset."""
 
     current: int = 0
     peak: int = 0
@@ -19,7 +19,7 @@ class Stat:
     freed: int = 0
 
     def since(self, base: Stat | None) -> Stat:
-        """The same, its totals counted from `base` on (None: from the beginning)."""
+        """Return the same quantity with totals counted from `base` on (None: from the beginning)."""
         if base is None:
             return self
         return Stat(self.current, self.peak, self.allocated - base.allocated, self.freed - base.freed)
@@ -36,14 +36,14 @@ class PoolStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStatistics:
-    """All figures of ``torch.cuda.memory_stats``, under its names.
+    """All figures of ``torch.cuda.memory_stats``, with its names.
 
     Attributes
     ----------
     max_split_size : int
-        Bytes; -1 when every block may be split.
+        Bytes; -1 if every block may be split.
     reserved_bytes_by_private_pools : mapping of tuple to int
-        Bytes each private pool holds, by its id.
+        The bytes that each private pool holds, by its id.
     """
 
     allocation: PoolStat
@@ -67,11 +67,11 @@ class MemoryStatistics:
     reserved_bytes_by_private_pools: Mapping[tuple[int, int], int]
 
     def nested(self) -> dict[str, Any]:
-        """As nested dictionaries, like ``torch.cuda.memory_stats_as_nested_dict``."""
+        """Return nested dictionaries, like ``torch.cuda.memory_stats_as_nested_dict``."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     def flat(self) -> dict[str, int]:
-        """With keys such as ``allocated_bytes.all.peak``, sorted, like ``torch.cuda.memory_stats``."""
+        """Return sorted keys such as ``allocated_bytes.all.peak``, like ``torch.cuda.memory_stats``."""
         return dict(sorted(flatten(self.nested())))
 
 
@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value in nested mappings, with its keys joined by dots."""
+    """Yield each value in nested mappings, with its keys joined by dots."""
     for name, value in nested.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name}.")

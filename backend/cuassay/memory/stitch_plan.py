@@ -1,4 +1,4 @@
-"""How one range is made of free pages and new ones; `page_space` decides, `page_store` carries it out."""
+"""How one range is made of free and new pages; `page_space` makes the plan, and `page_store` carries it out."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class StitchPlan:
     pieces : list of Block
         Lent ranges with memory, in order.
     growth : Block or None
-        A lent range without memory, where pages are to be mapped.
+        A lent range without memory, where pages will be mapped.
     position : int
-        The growth's place among the pieces.
+        The growth's position among the pieces.
     needed : int
-        Bytes of the growth that the range takes.
+        The bytes of the growth that the range takes.
     is_contiguous : bool
-        Whether all of it lies side by side in one arena, so that no view is needed.
+        Whether the whole range is contiguous in one arena, so that no view is needed.
     """
 
     pieces: list[Block]
@@ -34,5 +34,5 @@ class StitchPlan:
     is_contiguous: bool = False
 
     def pages(self) -> list[int]:
-        """The pages that the pieces touch, in order."""
+        """Return the pages that the pieces touch, in order."""
         return [page for arena, low, high in map(run_of, self.pieces) for page in arena.touched_pages(low, high)]

@@ -1,7 +1,7 @@
 """One stream's part of one pool: its quick lists, its free blocks, and its freed blocks that other streams still use.
 
 A hit is a look-up by the requested size and a `list.pop`: no rounding, no lock, no statistics. `free` is one
-`list.append`, so a finaliser may call it at any moment and from any thread, even while that thread is inside `malloc`.
+`list.append`, so a finaliser may call it at any time and in any thread, even while that thread is inside `malloc`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Deferred", "Pool", "StreamPool", "free"]
 
 
 class Pool:
-    """Memory apart from the rest: for a graph, or for a user.
+    """Memory that is separate from the rest: for a graph, or for a user.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Pool:
         Whether each segment serves one request at a time.
     one_handle : bool
         Whether each segment is one piece of memory from the source, as interprocess handles and NCCL's registration
-        need it; such a segment neither grows nor is stitched.
+        require; such a segment neither grows nor is stitched.
     use_count : int
-        Owners; at 0 its free segments go back with the next `empty_cache`.
+        The number of owners; at 0 its free segments are released by the next `empty_cache`.
     """
 
     __slots__ = ("id", "no_split", "one_handle", "source", "stream_pools", "use_count", "use_on_oom")
@@ -67,7 +67,7 @@ class Pool:
 
     @property
     def may_shrink(self) -> bool:
-        """Whether its free memory may go back to the device: a private pool's stays while it has owners."""
+        """Whether its free memory may be released to the device; a private pool's stays while the pool has owners."""
         return self.use_count == 0 or not self.is_private
 
     def __repr__(self) -> str:
@@ -75,12 +75,12 @@ class Pool:
 
 
 class Deferred:
-    """Freed blocks that other streams may still be at work on, in the order they were freed.
+    """Freed blocks that other streams may still use, in the order in which they were freed.
 
     Parameters
     ----------
     stream_pool : StreamPool
-        Whose blocks they are.
+        The pool of the blocks.
     is_capturing : callable
         Whether work is being captured: then no event can be recorded, and blocks are held back.
 
@@ -104,8 +104,8 @@ class Deferred:
     def append(self, block: Block) -> None:
         """Take a freed block, and record an event on each stream that uses it.
 
-        If that raises, the block is freed all the same, because the caller may be a finaliser: it is held back, and
-        its events are recorded later.
+        If that raises, the block is freed all the same, because the caller may be a finaliser: the block is held back,
+        and its events are recorded later.
         """
         if self.history is not None:
             self.history.note_free(block, is_done=False)
@@ -123,7 +123,7 @@ class Deferred:
         self.queue.append(block)
 
     def unhold(self) -> None:
-        """Record events for the blocks held back, outside of captures; a block stays held back if that raises."""
+        """Record events for the blocks held back, outside of captures; if that raises, the block stays held back."""
         for _ in range(len(self.held)):
             try:
                 block = self.held.popleft()
@@ -143,7 +143,7 @@ class Quick(Protocol):
     """Where a request looks for its quick list."""
 
     def get(self, nbytes: int, /) -> QuickList | None:
-        """The quick list for requests of `nbytes`; None makes the request a miss."""
+        """Return the quick list for requests of `nbytes`; None makes the request a miss."""
 
 
 class StreamPool:
@@ -156,9 +156,9 @@ class StreamPool:
     stream : int
         The stream.
     miss : callable
-        Serves a request that no quick list can serve, given this object and the bytes.
+        Serves a request that no quick list can serve; it gets this object and the bytes.
     is_capturing : callable
-        As for `Deferred`.
+        See `Deferred`.
     fit : FitPolicy
         Chooses among the free blocks.
 
@@ -167,7 +167,7 @@ class StreamPool:
     small, large : FreeList
         Free blocks for requests up to 1 MiB, and for larger ones.
     page_space : PageSpace or None
-        The arenas of its large blocks, once it took memory in pages.
+        The arenas of its large blocks, once it has taken memory in pages.
     deferred : Deferred
         Freed blocks that other streams still use.
     last : Block or None
@@ -177,7 +177,7 @@ class StreamPool:
     quick : Quick
         Where a request looks for its quick list: `lists`, or `detector` while that observes.
     detector : IterationDetector or None
-        What observes the requests, after something was stitched.
+        Observes the requests after something was stitched.
     """
 
     __slots__ = (
@@ -215,22 +215,22 @@ class StreamPool:
         self.quick: Quick = self.lists
 
     def malloc(self, nbytes: int) -> Block:
-        """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
+        """Return a block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
         try:
-            quick_list = self.quick.get(nbytes)  # not [nbytes]: a KeyError would double the cost of a miss up to here
+            quick_list = self.quick.get(nbytes)  # not [nbytes]: a KeyError would double a miss's cost so far
             if quick_list:
                 block = quick_list.pop()
                 block.home = quick_list
                 block.uses += 1
                 return block
-        except (IndexError, TypeError):  # another thread took the last one, or `nbytes` cannot be a key: `_miss` says
+        except (IndexError, TypeError):  # another thread took the last one, or `_miss` must reject `nbytes`
             pass
         return self._miss(self, nbytes)
 
     def reassign(self, block: Block, requested: int) -> None:
-        """Cut `block`, which is cut out for another size, out for requests of `requested` bytes; it is live."""
+        """Cut `block`, which was cut out for another size, out for requests of `requested` bytes; it is live."""
         lists, former = self.lists, block.quick_list
-        if former is not None:  # `unassign`, written out: it saves a call on every miss at the peak
+        if former is not None:  # `unassign`, inlined to save a call on every miss at the peak
             former.cut -= 1
             if not former.cut and lists.get(block.requested) is former:
                 del lists[block.requested]
@@ -244,7 +244,7 @@ class StreamPool:
         self.last = block
 
     def unassign(self, block: Block) -> None:
-        """`block` is no longer cut out for a size; a quick list without any block is dropped."""
+        """End that `block` is cut out for a size; a quick list without any block is dropped."""
         quick_list = block.quick_list
         if quick_list is not None:
             quick_list.cut -= 1
@@ -253,13 +253,13 @@ class StreamPool:
         block.quick_list = None
 
     def record_to(self, history: History | None) -> None:
-        """Record every request and free in `history` from here (None: nowhere); the caller holds the lock."""
+        """Record every request and free in `history` from now on (None: nowhere); the caller holds the lock."""
         self.lists = dict(self.lists) if history is None else history.hide(self.lists)
         self.deferred.history = history
         self.observe(self.detector)
 
     def observe(self, detector: IterationDetector | None) -> None:
-        """Let `detector` see every request from here (None: nobody); the caller holds the lock."""
+        """Let `detector` see every request from now on (None: nobody); the caller holds the lock."""
         self.detector = detector
         self.quick = self.lists
         if detector is not None:
@@ -277,7 +277,7 @@ class StreamPool:
         return blocks
 
     def free_blocks(self, *, is_small: bool) -> FreeList:
-        """The free blocks for requests of that size class."""
+        """Return the free blocks for requests of that size class."""
         return self.small if is_small else self.large
 
     def __repr__(self) -> str:
@@ -285,7 +285,7 @@ class StreamPool:
 
 
 def free(block: Block) -> None:
-    """Give `block` back; its reuse is ordered after its stream and after every stream that was recorded for it.
+    """Free `block`; its reuse is ordered after its stream and after every stream that was recorded for it.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from cuassay.memory.statistics import MemoryStatistics, Stat
 
 __all__ = ["summary"]
 
-#: Title, field of `MemoryStatistics`, whether it counts bytes. Each is shown by pool unless abbreviated.
+#: The title, the field of `MemoryStatistics`, and whether it is in bytes. Each is shown by pool unless abbreviated.
 _ROWS = (
     ("Allocated memory", "allocated_bytes", True),
     ("Active memory", "active_bytes", True),
@@ -28,7 +28,7 @@ _WIDTH = 75
 
 
 def summary(statistics: MemoryStatistics, name: str, *, abbreviated: bool = False) -> str:
-    """The table.
+    """Return the table.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def summary(statistics: MemoryStatistics, name: str, *, abbreviated: bool = Fals
     name : str
         The device.
     abbreviated : bool
-        Whether to leave out what each of the two pools has.
+        Whether to omit the figures of the two pools.
     """
     errors = f"OOMs: {statistics.num_ooms}", f"device allocation retries: {statistics.num_alloc_retries}"
     head = ["=" * _WIDTH, _centred(f"cuassay device memory summary, {name}"), "-" * _WIDTH]

@@ -1,4 +1,4 @@
-"""Recorded traces: load one, replay it, and check every answer against a shadow model.
+"""Recorded traces: load a trace, replay it, and check every result against a shadow model.
 
 A trace is a table ``op,id,size,stream,time_us``: op 0 allocates `size` bytes under `id`, 1 frees them.
 """
@@ -33,18 +33,18 @@ class Event(NamedTuple):
 
 
 def load_trace(path: Path) -> tuple[Event, ...]:
-    """The events of a ``.csv.gz`` file, in order.
+    """Return the events of a ``.csv.gz`` file, in order.
 
     Raises
     ------
     ArgumentError
-        If a line is not an event, or frees what is not live.
+        If a line is not an event, or frees something that is not live.
     """
     try:
         with gzip.open(path, "rt", encoding="ascii", newline="") as lines:
             events = tuple(_event(path, number, row) for number, row in enumerate(csv.DictReader(lines), start=2))
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{path} cannot be read as a trace: {error}; give a .csv.gz file that is one") from error
+        raise ArgumentError(f"{path} cannot be read as a trace: {error}; give the .csv.gz file of a trace") from error
     _check_pairs(path, events)
     return events
 
@@ -67,20 +67,20 @@ def _check_pairs(path: Path, events: Iterable[Event]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a replay showed; bytes.
+    """The result of a replay; sizes in bytes.
 
     Attributes
     ----------
     live_peak : int
-        The most that was asked for at once.
+        The most bytes that were requested at the same time.
     reserved_peak : int
-        The most that was taken from the device.
+        The most bytes that were taken from the device.
     ratio : float
         `reserved_peak` over `live_peak`: 1 wastes nothing.
     driver_calls : int
-        Calls to the source, but for events, after the first pass.
+        Source calls after the first pass, not counting those about events.
     ns_per_op : float
-        Host time an operation in the last pass.
+        Host time for an operation in the last pass.
     """
 
     live_peak: int
@@ -91,40 +91,40 @@ class Replay:
 
 
 class Replayed(Protocol):
-    """What a trace is replayed through."""
+    """The interface of an allocator that a trace is replayed through."""
 
     @property
     def driver_calls(self) -> int:
-        """Calls to the source so far, but for events."""
+        """The number of source calls so far, not counting those about events."""
 
     def malloc(self, nbytes: int, stream: int = 0, /) -> Block:
-        """A block."""
+        """Allocate a block."""
 
     def free(self, block: Block, /) -> None:
-        """Give it back."""
+        """Free a block."""
 
     def peaks(self) -> tuple[int, int]:
-        """The most bytes that were asked for, and reserved, at once."""
+        """Return the most bytes that were requested, and reserved, at the same time."""
 
 
 class Tagger(Protocol):
-    """Writes a tag into both ends of a block, and checks later whether it is still there."""
+    """Writes a tag into both ends of a block, and later checks whether it is still there."""
 
     def write(self, block: Block, tag: int) -> None:
-        """Put `tag` into both ends of `block`, in the order of its stream."""
+        """Write `tag` to both ends of `block`, in the order of its stream."""
 
     def check(self, block: Block, tag: int) -> None:
         """Raise `AssertionError` unless both ends hold `tag`, now or at `finish`; in the order of its stream."""
 
     def finish(self) -> None:
-        """Wait for every check. Raises `AssertionError` if one failed."""
+        """Wait for all checks. Raises `AssertionError` if one failed."""
 
 
 def replay(events: Iterable[Event], allocator: Replayed, *, passes: int = 2, tagger: Tagger | None = None) -> Replay:
-    """Run `events` through `allocator`; what is left live is freed after each pass.
+    """Run `events` through `allocator`; blocks that are still live are freed after each pass.
 
-    With a `tagger`, every block's ends are written when it is given and checked when it is freed; ``ns_per_op`` then
-    includes that.
+    A `tagger` writes every block's ends when it is allocated and checks them when it is freed; ``ns_per_op`` then
+    includes that time.
     """
     events = tuple(events)
     spent, calls = 0, 0
@@ -186,7 +186,7 @@ class ShadowModel:
 
     def __init__(self, source: IntegerSource) -> None:
         self._source = source
-        #: Where live memory begins, whatever address it has; and where each such range ends.
+        #: Where live ranges begin, whatever alias maps them; and where each range ends.
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
         self._live: dict[int, tuple[int, int, list[tuple[int, int]]]] = {}
@@ -196,7 +196,7 @@ class ShadowModel:
         self.given = 0
 
     def took(self, block: Block, nbytes: int, stream: int) -> None:
-        """`block` was given for `nbytes` on `stream`: large enough, aligned, inside its segment, apart from others."""
+        """Check a new block for `nbytes` on `stream`: large enough, aligned, in its segment, without overlap."""
         _demand(
             block.nbytes >= max(nbytes, 1) and block.requested == nbytes, "{!r} was given for {} bytes", block, nbytes
         )
@@ -223,7 +223,7 @@ class ShadowModel:
         self.peak, self.most = self.requested, len(self._live)
 
     def gave(self, block: Block) -> None:
-        """`block` is about to be freed: it is unchanged since `took`, and shows the same memory."""
+        """Check a block about to be freed: it is unchanged since `took`, and maps the same memory."""
         nbytes, requested, ranges = self._live.pop(block.address)
         _demand(block.nbytes == nbytes and block.requested == requested, "{!r} changed while it was live", block)
         _demand(self._source.physical(block.address, nbytes) == ranges, "{!r} shows other memory", block)
@@ -233,9 +233,9 @@ class ShadowModel:
         self.requested -= requested
 
     def check(self, allocator: CachingAllocator, *, with_peaks: bool = True) -> None:
-        """Nothing is lost and nothing counted twice, in every segment and in the statistics.
+        """Check that nothing is lost and nothing counted twice, in every segment and in the statistics.
 
-        Peaks are compared too, unless several threads allocate: then the model learns of blocks too late.
+        Peaks are compared too, unless several threads allocate, because then the model learns of blocks too late.
         """
         figures, segments = allocator.statistics(), allocator.segments()
         for segment in segments:
@@ -259,6 +259,6 @@ class ShadowModel:
 
 
 def _demand(condition: object, message: str, *values: object) -> None:
-    """Raise `AssertionError` unless `condition` holds; the text is made only then, because most checks hold."""
+    """Raise `AssertionError` unless `condition` holds; the text is made only then, because most checks succeed."""
     if not condition:
         raise AssertionError(message.format(*values))

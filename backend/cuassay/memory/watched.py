@@ -1,7 +1,7 @@
-"""Memory that allocators give out and get back, told to watchers.
+"""Reports the memory that allocators give out and get back to watchers.
 
-Hits pass no code of ours that could tell of them. While somebody watches, an allocator that records no history gets one
-that keeps nothing, because histories hear of every request and every free (see `history`), and they tell.
+Hits run no code that could report them. While there are watchers, an allocator that records no history gets one that
+keeps nothing, because every request and every free passes through a history (see `history`), which reports them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _allocators: weakref.WeakSet[CachingAllocator] = weakref.WeakSet()
 
 
 class MuteHistory(History):
-    """Tells watchers, and keeps nothing of its own."""
+    """Reports to watchers, and keeps nothing."""
 
     def __init__(self) -> None:
         super().__init__("state", context=None)
 
     def note_malloc(self, block: Block) -> None:
-        """Tell it."""
+        """Report it."""
         if self.is_on:
             watchers.tell(
                 Occurrence("memory_taken", self.device, block.address, block.stream_pool.stream, block.nbytes)
             )
 
     def note_free(self, block: Block, *, is_done: bool) -> None:
-        """Tell it."""
+        """Report it."""
         if self.is_on:
             watchers.tell(
                 Occurrence("memory_returned", self.device, block.address, block.stream_pool.stream, block.nbytes)
@@ -44,7 +44,7 @@ class MuteHistory(History):
 
 
 def join(allocator: CachingAllocator) -> None:
-    """Watchers are told, from now on, what `allocator` gives out and gets back."""
+    """Report to watchers, from now on, what `allocator` gives out and gets back."""
     allocator.heap.name = allocator.name
     _allocators.add(allocator)
     if watchers.state.watchers:
@@ -52,13 +52,13 @@ def join(allocator: CachingAllocator) -> None:
 
 
 def tell_recorded(name: str, block: Block, stream: int) -> None:
-    """Tell watchers of allocator `name` that `stream` uses `block` too."""
+    """Report to watchers of allocator `name` that `stream` uses `block` too."""
     if watchers.state.watchers:
         watchers.tell(Occurrence("memory_recorded", name, block.address, stream, block.nbytes))
 
 
 def silent_history() -> MuteHistory | None:
-    """What takes the place of a history that its user ends: None, unless somebody watches."""
+    """Return what replaces a history that its user ends: None, unless there are watchers."""
     return MuteHistory() if watchers.state.watchers else None
 
 

@@ -1,7 +1,7 @@
 """Synthetic traces: seeded programs of kinds that are hard for an allocator, as events of a trace.
 
-Each yields what a program of its kind asks for, step by step, and frees everything in the end. Sizes are those of the
-arrays such a program makes; only their order and the numbers that vary come from the seed.
+Each function gives the requests of a program of its kind, step by step, and frees everything at the end. Sizes are
+those of the arrays in such a program; only their order and the numbers that vary depend on the seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["WORKLOADS", "dynamic_batch", "experts", "serving", "volumes"]
 
 
 class _TraceBuilder:
-    """Builds a trace; what is live has names."""
+    """Builds a trace, in which live blocks have names."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -24,28 +24,28 @@ class _TraceBuilder:
         self._live: dict[int, int] = {}
 
     def malloc(self, nbytes: int, stream: int = 0) -> int:
-        """Ask for `nbytes`; returns a name."""
+        """Allocate `nbytes`; return a name."""
         self._count += 1
         self._live[self._count] = stream
         self.events.append(Event(True, self._count, nbytes, stream))
         return self._count
 
     def free(self, *names: int) -> None:
-        """Free these."""
+        """Free the blocks of these names."""
         self.events += [Event(False, name, 0, self._live.pop(name)) for name in names]
 
     def end(self) -> tuple[Event, ...]:
-        """All events, followed by a free of everything that is left."""
+        """Return all events, followed by frees of everything that is left."""
         self.free(*tuple(self._live))
         return tuple(self.events)
 
 
 def _chance(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311  # a program, no secret
+    return random.Random(seed)  # noqa: S311  # a program, not a secret
 
 
 def volumes(seed: int, steps: int = 120) -> tuple[Event, ...]:
-    """A few huge 3-D volumes that grow and shrink: a simulation whose region of interest moves."""
+    """A few huge 3-D volumes that grow and shrink: a simulation with a moving region of interest."""
     chance, trace, side = _chance(seed), _TraceBuilder(), 256
     state = trace.malloc(4 * side**3)
     for _ in range(steps):
@@ -60,7 +60,7 @@ def volumes(seed: int, steps: int = 120) -> tuple[Event, ...]:
 
 
 def dynamic_batch(seed: int, steps: int = 12, layers: int = 12, width: int = 768) -> tuple[Event, ...]:
-    """Training of a transformer on batches of any number and length: weights stay, activations come and go."""
+    """Training of a transformer on batches of varying number and length: weights stay, activations change."""
     chance, trace = _chance(seed), _TraceBuilder()
     weights = [12 * width * width, 4 * width, 2 * width]
     for _ in range(layers * 3):
@@ -78,7 +78,7 @@ def dynamic_batch(seed: int, steps: int = 12, layers: int = 12, width: int = 768
 
 
 def _forward(trace: _TraceBuilder, tokens: int, length: int, width: int) -> list[int]:
-    """One layer; returns what its backward needs."""
+    """Allocate for one layer; return what its backward pass needs."""
     rows = tokens * length
     qkv, scores = trace.malloc(2 * rows * 3 * width), trace.malloc(2 * tokens * 12 * length * length)
     softmax, mixed = trace.malloc(2 * tokens * 12 * length * length), trace.malloc(2 * rows * width)
@@ -116,7 +116,7 @@ def experts(seed: int, steps: int = 30, layers: int = 8, count: int = 16, width:
 
 
 def serving(seed: int, steps: int = 1500, layers: int = 4, width: int = 1024) -> tuple[Event, ...]:
-    """Requests whose key-value caches grow by copying: each ends when it likes; prompts are read on a second stream."""
+    """Requests whose key-value caches grow by copying and end at any time; prompts are read on a second stream."""
     chance, trace = _chance(seed), _TraceBuilder()
     for _ in range(layers * 8):
         trace.malloc(2 * width * width * 4)

@@ -34,12 +34,12 @@ class Score:
 
     @property
     def judged(self) -> int:
-        """Mutants that count: all but equivalent ones and those that do not compile."""
+        """The number of mutants that count: all except equivalent ones and those that do not compile."""
         return sum(self.counts.get(verdict, 0) for verdict in ("killed", "survived", "uncovered"))
 
     @property
     def share(self) -> float | None:
-        """Killed mutants over those that count; None where none does."""
+        """The fraction of killed mutants among those that count, or None if there are none."""
         return self.counts.get("killed", 0) / self.judged if self.judged else None
 
 

@@ -157,7 +157,7 @@ class Recorder:
 
         def recorded(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
             if self._clock is None:
-                self._meet(args)
+                self._use_clock_of(args)
             key = _signature(op, args)
             moment = enter("op", op.name)
             moment.way = key
@@ -187,7 +187,7 @@ class Recorder:
     def _needs_pairs(self, backend: Backend) -> bool:
         return needs_pairs(backend) and not (self._traces is not None and self._traces.covers(backend))
 
-    def _meet(self, operands: tuple[Any, ...]) -> None:
+    def _use_clock_of(self, operands: tuple[Any, ...]) -> None:
         """Use the clock of the first array's device kind."""
         found = next(filter(None, (registry.backend_of(type(operand)) for operand in operands)), None)
         if found is not None:

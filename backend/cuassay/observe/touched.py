@@ -11,7 +11,7 @@ from cuassay.errors import CuassayError
 from cuassay.ops import Op, registry
 from cuassay.order.extents import Extent
 
-__all__ = ["Work", "by_call", "by_schema", "is_observable", "located"]
+__all__ = ["Work", "by_call", "by_schema", "is_observable", "located", "outputs"]
 
 #: The device of the first array, the other devices, and the extent of each array with whether it is written.
 Work = tuple[Device, list[Device], list[tuple[Extent, bool]]]
@@ -39,7 +39,7 @@ def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -
     ):
         found = list(zip(args, writes))  # noqa: B905  the lengths are compared already
         if out is not None:
-            found.append((out, True))
+            found += outputs(out)
         return found
     try:
         bound = op.schema.bind(args, scalars)
@@ -62,9 +62,14 @@ def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
             found += [(array, write) for _, array in param.members(value)]
         else:
             found.append((value, write))
-    if out is not None:
-        found.append((out, True))
-    return found
+    return found if out is None else found + outputs(out)
+
+
+def outputs(result: Any) -> Touched:
+    """The arrays that a call has made or written: one, those of a tuple, or none."""
+    if isinstance(result, (tuple, list)):
+        return [(one, True) for one in result]
+    return [] if result is None else [(result, True)]
 
 
 def _shares(array: Any, view: Any) -> bool:

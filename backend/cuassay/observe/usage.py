@@ -201,7 +201,7 @@ class _Walk:
         self._is_rising = False
 
     def move(self, nbytes: int, site: str) -> None:
-        """One more event."""
+        """Add an event."""
         if nbytes < 0:
             self.finish()
         self._number += 1
@@ -234,7 +234,7 @@ class _Columns:
         self._reserved = reserved
 
     def move(self, time: int, nbytes: int, site: str) -> None:
-        """One more event."""
+        """Add an event."""
         self._held[self._place.get(site, -1)] += nbytes
         self._total += nbytes
         self.most_of_others = max(self.most_of_others, self._held[-1])

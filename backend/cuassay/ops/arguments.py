@@ -31,8 +31,8 @@ def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
             )
 
 
-def output_shape(schema: Schema, bound: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape of the output by the schema's rule.
+def output_shape(schema: Schema, bound: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The shape of the output by the schema's rule; the shapes of several.
 
     Raises
     ------
@@ -72,9 +72,10 @@ def _blamed(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, erro
             f"a number is too large for {schema.name} in {dtype}; got {numbers or 'no number by itself'}; "
             "give one that the dtype holds, or cast the arrays to a wider dtype"
         )
-    if not isinstance(error, CuassayError) and out is not None and is_read_only(out):
-        return read_only(schema, out)
-    return None
+    if isinstance(error, CuassayError):
+        return None
+    outs = out if isinstance(out, tuple) else (out,)
+    return next((read_only(schema, one) for one in outs if one is not None and is_read_only(one)), None)
 
 
 def flag(name: str, value: Any) -> bool:

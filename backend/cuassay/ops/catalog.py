@@ -51,7 +51,7 @@ __all__ = [
     "bmm",
     "cast",
     "cat",
-    "cholesky_",
+    "cholesky",
     "clamp",
     "copy",
     "cos",
@@ -61,7 +61,7 @@ __all__ = [
     "div",
     "dropout",
     "dropout_mask",
-    "eigh_",
+    "eigh",
     "embedding",
     "equal",
     "erf",
@@ -86,7 +86,7 @@ __all__ = [
     "grouped_mm",
     "index_add",
     "integers",
-    "inv_",
+    "inv",
     "layer_norm",
     "layer_norm_backward",
     "less",
@@ -100,7 +100,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
-    "lstsq_",
+    "lstsq",
     "matmul",
     "maximum",
     "mean",
@@ -115,7 +115,7 @@ __all__ = [
     "permute",
     "pow",
     "prod",
-    "qr_",
+    "qr",
     "reciprocal",
     "relu",
     "reshape",
@@ -131,13 +131,13 @@ __all__ = [
     "slow_conv2d",
     "softmax",
     "softmax_backward",
-    "solve_",
+    "solve",
     "sqrt",
     "squeeze",
     "stack",
     "sub",
     "sum",
-    "svd_",
+    "svd",
     "tanh",
     "transpose",
     "uniform",
@@ -205,7 +205,7 @@ def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
     return place
 
 
-def _linear(a: Any, weight: Any, bias: Any, *, activation: str | None, precision: Any) -> Any:
+def _layer(a: Any, weight: Any, bias: Any, *, activation: str | None, precision: Any) -> Any:
     result = matmul(a, weight.T, precision=precision)
     if bias is not None:
         result = add(result, bias)
@@ -451,7 +451,7 @@ baddbmm = declare(
 )  # fmt: skip
 linear = declare(
     "linear(a, weight, bias?, *, activation=None, precision=None) -> out",
-    shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_linear, parts=("matmul", "add"),
+    shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_layer, parts=("matmul", "add"),
     doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch.",
 )  # fmt: skip
 grouped_mm = declare(
@@ -516,48 +516,49 @@ unsqueeze = _view(
 
 # ------------------------------------------------------------------------------------------------ linear algebra
 #
-# They write their parameters, and wait for nothing: `info` (int32) is 0 for each matrix it worked for. `cuassay.linalg`
-# allocates what they write, looks at `info` and raises.
+# They wait for nothing: `info` (int32) is 0 for each matrix it worked for. `cuassay.linalg` looks at it and raises.
 
-solve_ = declare(
-    "solve_(a, b, x!, info!) ->",
-    shape=decompositions.solve, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a", "b"),
-    doc="``a @ x = b`` of square matrices (..., N, N) and right sides (..., N, K).",
+
+def _linear(signature: str, shape: ShapeRule, words: str, doc: str) -> Op:
+    """An op of linear algebra; `words` names the dtypes of its outputs, see `decompositions.dtypes`."""
+    return declare(
+        signature, shape=shape, dtypes=decompositions.LAPACK, op_class="reduction", result=decompositions.dtypes(words),
+        doc=doc,
+    )  # fmt: skip
+
+
+solve = _linear(
+    "solve(a, b) -> x, info", decompositions.solve, "si",
+    "``a @ x = b`` of square matrices (..., N, N) and right sides (..., N, K).",
 )  # fmt: skip
-inv_ = declare(
-    "inv_(a, inverse!, info!) ->",
-    shape=decompositions.inv, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
-    doc="``a @ inverse = 1`` of square matrices (..., N, N).",
+inv = _linear(
+    "inv(a) -> inverse, info", decompositions.inv, "si",
+    "``a @ inverse = 1`` of square matrices (..., N, N).",
 )  # fmt: skip
 det = declare(
     "det(a) -> out",
     shape=decompositions.det, dtypes=decompositions.LAPACK, op_class="reduction",
     doc="Determinants of square matrices (..., N, N); 0 where singular.",
 )  # fmt: skip
-cholesky_ = declare(
-    "cholesky_(a, factor!, info!) ->",
-    shape=decompositions.cholesky, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
-    doc="``a = factor @ factor.H`` of positive definite matrices, factor lower; the lower triangle of a is read.",
+cholesky = _linear(
+    "cholesky(a) -> factor, info", decompositions.cholesky, "si",
+    "``a = factor @ factor.H`` of positive definite matrices, factor lower; the lower triangle of a is read.",
 )  # fmt: skip
-qr_ = declare(
-    "qr_(a, q!, r!, *, mode='reduced') ->",
-    shape=decompositions.qr, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
-    doc="``a = q @ r``, columns of q orthonormal, r upper.",
+qr = _linear(
+    "qr(a, *, mode='reduced') -> q, r", decompositions.qr, "ss",
+    "``a = q @ r``, columns of q orthonormal, r upper.",
 )  # fmt: skip
-svd_ = declare(
-    "svd_(a, u!, s!, vh!, info!, *, full_matrices=False) ->",
-    shape=decompositions.svd, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
-    doc="``a = u * s @ vh``, columns of u and rows of vh orthonormal, s descending.",
+svd = _linear(
+    "svd(a, *, full_matrices=False) -> u, s, vh, info", decompositions.svd, "srsi",
+    "``a = u * s @ vh``, columns of u and rows of vh orthonormal, s descending.",
 )  # fmt: skip
-eigh_ = declare(
-    "eigh_(a, w!, v!, info!, *, uplo='L') ->",
-    shape=decompositions.eigh, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
-    doc="``a @ v = v * w`` of Hermitian matrices, one triangle of which is read; w ascending, v orthonormal.",
+eigh = _linear(
+    "eigh(a, *, uplo='L') -> w, v, info", decompositions.eigh, "rsi",
+    "``a @ v = v * w`` of Hermitian matrices, one triangle of which is read; w ascending, v orthonormal.",
 )  # fmt: skip
-lstsq_ = declare(
-    "lstsq_(a, b, x!, residuals!, rank!, s!, info!, *, rcond=None) ->",
-    shape=decompositions.lstsq, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a", "b"),
-    doc="The shortest of the x that make ``|b - a @ x|`` least; singular values up to rcond times the largest are 0.",
+lstsq = _linear(
+    "lstsq(a, b, *, rcond=None) -> x, residuals, rank, s, info", decompositions.lstsq, "sriri",
+    "The shortest of the x that make ``|b - a @ x|`` least; singular values up to rcond times the largest are 0.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ over lists of arrays

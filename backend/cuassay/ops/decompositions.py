@@ -1,21 +1,20 @@
 """What linear algebra asks of its arguments, and which library of the host is preferred.
 
-An operation has one output here, a factorization several: these write their parameters, as torch's ``_ex`` functions
-with ``out=`` do. `cuassay.linalg` allocates them and reads `info`. The last two axes are a matrix, those before it a
-stack.
+A factorization has several outputs, `info` among them, which `cuassay.linalg` reads. The last two axes are a matrix,
+those before it a stack.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import dtype_name, promote
 from cuassay.core.numbers import as_real
 from cuassay.core.words import shown
-from cuassay.errors import ArgumentError, CapabilityError, DTypeError, ShapeError
+from cuassay.errors import ArgumentError, CapabilityError, ShapeError
 from cuassay.ops.arguments import flag
 from cuassay.ops.schema import Arguments
 
@@ -24,6 +23,7 @@ __all__ = [
     "LIBRARIES",
     "cholesky",
     "det",
+    "dtypes",
     "eigh",
     "inv",
     "library",
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
 
 #: What LAPACK and cuSOLVER compute in: neither has 16-bit factorizations.
 LAPACK = ("float32", "float64", "complex64", "complex128")
@@ -89,19 +90,16 @@ def real_dtype(dtype: Any) -> np.dtype[Any]:
 # ------------------------------------------------------------------------------------------------ rules
 
 
-def solve(bound: Arguments) -> Shape:
-    """Square `a` (..., N, N), `b` and `x` (..., N, K), `info` (...)."""
-    stack, rows, _ = _square("solve_", bound)
-    shape = _right("solve_", bound, stack, rows)
-    _check("solve_", bound, x=(shape, _promoted(bound)), info=(stack, _INT32))
-    return ()
+def solve(bound: Arguments) -> Shapes:
+    """Square `a` (..., N, N), `b` (..., N, K): `x` as `b`, `info` (...)."""
+    stack, rows, _ = _square("solve", bound)
+    return _right("solve", bound, stack, rows), stack
 
 
-def inv(bound: Arguments) -> Shape:
-    """Square `a` and `inverse` (..., N, N), `info` (...)."""
-    stack, rows, _ = _square("inv_", bound)
-    _check("inv_", bound, inverse=((*stack, rows, rows), bound["a"].dtype), info=(stack, _INT32))
-    return ()
+def inv(bound: Arguments) -> Shapes:
+    """Square `a` (..., N, N): `inverse` as `a`, `info` (...)."""
+    stack, rows, _ = _square("inv", bound)
+    return (*stack, rows, rows), stack
 
 
 def det(bound: Arguments) -> Shape:
@@ -109,62 +107,58 @@ def det(bound: Arguments) -> Shape:
     return _square("det", bound)[0]
 
 
-def cholesky(bound: Arguments) -> Shape:
-    """Square `a` and `factor` (..., N, N), `info` (...)."""
-    stack, rows, _ = _square("cholesky_", bound)
-    _check("cholesky_", bound, factor=((*stack, rows, rows), bound["a"].dtype), info=(stack, _INT32))
-    return ()
+def cholesky(bound: Arguments) -> Shapes:
+    """Square `a` (..., N, N): `factor` as `a`, `info` (...)."""
+    stack, rows, _ = _square("cholesky", bound)
+    return (*stack, rows, rows), stack
 
 
-def qr(bound: Arguments) -> Shape:
+def qr(bound: Arguments) -> Shapes:
     """`a` (..., M, N), K = min(M, N), or M where complete: `q` (..., M, K), `r` (..., K, N)."""
-    stack, rows, columns = _matrices("qr_", bound)
-    if bound["mode"] not in ("reduced", "complete"):
-        raise ArgumentError(f"qr_'s mode must be 'reduced' or 'complete'; got {shown(bound['mode'])}; give one")
-    inner = rows if bound["mode"] == "complete" else min(rows, columns)
-    dtype = bound["a"].dtype
-    _check("qr_", bound, q=((*stack, rows, inner), dtype), r=((*stack, inner, columns), dtype))
-    return ()
+    stack, rows, columns = _matrices("qr", bound)
+    mode = bound["mode"]
+    if not isinstance(mode, str) or mode not in ("reduced", "complete"):
+        raise ArgumentError(f"qr's mode must be 'reduced' or 'complete'; got {shown(mode)}; give one of the two")
+    inner = rows if mode == "complete" else min(rows, columns)
+    return (*stack, rows, inner), (*stack, inner, columns)
 
 
-def svd(bound: Arguments) -> Shape:
+def svd(bound: Arguments) -> Shapes:
     """`a` (..., M, N), K = min(M, N): `u` (..., M, K), `s` (..., K), `vh` (..., K, N); full: (M, M) and (N, N)."""
-    stack, rows, columns = _matrices("svd_", bound)
-    inner, full, dtype = min(rows, columns), flag("full_matrices", bound["full_matrices"]), bound["a"].dtype
-    _check(
-        "svd_", bound,
-        u=((*stack, rows, rows if full else inner), dtype), s=((*stack, inner), real_dtype(dtype)),
-        vh=((*stack, columns if full else inner, columns), dtype), info=(stack, _INT32),
-    )  # fmt: skip
-    return ()
+    stack, rows, columns = _matrices("svd", bound)
+    inner, full = min(rows, columns), flag("full_matrices", bound["full_matrices"])
+    left, right = (rows, columns) if full else (inner, inner)
+    return (*stack, rows, left), (*stack, inner), (*stack, right, columns), stack
 
 
-def eigh(bound: Arguments) -> Shape:
-    """Square `a` and `v` (..., N, N), `w` (..., N), `info` (...)."""
-    stack, rows, _ = _square("eigh_", bound)
-    if bound["uplo"] not in ("L", "U"):
+def eigh(bound: Arguments) -> Shapes:
+    """Square `a` (..., N, N): `w` (..., N), `v` as `a`, `info` (...)."""
+    stack, rows, _ = _square("eigh", bound)
+    uplo = bound["uplo"]
+    if not isinstance(uplo, str) or uplo not in ("L", "U"):
         raise ArgumentError(
-            f"eigh_'s uplo must be 'L' or 'U', the triangle that is read; got {shown(bound['uplo'])}; give one"
+            f"eigh's uplo must be 'L' or 'U', the triangle that is read; got {shown(uplo)}; give one of the two"
         )
-    dtype = bound["a"].dtype
-    _check("eigh_", bound, w=((*stack, rows), real_dtype(dtype)), v=((*stack, rows, rows), dtype), info=(stack, _INT32))
-    return ()
+    return (*stack, rows), (*stack, rows, rows), stack
 
 
-def lstsq(bound: Arguments) -> Shape:
+def lstsq(bound: Arguments) -> Shapes:
     """`a` (..., M, N), `b` (..., M, K): `x` (..., N, K), `residuals` (..., K), `rank` (...), `s` (..., min(M, N))."""
-    stack, rows, columns = _matrices("lstsq_", bound)
+    stack, rows, columns = _matrices("lstsq", bound)
     if bound["rcond"] is not None and as_real(bound["rcond"]) is None:
-        raise ArgumentError(f"lstsq_'s rcond must be a real number; got {shown(bound['rcond'])}; give one, or None")
-    count = _right("lstsq_", bound, stack, rows)[-1]
-    dtype = _promoted(bound)
-    real = real_dtype(dtype)
-    _check(
-        "lstsq_", bound,
-        x=((*stack, columns, count), dtype), residuals=((*stack, count), real), rank=(stack, _INT32),
-        s=((*stack, min(rows, columns)), real), info=(stack, _INT32),
-    )  # fmt: skip
-    return ()
+        raise ArgumentError(f"lstsq's rcond must be a real number; got {shown(bound['rcond'])}; give one, or None")
+    count = _right("lstsq", bound, stack, rows)[-1]
+    return (*stack, columns, count), (*stack, count), stack, (*stack, min(rows, columns)), stack
+
+
+def dtypes(words: str) -> Callable[[np.dtype[Any]], tuple[np.dtype[Any], ...]]:
+    """From the registry dtype to those of the outputs: a letter each, ``s`` the same, ``r`` real, ``i`` int32."""
+
+    def rule(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], ...]:
+        found = {"s": dtype, "r": real_dtype(dtype), "i": _INT32}
+        return tuple(found[letter] for letter in words)
+
+    return rule
 
 
 # ------------------------------------------------------------------------------------------------ parts of rules
@@ -192,19 +186,3 @@ def _right(name: str, bound: Arguments, stack: Shape, rows: int) -> Shape:
             "reshape or broadcast it"
         )
     return shape
-
-
-def _promoted(bound: Arguments) -> np.dtype[Any]:
-    return promote(bound["a"].dtype, bound["b"].dtype)
-
-
-def _check(name: str, bound: Arguments, **wanted: tuple[Shape, Any]) -> None:
-    """Each parameter that is written has its shape and dtype."""
-    for parameter, (shape, dtype) in wanted.items():
-        array = bound[parameter]
-        if tuple(array.shape) != shape:
-            raise ShapeError(f"{name}'s {parameter} must have shape {shape}; got {tuple(array.shape)}; allocate it so")
-        if array.dtype != dtype:
-            raise DTypeError(
-                f"{name}'s {parameter} must be {dtype_name(dtype)}; got {dtype_name(array.dtype)}; allocate it so"
-            )

@@ -301,7 +301,7 @@ def _back(grad: Array, forward: Forward) -> Array:
 
 
 _IN_PLACE = "it writes its arguments; use the op that makes a new array (ops.add, mul, cast), and call it after grad"
-_OF_LINALG = "it writes its arguments; call the function of its name in cuassay.linalg, which has a derivative"
+_OF_LINALG = "it has several outputs; call the function of its name in cuassay.linalg, which has a derivative"
 _ADDMM, _LINEAR = ("a", "b", "c"), ("a", "weight", "bias")
 
 DERIVATIVES: dict[str, rules.Derivative] = {
@@ -380,7 +380,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "integers": _NONE,
     "permutation": _NONE,
     "det": "call cuassay.linalg.det, which has a derivative",
-    **dict.fromkeys(("solve_", "inv_", "cholesky_", "qr_", "svd_", "eigh_", "lstsq_"), _OF_LINALG),
+    **dict.fromkeys(("solve", "inv", "cholesky", "qr", "svd", "eigh", "lstsq"), _OF_LINALG),
     **dict.fromkeys(
         (
             "foreach_add_", "foreach_mul_", "foreach_lerp_", "foreach_copy_", "foreach_zero_", "foreach_unscale_",

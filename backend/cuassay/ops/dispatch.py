@@ -24,7 +24,7 @@ from cuassay.ops.arguments import blame, blame_shape, check_lists, output_shape
 from cuassay.ops.explain import described, is_explaining, note, within
 from cuassay.ops.interposers import interposers, through
 from cuassay.ops.operation import Call, Op, promoted_operands
-from cuassay.ops.outputs import check_out, check_written, refuse_out
+from cuassay.ops.outputs import check_out, check_outs, check_written, refuse_out
 from cuassay.ops.placement import arrays, destination, is_number, place_of
 from cuassay.ops.plan import Plan, on
 from cuassay.ops.schema import Schema
@@ -48,7 +48,7 @@ def prepare(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -
         return _plan_across(op, bound, route, out, target)
     if out is None and op.schema.view_of:
         return _plan_view(op, bound, route, device)
-    out = _output(op, bound, route, target, out)
+    out = route.output(op, bound, route, target, out)
     if not op.schema.deterministic:
         determinism.alert(op.name)
     custom = getattr(registry.find(op, device.kind, route.dtype), "prepare", None)
@@ -83,16 +83,19 @@ class _Route:
     places : tuple of int
         Which operands are arrays; the others are Python numbers.
     dtype, result
-        The registry dtype; the output's, None where the op makes none.
+        The registry dtype; the output's, a tuple where there are several, None where the op makes none.
     serve : callable
         Computes: ``serve(bound, out)``.
+    output : callable
+        A new output or the caller's, checked: ``output(op, bound, route, device, out)``.
     """
 
     backend: Backend
     places: tuple[int, ...]
     dtype: np.dtype[Any]
-    result: np.dtype[Any] | None
+    result: Any
     serve: Callable[[dict[str, Any], Any], None]
+    output: Callable[[Op, Mapping[str, Any], Any, Device, Any], Any]
 
 
 def _run_call(call: Call) -> Any:
@@ -106,7 +109,7 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
         return _across(op, bound, out, route.backend, target)
     if out is None and op.schema.view_of:
         return _view(op, bound, route, device)
-    out = _output(op, bound, route, target, out)
+    out = route.output(op, bound, route, target, out)
     try:
         if is_explaining():
             with within(described(op.name, bound, device)):
@@ -196,7 +199,8 @@ def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _R
     places = tuple(place for place, operand in enumerate(operands) if not is_number(operand))
     result = op.schema.result_dtype(dtype, bound) if op.schema.outputs else None
     serve = _kernel_for(op, backend.kind, dtype)
-    return _Route(backend, places, dtype, result, serve if op.schema.deterministic else _alerting(op, serve))
+    output = _output if op.schema.is_single else _outputs if op.schema.outputs else _no_output
+    return _Route(backend, places, dtype, result, serve if op.schema.deterministic else _alerting(op, serve), output)
 
 
 def _alerting(op: Op, serve: Callable[[dict[str, Any], Any], None]) -> Callable[[dict[str, Any], Any], None]:
@@ -228,10 +232,10 @@ def _kernel_for(op: Op, kind: str, dtype: np.dtype[Any]) -> Callable[[dict[str, 
 def _invoke(op: Op, implementation: registry.Implementation, bound: Mapping[str, Any], out: Any) -> None:
     schema = op.schema
     scalars = {name: bound[name] for name in schema.scalar_names} if schema.scalar_names else {}
-    if schema.outputs:
+    if schema.is_single:
         implementation(*schema.pick_arrays(bound), out=out, **scalars)
     else:
-        implementation(*schema.pick_arrays(bound), **scalars)
+        implementation(*schema.pick_arrays(bound), *(out or ()), **scalars)
 
 
 def _plan_across(op: Op, bound: Mapping[str, Any], route: _Route, out: Any, target: Device) -> Plan:
@@ -250,19 +254,38 @@ def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target
 
 
 def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
-    """A new output on `device`, or the caller's, checked; None where the op makes none."""
+    """A new output on `device`, or the caller's, checked."""
     schema, backend = op.schema, route.backend
-    if route.result is None:
-        refuse_out(schema, out)
     try:
         shape = schema.shape(bound)
     except (TypeError, ValueError) as error:  # not `output_shape`: another frame costs each call 1 %
         blame_shape(schema, bound, error)
-    if route.result is None:
-        return None
     if out is None:
         return backend.empty(shape, route.result, device.index)
     operands = _operands(schema, bound)
     arrays = [operands[place] for place in _places(op, route, operands)]
     check_out(schema, bound, arrays, out, backend=backend, device=device, shape=shape, dtype=route.result)
     return out
+
+
+def _outputs(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
+    """As `_output`, of an op with several: a named tuple of arrays."""
+    schema, backend = op.schema, route.backend
+    made = cast("Callable[..., Any]", schema.result_type)
+    shapes = output_shape(schema, bound)
+    if out is None:
+        wanted = zip(shapes, route.result, strict=True)
+        return made(*(backend.empty(shape, dtype, device.index) for shape, dtype in wanted))
+    operands = _operands(schema, bound)
+    arrays = [operands[place] for place in _places(op, route, operands)]
+    check_outs(schema, bound, arrays, out, backend=backend, device=device, shapes=shapes, dtypes=route.result)
+    return made(*out)
+
+
+def _no_output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> None:
+    """As `_output`, of an op that makes no array: its arguments are checked."""
+    refuse_out(op.schema, out)
+    try:
+        op.schema.shape(bound)
+    except (TypeError, ValueError) as error:
+        blame_shape(op.schema, bound, error)

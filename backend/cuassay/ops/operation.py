@@ -61,6 +61,10 @@ class Op:
         dispatch: Dispatch,
         prepare: Prepare,
     ) -> None:
+        if composite is not None and schema.result_type is not None:
+            raise SchemaError(
+                f"{schema.name} has several outputs and a composite; write a function that calls the ops, or a kernel"
+            )
         self.schema = schema
         self.name = schema.name
         self.composite = composite
@@ -82,7 +86,13 @@ class Op:
         *args, **scalars
             As in the signature. In elementwise ops Python numbers may stand for arrays, all but one.
         out : array, optional
-            Written instead of a new array; must have the shape, dtype and device of the result.
+            Written instead of a new array; must have the shape, dtype and device of the result. A tuple of arrays,
+            where the op has several outputs.
+
+        Returns
+        -------
+        array
+            Or a named tuple of arrays, where the op has several outputs; None where it has none.
 
         Raises
         ------
@@ -120,8 +130,13 @@ class Op:
             raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
         return self(*args, out=args[0] if args else None, **scalars)
 
-    def meta(self, *args: Any, **scalars: Any) -> Meta:
+    def meta(self, *args: Any, **scalars: Any) -> Any:
         """Shape, dtype and bytes of the result, without memory: arrays, `Meta` or ``(shape, dtype)`` go in.
+
+        Returns
+        -------
+        Meta
+            Or the op's named tuple of them, where it has several outputs.
 
         Raises
         ------
@@ -136,7 +151,9 @@ class Op:
         dtype = self.schema.registry_dtype(promoted_operands(self.schema, bound))
         if not self.schema.outputs:
             raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
-        return Meta(output_shape(self.schema, bound), self.schema.result_dtype(dtype, bound))
+        shape, found = output_shape(self.schema, bound), self.schema.result_dtype(dtype, bound)
+        made = self.schema.result_type
+        return Meta(shape, found) if made is None else made(*map(Meta, shape, found))
 
     def dtypes(self, kind: str) -> tuple[str, ...]:
         """The registry dtypes that run on `kind`, once that kind is loaded."""

@@ -11,11 +11,12 @@ from cuassay.arrays import layout
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.schema import Schema
 
-__all__ = ["check_out", "check_written", "is_read_only", "overlaps_itself", "read_only", "refuse_out"]
+__all__ = ["check_out", "check_outs", "check_written", "is_read_only", "overlaps_itself", "read_only", "refuse_out"]
 
 
 def refuse_out(schema: Schema, out: Any) -> None:
@@ -74,6 +75,34 @@ def check_out(
             f"{schema.name}'s out has several elements in one place (shape {tuple(out.shape)}, strides "
             f"{tuple(out.strides)} bytes), of which one would win; write into a contiguous array and copy from that"
         )
+
+
+def check_outs(
+    schema: Schema,
+    bound: Mapping[str, Any],
+    operands: Sequence[Any],
+    outs: Any,
+    *,
+    backend: Backend,
+    device: Device,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+) -> None:
+    """As `check_out`, of an op with several outputs: `outs` is an array for each, and no two share memory."""
+    count = len(schema.outputs)
+    if not isinstance(outs, tuple | list) or len(outs) != count:
+        raise ArgumentError(
+            f"{schema.name} has the outputs {', '.join(schema.outputs)}; got out={shown(outs)}; give a tuple of "
+            f"{count} arrays"
+        )
+    for place, (out, shape, dtype) in enumerate(zip(outs, shapes, dtypes, strict=True)):
+        check_out(schema, bound, operands, out, backend=backend, device=device, shape=shape, dtype=dtype)
+        for other in range(place):
+            if backend.overlap(outs[other], out) != "none":
+                raise ArgumentError(
+                    f"{schema.name}'s out has {schema.outputs[other]} and {schema.outputs[place]} in one memory, of "
+                    "which one would win; give each an array of its own"
+                )
 
 
 def _takes_place(schema: Schema, bound: Mapping[str, Any], operand: Any) -> bool:

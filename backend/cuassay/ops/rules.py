@@ -94,6 +94,11 @@ def register(schema: Schema, derivative: Any) -> None:
     if isinstance(derivative, str):
         _derivatives[schema.name] = derivative
         return
+    if schema.result_type is not None:
+        raise SchemaError(
+            f"{schema.name} has several outputs, and a formula gets the gradient of one; write a "
+            "cuassay.autograd.Function that calls it, or say in a text why there is none"
+        )
     entries = derivative.items() if isinstance(derivative, Mapping) else [(derivative, None)]
     _derivatives[schema.name] = {name: _formula(schema, name, given) for name, given in entries}
 

@@ -6,6 +6,7 @@ A schema is written as one line, the *signature*::
     "softmax(a, *, axis=-1) -> out"          after the star: scalars, with defaults
     "foreach_lerp_(a!: arrays, b: arrays, *, weight) -> "   lists of arrays; ``!`` is read and written
     "foreach_mul_(a!: arrays, b?: arrays, lr?) -> "   ``?``: may be missing (None), or a Python number
+    "eigh(a) -> values, vectors"             several outputs: the call gives a named tuple
 
 From it follow the functional form ``add(a, b)``, the ``out=`` form, and for elementwise operations the
 in-place form ``add.inplace(a, b)``.
@@ -14,12 +15,13 @@ in-place form ``add.inplace(a, b)``.
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -97,8 +99,8 @@ class Param:
 #: The arguments of a call by parameter name, defaults filled in; for a shape rule, arrays as `Meta`.
 Arguments = Mapping[str, Any]
 
-#: Arguments to the shape of the output.
-ShapeRule = Callable[[Arguments], tuple[int, ...]]
+#: Arguments to the shape of the output; to those of all outputs, in order, where there are several.
+ShapeRule = Callable[[Arguments], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +113,13 @@ class Schema:
         From the signature.
     shape : callable
         The shape rule. Gets the arguments by name, arrays as `Meta`; gives the output's shape. Of an op that makes no
-        array it checks the arguments, and what it gives is not looked at.
+        array it checks the arguments, and what it gives is not looked at. Of several outputs it gives all shapes.
     dtypes : tuple of str
         The registry dtypes the operation is defined for at all, whatever the device.
     op_class : str
         One of `cuassay.core.capability.OP_CLASSES`; with a dtype it names a capability.
     result : callable
-        Registry dtype to the output's dtype; the same unless stated (`sum` of int32 is int64).
+        Registry dtype to the output's dtype, or to all; the same unless stated (`sum` of int32 is int64).
     deterministic : bool
         Two runs on the same input give the same bits.
     place : callable, optional
@@ -132,6 +134,10 @@ class Schema:
     accumulates : str
         The array that `out` may be, as the first of an elementwise op may: an element of it is read for the element of
         the result that takes its place alone.
+    is_single : bool
+        Whether there is exactly one output.
+    result_type : type, optional
+        The named tuple that a call gives, of the op's name and the outputs' names; None unless there are several.
     arrays, written, lists, array_names, scalar_names, writes, pick_arrays, is_irregular
         From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; of a
         call that may give nothing but arrays by position, whether each is written, else None; from arguments by name
@@ -146,7 +152,7 @@ class Schema:
     shape: ShapeRule
     dtypes: tuple[str, ...]
     op_class: str
-    result: Callable[[np.dtype[Any]], np.dtype[Any]] = field(default=lambda dtype: dtype)
+    result: Callable[[np.dtype[Any]], Any] = field(default=lambda dtype: dtype)
     deterministic: bool = True
     place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
     dtype_from: tuple[str, ...] = ()
@@ -154,6 +160,8 @@ class Schema:
     view_of: str = ""
     accumulates: str = ""
     doc: str = ""
+    is_single: bool = field(init=False, compare=False, repr=False)
+    result_type: Callable[..., Any] | None = field(init=False, compare=False, repr=False)
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     written: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     lists: tuple[Param, ...] = field(init=False, compare=False, repr=False)
@@ -170,6 +178,8 @@ class Schema:
         names = tuple(param.name for param in self.params if param.form != "scalar")
         is_plain = all(p.form == "array" if p.required else p.form == "scalar" for p in self.params)
         derived = {
+            "is_single": len(self.outputs) == 1,
+            "result_type": _result_type(self.name, self.outputs) if len(self.outputs) > 1 else None,
             "arrays": tuple(param for param in self.params if param.form != "scalar"),
             "written": tuple(param for param in self.params if param.access == "both"),
             "lists": tuple(param for param in self.params if param.form == "arrays" and param.required),
@@ -192,7 +202,8 @@ class Schema:
     @property
     def in_place(self) -> str:
         """The array that the in-place form writes; empty where there is none."""
-        return self.accumulates or (self.array_names[0] if self.elementwise and self.array_names else "")
+        is_safe = self.elementwise and self.is_single
+        return self.accumulates or (self.array_names[0] if is_safe and self.array_names else "")
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in.
@@ -299,12 +310,21 @@ class Schema:
         """Shape and dtype of every output, for arguments by name (arrays as `Meta`) and the registry dtype."""
         if not self.outputs:
             return ()
-        return (Meta(self.shape(bound), self.result_dtype(dtype, bound)),)
+        shape, found = self.shape(bound), self.result_dtype(dtype, bound)
+        return (Meta(shape, found),) if self.is_single else tuple(map(Meta, shape, found))
 
-    def result_dtype(self, dtype: np.dtype[Any], bound: Mapping[str, Any]) -> np.dtype[Any]:
-        """The output's dtype, for the registry dtype and the arguments. Raises `DTypeError`."""
+    def result_dtype(self, dtype: np.dtype[Any], bound: Mapping[str, Any]) -> Any:
+        """The output's dtype, for the registry dtype and the arguments; those of several. Raises `DTypeError`."""
+        if self.result_type is not None:
+            return tuple(map(as_dtype, self.result(dtype)))
         named = bound[self.out_dtype_from] if self.out_dtype_from else None
         return as_dtype(self.result(dtype) if named is None else named)
+
+
+def _result_type(name: str, outputs: Sequence[str]) -> Callable[..., Any]:
+    """The named tuple of an op with several outputs."""
+    make: Any = NamedTuple  # a type checker knows only classes that are written out
+    return cast("Callable[..., Any]", make(name, [(output, Any) for output in outputs]))
 
 
 _SIGNATURE = re.compile(r"(?P<name>\w+)\((?P<params>.*)\)\s*->\s*(?P<outputs>[\w, ]*)")
@@ -322,13 +342,11 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]
     if match is None:
         raise SchemaError(f"{text!r} is not a signature; write it as 'name(a, b, *, axis=-1) -> out'")
     outputs = tuple(part.strip() for part in match["outputs"].split(",") if part.strip())
-    if len(outputs) > 1:
-        raise SchemaError(
-            f"{text!r} has {len(outputs)} outputs; an operation has one output, or none if it writes its parameters"
-        )
     arrays, _, scalars = match["params"].partition("*")
     params = *_arrays(arrays, text), *_scalars(scalars.strip(" ,"), text)
     _check_names([param.name for param in params], text)
+    if len(outputs) > 1:
+        _check_outputs(outputs, params, text)
     return match["name"], params, outputs
 
 
@@ -338,6 +356,17 @@ def _check_names(names: Sequence[str], text: str) -> None:
             raise SchemaError(f"{text!r} has {name!r} twice; each parameter needs a name of its own")
         if name == "out":
             raise SchemaError(f"{text!r} has a parameter named 'out', which every operation has by itself; rename it")
+
+
+def _check_outputs(outputs: Sequence[str], params: Sequence[Param], text: str) -> None:
+    """Each of several outputs has a name of its own, which a field of a named tuple may bear."""
+    for position, name in enumerate(outputs):
+        if name in outputs[:position] or name in {param.name for param in params}:
+            raise SchemaError(f"{text!r} has {name!r} twice; each output needs a name that nothing else has")
+        if name.startswith("_") or keyword.iskeyword(name) or not name.isidentifier():
+            raise SchemaError(f"{name!r} in {text!r} cannot name an output; write a name such as 'values'")
+    if any(param.access == "both" for param in params):
+        raise SchemaError(f"{text!r} writes a parameter and has several outputs; make it one of them")
 
 
 def _arrays(inside: str, text: str) -> Iterable[Param]:

@@ -263,7 +263,7 @@ class Adam:
         entries = [[numbered[number] for number in group["params"]] for group in groups]
         for group, state, saved, one in zip(self.param_groups, self._states, groups, entries, strict=True):
             state.check(one)
-            wanted = {**group, **_taken(group, saved)}
+            wanted = {**group, **_loadable(group, saved)}
             ops.fused_adam_.schema.shape(arguments(wanted, state, self._decoupled))
         for group, state, saved, one in zip(self.param_groups, self._states, groups, entries, strict=True):
             state.load(one)
@@ -314,7 +314,7 @@ def _plain(value: Any) -> Any:
 
 def _restore(group: dict[str, Any], saved: Mapping[str, Any]) -> None:
     """Load hyperparameters from `saved`. A rate that is an array is written in place."""
-    for name, value in _taken(group, saved).items():
+    for name, value in _loadable(group, saved).items():
         if name == "lr" and hasattr(group["lr"], "dtype") and not isinstance(group["lr"], np.generic):
             lr = group["lr"]
             ops.copy(_to_device_of(np.full(lr.shape, value, lr.dtype), lr), out=lr)
@@ -322,7 +322,7 @@ def _restore(group: dict[str, Any], saved: Mapping[str, Any]) -> None:
             group[name] = value
 
 
-def _taken(group: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+def _loadable(group: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of `saved` that a group loads."""
     found = {name: value for name, value in saved.items() if name in group and name not in ("params", *FIXED)}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}

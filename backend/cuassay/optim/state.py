@@ -68,7 +68,7 @@ class CachedPlan:
             self._plan.run()
 
     def _is_same(self, name: str, arrays: Arrays) -> bool:
-        """Whether these are the arrays the plan was made for: a tuple is known by itself, a list by what is in it."""
+        """Return whether the plan was made for these arrays. A tuple is compared as a whole, a list by its elements."""
         former = self._lists[name]
         if arrays is self._sources[name] and type(arrays) is tuple:
             return True

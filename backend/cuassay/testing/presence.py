@@ -1,7 +1,7 @@
-"""Which devices a session tests: decided once, without touching a driver's context.
+"""Which devices a session tests. This is decided once, without creating a context in a driver.
 
-Selectors are words: ``kind`` (index 0), ``kind:index``, ``kind:*`` and ``all``. A kind is loaded, and asked how many
-devices it has, only when a selector names it. Under xdist the controller decides and the workers are told.
+Selectors are ``kind`` (index 0), ``kind:index``, ``kind:*`` and ``all``. A kind is loaded, and its devices are counted,
+only when a selector names it. Under xdist the controller decides, and sends its decision to the workers.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from functools import cached_property
 from typing import Any
 
 from cuassay.core import settings
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS, Device
 from cuassay.errors import CuassayError, DeviceError
 from cuassay.testing.declared import GPT2, REDUCED, ModelSizes
 
-__all__ = ["HOST_KINDS", "SESSIONS", "Presence", "Selector", "current_presence", "parse_selector", "sizes_for"]
-
-#: Kinds that are not accelerators: never chosen instead of the cpu by default, free to run in several workers at once.
-HOST_KINDS = ("cpu", "sim")
+__all__ = ["SESSIONS", "Presence", "Selector", "current_presence", "parse_selector", "sizes_for"]
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """One parsed selector; `kind` None is every kind, `index` None is every index."""
+    """A parsed selector. `kind` is None for every kind, and `index` is None for every index."""
 
     text: str
     kind: str | None
@@ -34,17 +31,17 @@ class Selector:
         return self.text
 
     def matches(self, device: Device) -> bool:
-        """True when `device` is among those it names."""
+        """Whether this selects `device`."""
         return self.kind in (None, device.kind) and self.index in (None, device.index)
 
 
 def parse_selector(text: str) -> Selector:
-    """Read ``cuda``, ``cuda:1``, ``cuda:*`` or ``all``.
+    """Parse ``cuda``, ``cuda:1``, ``cuda:*`` or ``all``.
 
     Raises
     ------
     DeviceError
-        If it has another form, or names a kind that nobody provides.
+        If the text has another form, no backend provides the kind, or its arrays hold no values.
     """
     from cuassay.devices import kinds, unknown_kind
 
@@ -54,6 +51,11 @@ def parse_selector(text: str) -> Selector:
     device = Device(kind if rest == "*" else text)
     if device.kind not in kinds():
         raise DeviceError(f"{unknown_kind(device.kind)}, or give 'all'")
+    if device.kind in VALUELESS_KINDS:
+        raise DeviceError(
+            f"arrays of kind {device.kind} hold no values, so nothing is tested or measured there; got {text!r}; give "
+            "a kind that computes, such as cpu or sim"
+        )
     return Selector(text, device.kind, None if rest == "*" else device.index)
 
 
@@ -63,14 +65,14 @@ class Presence:
     Parameters
     ----------
     wanted : sequence of str
-        Selectors the user gave; none means the default: each kind of accelerator present, else the cpu.
+        The selectors that the user gave. By default each kind of accelerator present, or cpu if there is none.
     required : sequence of str
-        Selectors of devices that must be there; they are selected too.
+        Selectors of devices that must be present; these devices are selected too.
 
     Raises
     ------
     DeviceError
-        If a selector cannot be read.
+        If a selector cannot be parsed.
     """
 
     def __init__(self, wanted: Sequence[str] = (), required: Sequence[str] = ()) -> None:
@@ -84,17 +86,17 @@ class Presence:
 
     @property
     def is_explicit(self) -> bool:
-        """True when the user chose the devices."""
+        """Whether the user chose the devices."""
         return bool(self._wanted)
 
     @property
     def is_decided(self) -> bool:
-        """True when the devices were asked for already."""
+        """Whether the devices have been looked for already."""
         return "devices" in self.__dict__
 
     @property
     def absent(self) -> Mapping[str, str]:
-        """Kind to the reason, of those asked and not there."""
+        """The kinds that were looked for and are absent, with the reasons."""
         return self._reasons
 
     @cached_property
@@ -104,7 +106,7 @@ class Presence:
         Raises
         ------
         DeviceError
-            If a device given by its index does not exist, or those of ``kind:*`` are none, and nothing else is chosen.
+            If a device given by its index does not exist, or if ``kind:*`` selects none and nothing else is chosen.
         """
         return _unique([*self._chosen(), *self.required])
 
@@ -120,11 +122,12 @@ class Presence:
     def _accelerators(self) -> list[Device]:
         from cuassay.devices import kinds
 
-        return [Device(kind) for kind in kinds() if kind not in HOST_KINDS and self.count(kind)]
+        others = (*HOST_KINDS, *VALUELESS_KINDS)
+        return [Device(kind) for kind in kinds() if kind not in others and self.count(kind)]
 
     @cached_property
     def required(self) -> tuple[Device, ...]:
-        """The required devices. Raises `DeviceError` when one does not exist, or ``kind:*`` selects no device."""
+        """The required devices; raises `DeviceError` if one does not exist, or if ``kind:*`` selects none."""
         found = {selector: self.expand(selector) for selector in self._required}
         for selector, devices in found.items():
             if not devices:
@@ -132,7 +135,7 @@ class Presence:
         return _unique(device for devices in found.values() for device in devices)
 
     def matching(self, patterns: Sequence[str]) -> tuple[Device, ...]:
-        """The devices for a test that names its own: among the user's choice, else among all that are present."""
+        """The devices for a test with patterns of its own: those among the user's choice, or else among all present."""
         selectors = tuple(map(parse_selector, patterns))
         if self.is_explicit:
             return tuple(device for device in self.devices if any(s.matches(device) for s in selectors))
@@ -141,11 +144,11 @@ class Presence:
         return tuple(device for device in found if any(s.matches(device) for s in selectors))
 
     def expand(self, selector: Selector) -> tuple[Device, ...]:
-        """The existing devices a selector names; raises `DeviceError` for an index that does not exist."""
+        """The existing devices that a selector selects; raises `DeviceError` for an index that does not exist."""
         from cuassay.devices import kinds
 
         if selector.kind is None:
-            return tuple(Device(kind) for kind in kinds() if self.count(kind))
+            return tuple(Device(kind) for kind in kinds() if kind not in VALUELESS_KINDS and self.count(kind))
         count = self.count(selector.kind)
         if selector.index is None:
             return tuple(Device(selector.kind, index) for index in range(count))
@@ -159,7 +162,7 @@ class Presence:
         return self._reasons.get(kind) or f"the last is {kind}:{self.count(kind) - 1}"
 
     def count(self, kind: str) -> int:
-        """How many devices of `kind` are here; asked once."""
+        """The number of devices of `kind` that are present; counted once."""
         if kind not in self._counts:
             self._counts[kind], reason = _ask(kind)
             if not self._counts[kind]:
@@ -167,7 +170,7 @@ class Presence:
         return self._counts[kind]
 
     def to_worker(self) -> dict[str, Any]:
-        """The decision in plain types, for `from_controller`."""
+        """The decision as plain types, to be passed to `from_controller`."""
         return {
             "wanted": [selector.text for selector in self._wanted],
             "devices": list(map(str, self.devices)),
@@ -177,7 +180,7 @@ class Presence:
 
     @classmethod
     def from_controller(cls, told: Mapping[str, Any]) -> Presence:
-        """The controller's decision: a worker that asked again could see fewer devices, and collect other tests."""
+        """Take the controller's decision: a worker might see fewer devices itself, and then collect other tests."""
         presence = cls(told["wanted"])
         presence._counts.update(told["counts"])
         presence._reasons.update(told["reasons"])
@@ -185,12 +188,12 @@ class Presence:
         return presence
 
 
-#: The presences of the pytest sessions in this process, the innermost last: a module that is imported asks for devices.
+#: The presences of pytest sessions in this process, the innermost last; modules ask it for devices during import.
 SESSIONS: list[Presence] = []
 
 
 def current_presence() -> Presence:
-    """The presence of the pytest session in this process; outside of one, what ``CUASSAY_DEVICES`` selects."""
+    """The presence of the pytest session in this process; outside of a session, what ``CUASSAY_DEVICES`` selects."""
     return SESSIONS[-1] if SESSIONS else Presence(settings.get("CUASSAY_DEVICES"))
 
 
@@ -199,7 +202,7 @@ def _unique(devices: Iterable[Device]) -> tuple[Device, ...]:
 
 
 def _ask(kind: str) -> tuple[int, str]:
-    """How many devices of `kind` are here, and why none is; a kind that cannot even answer must not stop the others."""
+    """The number of devices of `kind`, and why there are none; a kind that fails must not affect the others."""
     from cuassay.devices import backend
 
     try:
@@ -213,5 +216,5 @@ def _ask(kind: str) -> tuple[int, str]:
 
 
 def sizes_for(device: str | Device) -> ModelSizes:
-    """GPT-2 small on accelerators; smaller on cpu and sim, where the host computes."""
+    """The sizes of GPT-2 small for accelerators, and smaller ones for cpu and sim, which compute on the host."""
     return REDUCED if Device(device).kind in HOST_KINDS else GPT2

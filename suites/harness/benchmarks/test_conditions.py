@@ -113,7 +113,7 @@ def test_without_nvml_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     nvml._library.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", absent)
 
-    assert nvml.conditions("bea700dc") == {"reason": "NVML is not there: cannot open shared object file"}
+    assert nvml.conditions("bea700dc") == {"reason": "NVML is not available: cannot open shared object file"}
 
 
 @pytest.mark.parametrize(("bits", "words"), [(0, "none"), (1, "none"), (0x40, "thermal (hardware)")])

@@ -260,7 +260,7 @@ def test_a_function_that_is_wrong_for_some_numbers_is_not_said_to_keep_something
     with pytest.raises(AssertionError) as found:
         CHECKS["deterministic"](spec, "cpu:0", np.dtype("float32"))
 
-    assert ("keep something of the first call" in str(found.value)) is keeps
+    assert ("cache something from the first call" in str(found.value)) is keeps
 
 
 def test_a_loop_over_an_axis_is_not_run_over_a_long_one_on_a_device() -> None:

@@ -38,7 +38,7 @@ softsign = declare(
 )
 """,
     ),
-    "export": (CATALOG, '    "solve_",', '    "softsign",\n'),
+    "export": (CATALOG, '    "solve",\n    "sqrt",', '    "softsign",\n'),
     "cpu": (
         CPU,
         '        "relu": relu,',
@@ -80,7 +80,7 @@ softsign = declare(
     Fault("softsign", "strides", "layouts", "float32", strides_ignored),
 """,
     ),
-    "names": (NAMES, '    "solve_",', '    "softsign",\n'),
+    "names": (NAMES, '    "solve",\n    "sqrt",', '    "softsign",\n'),
 }
 
 

@@ -458,7 +458,7 @@ class TestOtherProcesses:
             memory.ipc_handle(array)
 
     def test_memory_of_others_is_refused(self) -> None:
-        with pytest.raises(ArgumentError, match="on our memory"):
+        with pytest.raises(ArgumentError, match="in cuassay's memory"):
             memory.ipc_handle(cupy.zeros(3))
 
     def test_a_forked_child_is_refused_and_its_frees_do_no_harm(self) -> None:

@@ -59,7 +59,7 @@ def filled(index: int, value: float = 7) -> Any:
 def test_a_stream_is_one_of_its_own_device_only(near: Any, far: Any) -> None:
     assert cuda.get_stream_from_external(far.ptr, 1) == far
     for wrong in (lambda: cuda.ExternalStream(far.ptr), lambda: cuda.get_stream_from_external(near.ptr, "cuda:1")):
-        with pytest.raises(DeviceError, match=r"is of cuda:\d; got device cuda:\d; give its own"):
+        with pytest.raises(DeviceError, match=r"is of cuda:\d; got device cuda:\d; give the stream's device"):
             wrong()
 
 

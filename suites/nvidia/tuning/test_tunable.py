@@ -61,7 +61,7 @@ def test_a_file_of_another_machine_is_refused_and_left_as_it_is(field: str) -> N
         Results(tuning.validators(0)).read(path)
     tuning.tuner.cache_clear()
     tunable.enable()
-    with pytest.warns(UserWarning, match="tuning goes on without its file"):
+    with pytest.warns(UserWarning, match="tuning continues without its file"):
         ops.mm(random(8, 32), random(32, 16))
     assert path.read_text() == text
     assert len(tunable.get_results()) == 1
@@ -254,7 +254,7 @@ def test_what_a_file_refused_goes_to_the_next_one(tmp_path: Path) -> None:
     foreign, own = tmp_path / "foreign.jsonl", tmp_path / "own.jsonl"
     foreign.write_text("not of here\n")
     tunable.set_filename(str(foreign))
-    with pytest.warns(UserWarning, match="tuning goes on without its file"):
+    with pytest.warns(UserWarning, match="tuning continues without its file"):
         found = tuning.tuner().tune(problem_of(), 0).result
 
     tunable.set_filename(str(own))

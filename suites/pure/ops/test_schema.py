@@ -47,7 +47,11 @@ def _schema(name: str, params: Any, outputs: Any) -> Any:
     ("line", "message"),
     [
         ("add a, b", "is not a signature"),
-        ("f(a) -> x, y", "has 2 outputs"),
+        ("f(a) -> x, x", "has 'x' twice"),
+        ("f(a) -> x, a", "has 'a' twice"),
+        ("f(a) -> x, class", "'class' in .* cannot name an output"),
+        ("f(a) -> x, _y", "'_y' in .* cannot name an output"),
+        ("f(a!) -> x, y", "writes a parameter and has several outputs"),
         ("f(a: tensor) -> out", "not an array parameter"),
         ("f(a, *, 1x=2) -> out", "not scalar parameters"),
         ("f(a, a) -> out", "'a' twice"),

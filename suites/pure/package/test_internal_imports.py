@@ -41,6 +41,7 @@ SUBJECTS = {
     "graphs": "devices.sim devices.cuda observe",  # whatever takes part in a capture
     "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
     "timeline": "observe devices.sim devices.cuda.activity",
+    "meta": "testing.presence",
     "memory": "memory observe devices.cuda.memory devices.cuda.driver testing.guards",
     "memory_stress": "memory devices.cuda.memory devices.cuda.driver",
     "order": "order",

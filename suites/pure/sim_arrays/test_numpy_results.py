@@ -89,7 +89,7 @@ def test_asarray_copies_to_a_device_that_is_named(xp: Any, copy: bool | None) ->
 
 
 def test_asarray_without_a_copy_reaches_no_other_device(xp: Any) -> None:
-    with pytest.raises(ValueError, match="is copied to reach sim:1; got copy=False"):
+    with pytest.raises(ValueError, match="must be copied to reach sim:1; got copy=False"):
         xp.asarray(matrix(xp, 3), device="sim:1", copy=False)
 
 

@@ -226,7 +226,7 @@ def test_facts_of_a_ufunc_are_numbers_and_its_methods_give_device_arrays(xp: Any
 
 
 def test_an_array_does_not_become_numpys_unasked(xp: Any) -> None:
-    with pytest.raises(TypeError, match=r"is not made a numpy.ndarray implicitly.*\.get\(\)"):
+    with pytest.raises(TypeError, match=r"is not converted to a numpy.ndarray implicitly.*\.get\(\)"):
         np.asarray(xp.ones(3))
 
 

@@ -1,7 +1,7 @@
 """The kind `cpu`: NumPy, the readable implementation.
 
-16-bit and 8-bit floats are computed in float32 and rounded once, at the end: NumPy itself rounds after every
-step, so that its bfloat16 sum of 4,096 ones is 256.
+16-bit and 8-bit floats are computed in float32 and rounded once, at the end. NumPy itself rounds after every step, so
+that its bfloat16 sum of 4,096 ones is 256.
 """
 
 from __future__ import annotations

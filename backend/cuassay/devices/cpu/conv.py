@@ -1,6 +1,7 @@
-"""Convolution on NumPy arrays: windows unfolded, then a matrix product.
+"""Convolution on NumPy arrays: unfold the windows, then multiply matrices.
 
-Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.conv`. Products, their rounding and precision are `linalg`'s.
+Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.conv`. `linalg` computes the products, with their rounding and
+precision.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Array = NDArray[Any]
 def slow_conv2d(
     a: Array, weight: Array, bias: Array | None, *, out: Array, precision: Mode | None, **window: Any
 ) -> None:
-    """Some images at a time, group by group: filters times unfolded channels, 16-bit ones added in float32."""
+    """Multiply filters by unfolded channels, a few images at a time and group by group; 16-bit sums are in float32."""
     g = geometry({"a": a, "weight": weight, "bias": bias, **window})
     for images in g.chunks(out.dtype.itemsize):
         some = replace(g, images=len(a[images]))
@@ -49,7 +50,7 @@ def _convolve(
 
 
 def _unfolded(a: Array, g: Geometry) -> Array:
-    """(N, C * KH * KW, OH * OW): a column for each place of the window."""
+    """Return (N, C * KH * KW, OH * OW): a column for each position of the window."""
     padded = np.zeros((g.images, g.channels, *g.padded), a.dtype)
     padded[:, :, *g.inside] = a
     view = as_strided(padded, *g.windows(padded.strides, channels_last=False))
@@ -58,5 +59,5 @@ def _unfolded(a: Array, g: Geometry) -> Array:
 
 
 def register() -> None:
-    """Enter this into the registry."""
+    """Add this implementation to the registry."""
     registry.implement("slow_conv2d", kind="cpu", dtypes=registry.op("slow_conv2d").schema.dtypes)(slow_conv2d)

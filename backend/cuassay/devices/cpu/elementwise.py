@@ -27,12 +27,12 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
 def widened(value: Any, dtype: np.dtype[Any]) -> Any:
-    """An operand in the dtype it is computed in; Python numbers stay as they are."""
+    """Return an operand in the dtype of the computation; Python numbers are returned unchanged."""
     return value.astype(dtype, copy=False) if isinstance(value, np.ndarray) else value
 
 
 def _ufunc(function: Callable[..., Array]) -> Callable[..., None]:
-    """An implementation from a NumPy ufunc: operands widened, result rounded once into `out`."""
+    """Make an implementation from a NumPy ufunc: operands are widened, and the result is rounded once into `out`."""
 
     def run(*operands: Any, out: Array) -> None:
         wide = compute_dtype(out.dtype)
@@ -45,13 +45,13 @@ def _ufunc(function: Callable[..., Array]) -> Callable[..., None]:
 
 
 def relu(a: Array, *, out: Array) -> None:
-    """``max(a, 0)``."""
+    """Compute ``max(a, 0)``."""
     wide = compute_dtype(out.dtype)
     out[...] = np.maximum(widened(a, wide), wide.type(0)).astype(out.dtype, copy=False)
 
 
 def gelu(a: Array, *, approximate: str, out: Array) -> None:
-    """GELU by erf (``'none'``) or by tanh (``'tanh'``)."""
+    """Compute GELU by erf (``'none'``) or by tanh (``'tanh'``)."""
     x = widened(a, compute_dtype(out.dtype))
     if approximate == "none":
         gate = 1 + erf(x * x.dtype.type(_SQRT_HALF))
@@ -63,7 +63,7 @@ def gelu(a: Array, *, approximate: str, out: Array) -> None:
 
 
 def _formula(function: Callable[..., Any]) -> Callable[..., None]:
-    """An implementation from a function of arrays of the dtype it is computed in."""
+    """Make an implementation from a function of arrays in the dtype of the computation."""
 
     def run(*operands: Any, out: Array) -> None:
         wide = compute_dtype(out.dtype)
@@ -73,7 +73,7 @@ def _formula(function: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _sigmoid(x: Array) -> Any:
-    """By an exponential that never overflows."""
+    """Use an exponential of a nonpositive number, which cannot overflow."""
     small = np.exp(-np.abs(x))
     return np.where(x < 0, small, x.dtype.type(1)) / (1 + small)
 
@@ -83,7 +83,7 @@ def _sign(x: Array) -> Any:
 
 
 def clamp(a: Array, *, min: Any, max: Any, out: Array) -> None:  # noqa: A002  the op's names
-    """``minimum(maximum(a, min), max)``; NaN wins."""
+    """Compute ``minimum(maximum(a, min), max)``; NaN wins."""
     wide = compute_dtype(out.dtype)
     found = widened(a, wide)
     for bound, function in ((min, np.maximum), (max, np.minimum)):
@@ -91,12 +91,12 @@ def clamp(a: Array, *, min: Any, max: Any, out: Array) -> None:  # noqa: A002  t
     out[...] = found.astype(out.dtype, copy=False)
 
 
-#: Beyond it both derivatives of GELU are 0 or 1 to float64's precision; squares of it do not overflow.
+#: Beyond this both derivatives of GELU are 0 or 1 to float64's precision; the square of it does not overflow.
 _FAR = 40.0
 
 
 def gelu_backward(grad: Any, a: Any, *, approximate: str, out: Array) -> None:
-    """``grad * (Phi(a) + a * Phi'(a))``, and the derivative of the form by tanh; in float64, since they cancel."""
+    """Compute ``grad * (Phi(a) + a * Phi'(a))``, or the tanh form's derivative, in float64 because they cancel."""
     x = np.asarray(a).astype(np.float64)
     near = np.clip(x, -_FAR, _FAR)
     if approximate == "none":
@@ -112,7 +112,7 @@ def gelu_backward(grad: Any, a: Any, *, approximate: str, out: Array) -> None:
 
 
 def _comparison(function: Callable[..., Array]) -> Callable[..., None]:
-    """An implementation from a NumPy comparison: operands of two dtypes compared in the promoted one."""
+    """Make an implementation from a NumPy comparison: operands of two dtypes are compared in the promoted one."""
 
     def run(a: Any, b: Any, *, out: Array) -> None:
         wide = compute_dtype(promote(*(getattr(operand, "dtype", operand) for operand in (a, b))))
@@ -122,12 +122,12 @@ def _comparison(function: Callable[..., Array]) -> Callable[..., None]:
 
 
 def logical_not(a: Array, *, out: Array) -> None:
-    """True where `a` is 0."""
+    """Write True where `a` is 0."""
     np.logical_not(widened(a, compute_dtype(a.dtype)), out=out)
 
 
 def where(condition: Array, a: Any, b: Any, *, out: Array) -> None:
-    """`a` where the condition holds, else `b`."""
+    """Select `a` where the condition holds, else `b`."""
     out[...] = np.where(condition, _rounded(a, out.dtype), _rounded(b, out.dtype))
 
 
@@ -136,23 +136,23 @@ def _rounded(value: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def copy(a: Array, *, device: object, out: Array) -> None:
-    """Element by element; strides may differ."""
+    """Copy element by element; strides may differ."""
     out[...] = a
 
 
 def pad(a: Array, *, widths: Sequence[Sequence[int]], value: float, out: Array) -> None:
-    """`value` everywhere, and `a` inside."""
+    """Fill with `value`, and copy `a` inside."""
     out[...] = np.asarray(value, out.dtype)
     out[tuple(slice(before, before + extent) for (before, _), extent in zip(widths, a.shape, strict=True))] = a
 
 
 def cast(a: Array, *, dtype: object, out: Array) -> None:
-    """Element by element, rounded once."""
+    """Cast element by element, rounding once."""
     with np.errstate(over="ignore"):
         out[...] = narrowed(a, out.dtype)
 
 
-#: Ops that are a ufunc, a function of wide arrays, or a comparison of NumPy's.
+#: Ops that are a NumPy ufunc, a function of wide arrays, or a NumPy comparison.
 _UFUNCS: dict[str, Callable[..., Array]] = {
     "add": np.add, "mul": np.multiply, "sub": np.subtract, "div": np.divide, "pow": np.power, "maximum": np.maximum,
     "minimum": np.minimum, "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "reciprocal": np.reciprocal,
@@ -173,7 +173,7 @@ _COMPARISONS: dict[str, Callable[..., Array]] = {
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     table: dict[str, registry.Implementation] = {
         **{name: _ufunc(function) for name, function in _UFUNCS.items()},
         **{name: _formula(function) for name, function in _FORMULAS.items()},

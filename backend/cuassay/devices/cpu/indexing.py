@@ -1,4 +1,4 @@
-"""Reading and adding up where an array of whole numbers says, on NumPy arrays.
+"""Gathering and summing by integer arrays, on NumPy arrays.
 
 Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.indexing`.
 """
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 def _checked(name: str, index: Array, extent: int) -> Array:
-    """`index` as int64; raises `ArgumentError` where a number names no place among `extent`."""
+    """Return `index` as int64; raise `ArgumentError` if a number is not a position in `extent`."""
     outside = index[(index < 0) | (index >= extent)]
     if outside.size:
         raise ArgumentError(
@@ -32,18 +32,18 @@ def _checked(name: str, index: Array, extent: int) -> Array:
 
 
 def _rows(array: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
-    """A matrix with `axis` first, and the shape that it had before: `numpy.add.at` crashes on arrays of 64 axes."""
+    """Return a matrix with `axis` first, and its former shape: `numpy.add.at` crashes on arrays of 64 axes."""
     moved = np.moveaxis(array, axis, 0)
     return np.array(moved).reshape(moved.shape[0], math.prod(moved.shape[1:])), moved.shape
 
 
 def embedding(index: Array, weight: Array, *, out: Array) -> None:
-    """The rows of `weight` that `index` names."""
+    """Gather the rows of `weight` that `index` selects."""
     out[...] = weight[_checked("embedding", index, weight.shape[0])]
 
 
 def segment_sum(a: Array, index: Array, *, count: int, out: Array) -> None:
-    """Row r is the sum of the rows of `a` where `index` is r."""
+    """Sum, into row r, the rows of `a` where `index` is r."""
     total = np.zeros((count, math.prod(out.shape[1:])), compute_dtype(out.dtype))
     rows = widened(a, total.dtype).reshape(index.size, total.shape[1])
     np.add.at(total, _checked("segment_sum", index, count).reshape(-1), rows)
@@ -59,12 +59,12 @@ def index_add(a: Array, index: Array, source: Array, *, axis: int, out: Array) -
 
 
 def gather(a: Array, index: Array, *, axis: int, out: Array) -> None:
-    """``a[..., index[..., i, ...], ...]`` along `axis`."""
+    """Gather ``a[..., index[..., i, ...], ...]`` along `axis`."""
     out[...] = np.take_along_axis(a, _checked("gather", index, a.shape[axis]), axis)
 
 
 def scatter_sum(a: Array, index: Array, *, count: int, axis: int, out: Array) -> None:
-    """Each element of `a` added where `index` says along `axis`."""
+    """Add each element of `a` at the position in `index` along `axis`."""
     places, (_, *others) = _rows(_checked("scatter_sum", index, count), axis)
     total = np.zeros((count, places.shape[1]), compute_dtype(out.dtype))
     np.add.at(total, (places, np.arange(places.shape[1])), _rows(widened(a, total.dtype), axis)[0])
@@ -72,7 +72,7 @@ def scatter_sum(a: Array, index: Array, *, count: int, axis: int, out: Array) ->
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     for implementation in (embedding, segment_sum, index_add, gather, scatter_sum):
         name = implementation.__name__
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

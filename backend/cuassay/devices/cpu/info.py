@@ -1,4 +1,4 @@
-"""What NumPy computes with here: the BLAS and LAPACK, their threads, and the vector instructions in use."""
+"""What NumPy computes with: the BLAS and LAPACK, their threads, and the vector instructions in use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["blas", "cpu_model", "limited_threads", "simd", "total_memory"]
 
 @cache
 def _controller_of(has_scipy: bool) -> Any:
-    del has_scipy  # SciPy's wheels bring a BLAS of their own, loaded with it: who looked before does not know it
+    del has_scipy  # part of the key, because SciPy's wheels load another BLAS
     try:
         import threadpoolctl
     except ModuleNotFoundError:
@@ -31,19 +31,19 @@ def _controller_of(has_scipy: bool) -> Any:
 
 
 def _controller() -> Any:
-    """What knows the loaded BLAS libraries; None without the extra `benchmark`."""
+    """Return the controller of the loaded BLAS libraries; None without the extra `benchmark`."""
     return _controller_of("scipy.linalg" in sys.modules)
 
 
 def blas() -> tuple[dict[str, Any], ...]:
-    """Each BLAS loaded, its LAPACK with it: ``internal_api``, ``version``, ``num_threads``; none if none is known."""
+    """Return each loaded BLAS with its LAPACK: ``internal_api``, ``version``, ``num_threads``; empty if unknown."""
     controller = _controller()
     return () if controller is None else tuple(pool for pool in controller.info() if pool["user_api"] == "blas")
 
 
 @contextmanager
 def limited_threads() -> Iterator[None]:
-    """Inside the block BLAS uses at most `CUASSAY_CPU_THREADS` threads; 0 leaves it alone."""
+    """Limit BLAS to `CUASSAY_CPU_THREADS` threads inside the block; 0 sets no limit."""
     threads = settings.get("CUASSAY_CPU_THREADS")
     if not threads:
         yield
@@ -59,7 +59,7 @@ def limited_threads() -> Iterator[None]:
 
 
 def simd() -> tuple[str, ...]:
-    """Vector instruction sets NumPy uses here: its baseline and what it found at run time."""
+    """Return the vector instruction sets that NumPy uses: its baseline and what it found at run time."""
     with redirect_stdout(io.StringIO()):
         found: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment] # NumPy's stub has the printing mode's None
     extensions = found.get("SIMD Extensions", {})
@@ -68,7 +68,7 @@ def simd() -> tuple[str, ...]:
 
 @cache
 def cpu_model() -> str:
-    """The processor's own name."""
+    """Return the processor's name."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -78,7 +78,7 @@ def cpu_model() -> str:
 
 
 def total_memory() -> tuple[int, int]:
-    """Free and total main memory, bytes; zeros where the system does not tell."""
+    """Return the free and the total main memory in bytes; zeros if the system does not report them."""
     try:
         page = os.sysconf("SC_PAGE_SIZE")
         return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page

@@ -1,4 +1,4 @@
-"""The arrays of a list put together, on NumPy arrays.
+"""Joining the arrays of a list, on NumPy arrays.
 
 Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.joining`.
 """
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def cat(a: Sequence[Array], *, axis: int, out: Array) -> None:
-    """One after another along `axis`, each cast to the dtype of `out`."""
+    """Join arrays along `axis`, each cast to the dtype of `out`."""
     along = np.moveaxis(out, axis, 0)
     start = 0
     for part in (np.moveaxis(one, axis, 0) for one in a):
@@ -28,13 +28,13 @@ def cat(a: Sequence[Array], *, axis: int, out: Array) -> None:
 
 
 def stack(a: Sequence[Array], *, axis: int, out: Array) -> None:
-    """One after another along the new axis."""
+    """Join arrays along a new axis."""
     along = np.moveaxis(out, axis, 0)
     for place, one in enumerate(a):
         along[place, ...] = one
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     for name, implementation in (("cat", cat), ("stack", stack)):
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

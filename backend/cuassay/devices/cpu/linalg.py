@@ -1,7 +1,7 @@
 """Matrix products on NumPy arrays.
 
 Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`. The float32 precision modes are imitated part by part,
-so that a test of precision means something without a GPU. NumPy's BLAS computes, with the threads that
+so that a test of precision is meaningful without a GPU. NumPy's BLAS computes, with the number of threads that
 ``CUASSAY_CPU_THREADS`` allows.
 """
 
@@ -26,14 +26,14 @@ __all__ = ["register"]
 
 Array = NDArray[Any]
 
-#: What a mode does to both operands of a float32 product.
+#: How a mode rounds both operands of a float32 product.
 _ROUNDING: dict[str, Callable[[Array], Array]] = {
     "tf32": round_tf32,
     "bf16": lambda x: round_to(x, as_dtype("bfloat16")),
     "fp16": lambda x: round_to(x, as_dtype("float16")),
 }
 
-#: Mode to the parts an operand is split into, and the products of them that are added: (of a, of b), largest first.
+#: For each mode: the parts that an operand is split into, and the products of parts to add (of a, of b), largest first.
 _SPLITTING: dict[str, tuple[str, int, tuple[tuple[int, int], ...]]] = {
     "tf32x3": ("tf32", 2, ((0, 0), (0, 1), (1, 0))),
     "bf16x3": ("bfloat16", 2, ((0, 0), (0, 1), (1, 0))),
@@ -43,7 +43,7 @@ _SPLITTING: dict[str, tuple[str, int, tuple[tuple[int, int], ...]]] = {
 
 
 def _product(a: Array, b: Array, mode: str) -> Array:
-    """``a @ b`` of operands in the dtype that is computed in; float32 ones in `mode`."""
+    """Return ``a @ b`` for operands in the dtype of the computation; float32 operands follow `mode`."""
     if is_explaining():
         libraries = ", ".join(f"{pool['internal_api']} {pool.get('version')}" for pool in blas())
         note(f"numpy.matmul in {a.dtype}, {mode}; {libraries or 'no BLAS known'}")
@@ -58,9 +58,9 @@ def _product(a: Array, b: Array, mode: str) -> Array:
 
 
 def _split_product(a: Array, b: Array, dtype: str, parts: int, terms: Sequence[tuple[int, int]]) -> Array:
-    """The products of the parts, the small ones added first. Infinities and NaN come from the largest alone.
+    """Add the products of the parts, the small ones first. Infinities and NaN come only from the leading parts.
 
-    A part that is not finite has no others, and infinity times their zeros would be NaN.
+    The further parts of a number that is not finite are zeros, and infinity times a zero would be NaN.
     """
     left, right = split(a, dtype, parts), split(b, dtype, parts)
     largest = np.matmul(left[0], right[0])
@@ -72,18 +72,18 @@ def _split_product(a: Array, b: Array, dtype: str, parts: int, terms: Sequence[t
 
 
 def _multiply(a: Array, b: Array, precision: Mode | None, dtype: np.dtype[Any]) -> Array:
-    """The product of operands of `dtype`, in the dtype that is computed in: not yet rounded to the output's."""
+    """Return the product of operands of `dtype`, in the dtype of the computation, not yet rounded to the output's."""
     wide, mode = compute_dtype(dtype), resolved(precision)
     return _product(widened(a, wide), widened(b, wide), mode if dtype == np.float32 else "ieee")
 
 
 def matmul(a: Array, b: Array, *, out: Array, precision: Mode | None) -> None:
-    """16-bit products accumulate in float32; float32 ones follow the precision mode."""
+    """Multiply; 16-bit products accumulate in float32, and float32 products follow the precision mode."""
     out[...] = narrowed(_multiply(a, b, precision, promote(a.dtype, b.dtype)), out.dtype)
 
 
 def mm(a: Array, b: Array, *, out: Array, precision: Mode | None, out_dtype: Any) -> None:
-    """`matmul`, rounded to the output's dtype once."""
+    """Do what `matmul` does, rounded once to the output's dtype."""
     matmul(a, b, out=out, precision=precision)
 
 
@@ -91,7 +91,7 @@ def addmm(
     c: Array, a: Array, b: Array, *, out: Array, alpha: complex, beta: complex, precision: Mode | None,
     activation: str | None = None,
 ) -> None:  # fmt: skip
-    """``activation(beta * c + alpha * a @ b)``, rounded once; where beta is 0, `c` is not read."""
+    """Compute ``activation(beta * c + alpha * a @ b)``, rounded once; if beta is 0, `c` is not read."""
     wide = compute_dtype(out.dtype)
     result = _multiply(a, b, precision, promote(a.dtype, b.dtype)).astype(wide, copy=False) * wide.type(alpha)
     if beta != 0:
@@ -110,7 +110,7 @@ def _activated(x: Array, activation: str | None) -> Array:
 def linear(
     a: Array, weight: Array, bias: Array | None, *, out: Array, activation: str | None, precision: Mode | None
 ) -> None:
-    """`addmm` of the rows of `a`; without a bias, of nothing."""
+    """Do what `addmm` does on the rows of `a`; without a bias nothing is added."""
     added = "no bias" if bias is None else f"bias {bias.shape}"
     c, beta = (out, 0.0) if bias is None else (bias, 1.0)
     with within(f"addmm({added}, a {a.shape}, weight.T {weight.T.shape})"):
@@ -118,7 +118,7 @@ def linear(
 
 
 def grouped_mm(a: Array, b: Array, *, out: Array, offs: tuple[int, ...], precision: Mode | None) -> None:
-    """Group by group."""
+    """Multiply group by group."""
     out[...] = 0
     for group, (first, last) in enumerate(products.groups(offs, len(b), len(a))):
         matmul(a[first:last], b[group], out=out[first:last], precision=precision)
@@ -127,7 +127,7 @@ def grouped_mm(a: Array, b: Array, *, out: Array, offs: tuple[int, ...], precisi
 def scaled_mm(
     a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, *, out: Array, **named: Any
 ) -> None:
-    """The codes decoded, multiplied in float32, scaled, rounded once."""
+    """Decode the codes, multiply in float32, scale, and round once."""
     of_a, of_b = products.formats({"a": a, "b": b, **named})
     left, right = (x.view(as_dtype(name)).astype(np.float32) for x, name in ((a, of_a), (b, of_b)))
     result = _product(left, right, "ieee") * scale_a.astype(np.float32) * scale_b.astype(np.float32)
@@ -137,7 +137,7 @@ def scaled_mm(
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     table: dict[str, registry.Implementation] = {
         "matmul": matmul,
         "mm": mm,

@@ -27,7 +27,7 @@ def update_scale_(
     backoff_factor: float,
     growth_interval: int,
 ) -> None:
-    """In float64, rounded to float32 once."""
+    """Update in float64, rounded to float32 once."""
     now, steps = float(scale.reshape(())), int(growth_tracker.reshape(())) + 1
     with np.errstate(over="ignore"):
         grown = np.float32(now * growth_factor)
@@ -41,5 +41,5 @@ def update_scale_(
 
 
 def register() -> None:
-    """Enter it into the registry."""
+    """Add the implementation to the registry."""
     registry.implement("update_scale_", kind="cpu", dtypes=("float32",))(update_scale_)

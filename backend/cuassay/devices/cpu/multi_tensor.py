@@ -23,31 +23,31 @@ Arrays = Sequence[Array]
 
 
 def as_computed(array: Array) -> Array:
-    """A copy in the dtype that `array` is computed in."""
+    """Return a copy in the dtype that `array` is computed in."""
     return array.astype(compute_dtype(array.dtype))
 
 
 def _each(a: Arrays, b: Any) -> list[tuple[Array, Any]]:
-    """Every array of `a` with its partner: an array of the list `b`, or the one number, in the computing dtype."""
+    """Pair every array of `a` with an array of the list `b`, or with the number, in the dtype of the computation."""
     if isinstance(b, list | tuple):
         return [(left, as_computed(right)) for left, right in zip(a, b, strict=True)]
     return [(left, compute_dtype(left.dtype).type(np.asarray(b).reshape(()))) for left in a]
 
 
 def foreach_add_(a: Arrays, b: Any, *, alpha: float) -> None:
-    """``a += alpha * b``."""
+    """Compute ``a += alpha * b``."""
     for left, right in _each(a, b):
         left[...] = (as_computed(left) + compute_dtype(left.dtype).type(alpha) * right).astype(left.dtype)
 
 
 def foreach_mul_(a: Arrays, b: Any) -> None:
-    """``a *= b``."""
+    """Compute ``a *= b``."""
     for left, right in _each(a, b):
         left[...] = (as_computed(left) * right).astype(left.dtype)
 
 
 def foreach_lerp_(a: Arrays, b: Arrays, weight: Any) -> None:
-    """``a += weight * (b - a)``, exact at both ends."""
+    """Compute ``a += weight * (b - a)``, exact at both ends."""
     for (left, right), (_, share) in zip(_each(a, b), _each(a, weight), strict=True):
         wide = as_computed(left)
         moved = wide + share * (right - wide) if share < 0.5 else right - (right - wide) * (1 - share)
@@ -55,25 +55,25 @@ def foreach_lerp_(a: Arrays, b: Arrays, weight: Any) -> None:
 
 
 def foreach_copy_(a: Arrays, b: Arrays) -> None:
-    """``a = b``."""
+    """Copy ``a = b``."""
     for left, right in zip(a, b, strict=True):
         left[...] = narrowed(right, left.dtype)
 
 
 def foreach_zero_(a: Arrays) -> None:
-    """``a = 0``."""
+    """Set ``a = 0``."""
     for array in a:
         array[...] = 0
 
 
 def foreach_norm(a: Arrays, *, ord: float, out: Array) -> None:  # noqa: A002  NumPy's name
-    """Squares in float64; NaN wins."""
+    """Compute norms, with squares in float64; NaN wins."""
     for place, array in enumerate(a):
         out[place] = _norm(array, ord)
 
 
 def foreach_max(a: Arrays, *, out: Array) -> None:
-    """NaN wins."""
+    """Compute maxima; NaN wins."""
     for place, array in enumerate(a):
         out[place] = np.max(as_computed(array))
 
@@ -86,7 +86,7 @@ def _norm(array: Array, order: float) -> float:
 
 
 def global_norm_(grads: Arrays, norm: Any, found_inf: Any, grad_scale: Any, *, accumulate: bool) -> None:
-    """The 2-norm of the whole list, and whether it has an element that is not finite."""
+    """Compute the 2-norm of the whole list, and whether it has an element that is not finite."""
     total = math.hypot(*(_norm(grad, 2) for grad in grads))
     total = math.nan if any(np.isnan(grad.astype(np.float64)).any() for grad in grads) else total
     former = found_inf is not None and accumulate and bool(np.any(found_inf != 0))
@@ -98,7 +98,7 @@ def global_norm_(grads: Arrays, norm: Any, found_inf: Any, grad_scale: Any, *, a
 
 
 def foreach_unscale_(grads: Arrays, found_inf: Array, inv_scale: Array) -> None:
-    """``grads *= inv_scale``, and whether one was not finite."""
+    """Compute ``grads *= inv_scale``, and whether an element was not finite."""
     for grad, factor in _each(grads, inv_scale):
         if not np.isfinite(grad.astype(np.float64)).all():
             found_inf[...] = 1
@@ -106,7 +106,7 @@ def foreach_unscale_(grads: Arrays, found_inf: Array, inv_scale: Array) -> None:
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     table: dict[str, Callable[..., None]] = {
         function.__name__: function
         for function in (

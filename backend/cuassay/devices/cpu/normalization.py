@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 def softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
-    """Shifted by the row's maximum, so that nothing overflows."""
+    """Compute softmax, shifted by the row's maximum, so that nothing overflows."""
     if not a.size:
         return
     x = widened(a, compute_dtype(promote(a.dtype, out.dtype)))
@@ -31,7 +31,7 @@ def softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
 
 
 def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:
-    """Mean first, then the variance about it: no cancellation, unlike E[x^2] - E[x]^2."""
+    """Normalize: the mean first, then the variance about it; unlike E[x^2] - E[x]^2 this does not cancel."""
     if not a.size:
         return
     wide = compute_dtype(out.dtype)
@@ -42,7 +42,7 @@ def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) 
 
 
 def softmax_backward(grad: Array, result: Array, *, axis: int, out: Array) -> None:
-    """``result * (grad - sum(grad * result))`` along `axis`."""
+    """Compute ``result * (grad - sum(grad * result))`` along `axis`."""
     wide = compute_dtype(out.dtype)
     g, y = widened(grad, wide), widened(result, wide)
     with np.errstate(invalid="ignore"):  # inf - inf of a gradient that overflowed
@@ -50,7 +50,7 @@ def softmax_backward(grad: Array, result: Array, *, axis: int, out: Array) -> No
 
 
 def layer_norm_backward(grad: Array, a: Array, weight: Array, *, eps: float, out: Array) -> None:
-    """Mean and variance again, as `layer_norm` computes them."""
+    """Compute the gradient; mean and variance are computed again as in `layer_norm`."""
     if not a.size:
         return
     wide = compute_dtype(out.dtype)
@@ -64,7 +64,7 @@ def layer_norm_backward(grad: Array, a: Array, weight: Array, *, eps: float, out
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     table: dict[str, registry.Implementation] = {
         "softmax": softmax,
         "layer_norm": layer_norm,

@@ -25,7 +25,7 @@ Arrays = Sequence[Array]
 #: One call of Philox serves this many neighbours with 16 bits each.
 _GROUP = 8
 
-#: The lists that are rounded, each with numbers of its own, and how many a step has.
+#: The lists that are rounded, each with separate random numbers, and the number of such streams in a step.
 _STREAMS = {"params": 0, "exp_avgs": 2, "exp_avg_sqs": 3, "max_exp_avg_sqs": 4}
 _STREAMS_A_STEP = 6
 
@@ -47,7 +47,7 @@ def fused_adam_(
     seed: int | None,
     **hyper: Any,
 ) -> None:
-    """One step, tensor by tensor; nothing but gradients to be zeroed is touched where `found_inf` is set."""
+    """Take one step, tensor by tensor; if `found_inf` is set, only gradients to be zeroed change."""
     if found_inf is None or not np.any(found_inf != 0):
         steps += np.float32(1)
         factor = _factor(grad_scale, norm, hyper["max_norm"])
@@ -72,7 +72,7 @@ def fused_adam_(
 
 
 def _write(target: Array, values: Array, seed: int | None, step: int, tensor: int, stream: int) -> None:
-    """Round `values` to `target`: to bfloat16 stochastically where there is a seed."""
+    """Round `values` to `target`; with a seed, bfloat16 is rounded stochastically."""
     if seed is None or dtype_name(target.dtype) != "bfloat16":
         target[...] = values.astype(target.dtype)
     else:
@@ -81,7 +81,7 @@ def _write(target: Array, values: Array, seed: int | None, step: int, tensor: in
 
 
 def _factor(grad_scale: Any, norm: Any, max_norm: float | None) -> float:
-    """What gradients are multiplied by: unscaled, then clipped to a norm of at most `max_norm`."""
+    """Return the factor of the gradients: unscaling, then clipping to a norm of at most `max_norm`."""
     factor = 1.0 if grad_scale is None else 1.0 / float(grad_scale.reshape(()))
     if max_norm is None:
         return factor
@@ -104,7 +104,7 @@ def _updated(
     maximize: bool,
     max_norm: float | None,
 ) -> dict[str, Array]:
-    """The new parameters and states, in the computing dtype."""
+    """Return the new parameters and states in the dtype of the computation."""
     real = p.dtype.type
     g = -g if maximize else g
     if decoupled:
@@ -122,12 +122,12 @@ def _updated(
 
 
 def _rest(beta: float, count: float) -> float:
-    """``1 - beta**count`` to the last digits."""
+    """Return ``1 - beta**count`` without cancellation."""
     return -math.expm1(count * math.log(beta)) if beta else 1.0
 
 
 def stochastic_bits(seed: int, step: int, tensor: int, size: int, stream: int) -> NDArray[np.uint32]:
-    """16 random bits an element: a function of seed, step, the tensor's place in the list, the element and `stream`."""
+    """Return 16 random bits for each element, from seed, step, the tensor's place in the list, element and `stream`."""
     groups = -(-size // _GROUP)
     counter = np.zeros((groups, 4), np.uint32)
     counter[:, 0] = step * _STREAMS_A_STEP + stream
@@ -138,7 +138,7 @@ def stochastic_bits(seed: int, step: int, tensor: int, size: int, stream: int) -
 
 
 def _rounded(values: Array, bits: NDArray[np.uint32]) -> Array:
-    """float32 to bfloat16, up with the probability of what lies below: add 16 random bits, cut 16."""
+    """Round float32 to bfloat16, up with a probability equal to the discarded fraction: add 16 random bits, cut 16."""
     words = values.astype(np.float32).view(np.uint32)
     finite = (words & np.uint32(0x7F800000)) != np.uint32(0x7F800000)
     moved = np.where(finite, words + bits, words) & np.uint32(0xFFFF0000)
@@ -146,5 +146,5 @@ def _rounded(values: Array, bits: NDArray[np.uint32]) -> Array:
 
 
 def register() -> None:
-    """Enter it into the registry."""
+    """Add the implementation to the registry."""
     registry.implement("fused_adam_", kind="cpu", dtypes=FLOATS)(fused_adam_)

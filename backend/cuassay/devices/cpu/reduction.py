@@ -23,44 +23,44 @@ Array = NDArray[Any]
 
 
 def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """Pairwise where NumPy is; the accumulator is `out`'s dtype, float32 for 16-bit floats."""
+    """Sum, pairwise where NumPy does so; the accumulator has `out`'s dtype, or float32 for 16-bit floats."""
     accumulator = compute_dtype(out.dtype)
     out[...] = np.sum(a, axis=_axes(axis), keepdims=bool(keepdims), dtype=accumulator).astype(out.dtype, copy=False)
 
 
 def amax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """The maximum; NaN wins."""
+    """Compute the maximum; NaN wins."""
     wide = widened(a, compute_dtype(a.dtype))
     out[...] = np.max(wide, axis=_axes(axis), keepdims=bool(keepdims)).astype(out.dtype, copy=False)
 
 
 def amin(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """The minimum; NaN wins."""
+    """Compute the minimum; NaN wins."""
     wide = widened(a, compute_dtype(a.dtype))
     out[...] = np.min(wide, axis=_axes(axis), keepdims=bool(keepdims)).astype(out.dtype, copy=False)
 
 
 def argmax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """The place of the first maximum; the first NaN wins."""
+    """Return the position of the first maximum; the first NaN wins."""
     wide = widened(a, compute_dtype(a.dtype))
     out[...] = np.argmax(wide, axis=axis, keepdims=bool(keepdims))
 
 
 def prod(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """In `out`'s dtype, float32 for 16-bit floats."""
+    """Multiply in `out`'s dtype, or float32 for 16-bit floats."""
     accumulator = compute_dtype(out.dtype)
     out[...] = np.prod(a, axis=_axes(axis), keepdims=bool(keepdims), dtype=accumulator).astype(out.dtype, copy=False)
 
 
 def mean(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """The sum over the number of elements."""
+    """Divide the sum by the number of elements."""
     axes = reduced_axes(axis, a.ndim)
     total = np.sum(a, axis=axes, keepdims=bool(keepdims), dtype=compute_dtype(out.dtype))
     out[...] = (total / total.dtype.type(_count(a, axes))).astype(out.dtype, copy=False)
 
 
 def var(a: Array, *, axis: Any, correction: float, keepdims: bool, out: Array) -> None:
-    """In two passes."""
+    """Compute the variance in two passes."""
     axes, wide = reduced_axes(axis, a.ndim), widened(a, compute_dtype(out.dtype))
     rest = wide - np.sum(wide, axis=axes, keepdims=True) / wide.dtype.type(_count(a, axes))
     total = np.sum(rest * rest, axis=axes, keepdims=bool(keepdims))
@@ -68,12 +68,12 @@ def var(a: Array, *, axis: Any, correction: float, keepdims: bool, out: Array) -
 
 
 def cumsum(a: Array, *, axis: int, out: Array) -> None:
-    """Prefix sums along `axis`, in `out`'s dtype, float32 for 16-bit floats."""
+    """Compute prefix sums along `axis`, in `out`'s dtype, or float32 for 16-bit floats."""
     out[...] = np.cumsum(a, axis=axis, dtype=compute_dtype(out.dtype)).astype(out.dtype, copy=False)
 
 
 def _below(a: Array, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """`a` without its maximum, that, and the logarithm of the sum of the exponentials."""
+    """Return `a` minus its maximum, the maximum, and the logarithm of the sum of the exponentials."""
     top = np.max(a, axis=axes, keepdims=True)
     top = np.where(np.isfinite(top), top, a.dtype.type(0))
     rest = a - top
@@ -81,7 +81,7 @@ def _below(a: Array, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
 
 
 def logsumexp(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """``log(sum(exp(a)))``, shifted by the maximum."""
+    """Compute ``log(sum(exp(a)))``, shifted by the maximum."""
     axes, wide = reduced_axes(axis, a.ndim), widened(a, compute_dtype(out.dtype))
     if not _count(a, axes):
         out[...] = -np.inf
@@ -91,7 +91,7 @@ def logsumexp(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
 
 
 def log_softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
-    """``a - logsumexp(a)``, shifted by the maximum."""
+    """Compute ``a - logsumexp(a)``, shifted by the maximum."""
     if not a.size:
         return
     wide = compute_dtype(promote(a.dtype, out.dtype))
@@ -100,17 +100,17 @@ def log_softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
 
 
 def _count(a: Array, axes: tuple[int, ...]) -> int:
-    """The elements that make one result."""
+    """Return the number of elements that make one result."""
     return math.prod(a.shape[axis] for axis in axes)
 
 
 def _axes(axis: Any) -> Any:
-    """`axis` as NumPy takes it: several axes must be a tuple."""
+    """Return `axis` as NumPy accepts it: several axes must be a tuple."""
     return tuple(axis) if isinstance(axis, list) else axis
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     for implementation in (sum, amax, amin, argmax, prod, mean, var, cumsum, logsumexp, log_softmax):
         name = implementation.__name__
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -1,7 +1,7 @@
-"""The cpu as a device: one, always present, synchronous.
+"""The cpu as a device: a single one, always present, synchronous.
 
-Its streams and events exist so that code written for a device runs here unchanged; work is done when the call
-returns, so every query is True and a wait does nothing.
+Its streams and events exist so that code written for a device runs here unchanged. Work is done when the call returns,
+so every query returns True and a wait does nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CpuBackend", "CpuEvent", "CpuStream"]
 
 _DEVICE = Device("cpu")
 
-#: What the cpu kind lacks, and why. Everything else of `cuassay.core.capability.FEATURES` is there.
+#: What the cpu kind lacks, and why. Everything else in `cuassay.core.capability.FEATURES` is available.
 _ABSENT: dict[str, str] = {
     "graphs": "work runs when it is called; there is nothing to capture",
     "conditional_graphs": "work runs when it is called; there is nothing to capture",
@@ -42,12 +42,12 @@ _ABSENT: dict[str, str] = {
     "l2": "not measured on the cpu kind",
 }
 
-#: Bytes written to push other data out of the processor's caches.
+#: The bytes to write to evict other data from the processor's caches.
 _EVICT_NBYTES = 64 * 2**20
 
 
 class CpuEvent(Handle):
-    """A moment of the host's clock."""
+    """A time of the host's clock."""
 
     def __init__(self, *, timing: bool = False) -> None:
         self._timing = timing
@@ -62,26 +62,26 @@ class CpuEvent(Handle):
         return _DEVICE
 
     def record(self, stream: Any = None) -> None:
-        """Note the time."""
+        """Store the time."""
         self._at = time.perf_counter()
 
     def wait(self, stream: Any = None) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def query(self) -> bool:
-        """Always True: work is done when its call returns."""
+        """Return True, because work is done when its call returns."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def elapsed_time(self, end: CpuEvent) -> float:
-        """Milliseconds from this event to `end`.
+        """Return the milliseconds from this event to `end`.
 
         Raises
         ------
         ArgumentError
-            If either was made without timing, or was not recorded.
+            If either event was made without timing, or was not recorded.
         """
         if not (self._timing and end._timing):
             raise ArgumentError("elapsed_time needs two events made with timing=True; make both so")
@@ -105,23 +105,23 @@ class CpuStream(Handle):
         return _DEVICE
 
     def query(self) -> bool:
-        """Always True."""
+        """Return True."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def record_event(self, event: CpuEvent | None = None) -> CpuEvent:
-        """Record `event`, or a new one."""
+        """Record `event`, or a new one, and return it."""
         event = event or CpuEvent(timing=True)
         event.record(self)
         return event
 
     def wait_event(self, event: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def wait_stream(self, stream: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
 
 _default_stream = CpuStream()
@@ -137,15 +137,15 @@ class CpuBackend:
         self._streams = 0
 
     def why_absent(self) -> str | None:
-        """Never absent."""
+        """Return None: the cpu is never absent."""
         return None
 
     def count(self) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     def probe(self, index: int, name: str) -> Answer:
-        """All dtypes, and everything but what `_ABSENT` names."""
+        """Answer that all dtypes are available, and everything else that is not in `_ABSENT`."""
         if name in _ABSENT:
             return absent(_ABSENT[name])
         if name.startswith("random:") and (dtype := name.partition(":")[2]) in NOT_DRAWN:
@@ -153,7 +153,7 @@ class CpuBackend:
         return present({"memory": info.total_memory()[1], "count": 1}.get(name, 0))
 
     def identity(self, index: int) -> Mapping[str, str]:
-        """The processor, the BLAS with its threads, the vector instructions NumPy uses."""
+        """Return the processor, the BLAS with its threads, and the vector instructions that NumPy uses."""
         pools = info.blas()
         return {
             "name": info.cpu_model(),
@@ -163,29 +163,29 @@ class CpuBackend:
         }
 
     def health(self, index: int) -> str | None:
-        """Always well."""
+        """Return None: the cpu is always healthy."""
         return None
 
     def memory_info(self, index: int) -> tuple[int, int]:
-        """Free and total main memory, bytes."""
+        """Return the free and the total main memory in bytes."""
         return info.total_memory()
 
     def owns(self, array_type: type) -> bool:
-        """`numpy.ndarray` and NumPy's scalars; of its subclasses those that compute as it does."""
-        if array_type is np.ndarray:  # each call with an out= asks
+        """Whether the type is `numpy.ndarray`, a NumPy scalar, or a subclass that computes in the same way."""
+        if array_type is np.ndarray:  # fast path: each call with out= asks
             return True
         return issubclass(array_type, (np.ndarray, np.generic)) and why_refused(array_type) is None
 
     def device_of(self, array: Any) -> Device:
-        """Always ``cpu:0``."""
+        """Return ``cpu:0``."""
         return _DEVICE
 
     def namespace(self, index: int) -> Any:
-        """NumPy itself."""
+        """Return NumPy itself."""
         return np
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> np.ndarray[Any, Any]:
-        """`numpy.empty`, with our out-of-memory error; `stream` makes no difference."""
+        """Return `numpy.empty`, with cuassay's out-of-memory error; `stream` is ignored."""
         try:
             return np.empty(shape, as_dtype(dtype))
         except MemoryError as error:
@@ -194,15 +194,15 @@ class CpuBackend:
             ) from error
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> np.ndarray[Any, Any]:
-        """A copy that keeps the strides' order."""
+        """Return a copy with the strides in the same order."""
         return array.copy(order="K")
 
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        """A copy."""
+        """Return a copy."""
         return np.array(array, order="K")
 
     def overlap(self, a: Any, b: Any) -> str:
-        """By address, then element by element within bounds."""
+        """Compare addresses, then elements within bounds."""
         if not layout.overlap(a, b):
             return "none"
         same = (
@@ -213,28 +213,28 @@ class CpuBackend:
         return "same" if same and a.dtype == b.dtype else "partial"
 
     def activate(self, index: int) -> nullcontext[None]:
-        """There is one device."""
+        """Do nothing: there is only one device."""
         return nullcontext()
 
     def is_current(self, index: int) -> bool:
-        """There is one device."""
+        """Return True: there is only one device."""
         return True
 
     def synchronize(self, index: int) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def current_stream(self, index: int) -> CpuStream:
-        """The one set by `use_stream`, else the default."""
+        """Return the stream set by `use_stream`, or the default stream."""
         return _current_stream.get()
 
     def new_stream(self, index: int, priority: int = 0) -> CpuStream:
-        """A stream with a number of its own."""
+        """Return a stream with a new number."""
         self._streams += 1
         return CpuStream(self._streams)
 
     @contextmanager
     def use_stream(self, stream: CpuStream) -> Iterator[CpuStream]:
-        """Make `stream` the current one of this thread or task."""
+        """Make `stream` current for this thread or task."""
         token = _current_stream.set(stream)
         try:
             yield stream
@@ -242,13 +242,13 @@ class CpuBackend:
             _current_stream.reset(token)
 
     def new_event(self, index: int, *, timing: bool = False) -> CpuEvent:
-        """An event on the host's clock."""
+        """Return an event on the host's clock."""
         return CpuEvent(timing=timing)
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
-        """There are no graphs here; raises `CapabilityError`."""
+        """Raise `CapabilityError`: there are no graphs here."""
         raise CapabilityError(f"cpu:0: no graphs: {_ABSENT['graphs']}")
 
     def flush_cache(self, index: int) -> None:
-        """Write more than the caches hold."""
+        """Write more bytes than the caches hold."""
         np.ones(_EVICT_NBYTES // 8)

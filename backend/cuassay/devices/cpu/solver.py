@@ -1,7 +1,7 @@
-"""Linear algebra on NumPy arrays: LAPACK through NumPy, or through SciPy where that is preferred.
+"""Linear algebra on NumPy arrays: LAPACK through NumPy, or through SciPy if that is preferred.
 
-Matrix by matrix, so that one that is singular spoils no other: its results are NaN and its `info` is 1.
-Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
+Matrices are processed one by one, so that a singular matrix does not affect the others: its results are NaN and its
+`info` is 1. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Function = Callable[..., Sequence[Any]]
 
 
 def _apply(function: Function, inputs: Sequence[Array], outputs: Sequence[Array], info: Array | None = None) -> None:
-    """`function` of each matrix of the inputs, into those of the outputs."""
-    _linalg()  # loaded before its threads are limited
+    """Apply `function` to each matrix of the inputs, and write the results to the outputs."""
+    _linalg()  # load the library before its threads are limited
     with limited_threads(), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SciPy warns of an ill-conditioned matrix, NumPy does not
         for index in np.ndindex(inputs[0].shape[:-2]):
@@ -40,46 +40,46 @@ def _apply(function: Function, inputs: Sequence[Array], outputs: Sequence[Array]
                 info[index] = failed
 
 
-def solve_(a: Array, b: Array, x: Array, info: Array) -> None:
-    """By LU with partial pivoting."""
+def solve(a: Array, b: Array, x: Array, info: Array) -> None:
+    """Solve by LU with partial pivoting."""
     _apply(lambda a, b: (_linalg().solve(a, b, **_unchecked()),) if a.size and b.size else (b,), (a, b), (x,), info)
 
 
-def inv_(a: Array, inverse: Array, info: Array) -> None:
-    """By LU with partial pivoting."""
+def inv(a: Array, inverse: Array, info: Array) -> None:
+    """Invert by LU with partial pivoting."""
     _apply(lambda a: (np.linalg.inv(a),), (a,), (inverse,), info)
 
 
 def det(a: Array, *, out: Array) -> None:
-    """By LU with partial pivoting; 0 where singular."""
+    """Compute by LU with partial pivoting; 0 for a singular matrix."""
     with limited_threads(), np.errstate(all="ignore"):
         out[...] = np.linalg.det(a)
 
 
-def cholesky_(a: Array, factor: Array, info: Array) -> None:
-    """The lower triangle of `a` is read."""
+def cholesky(a: Array, factor: Array, info: Array) -> None:
+    """Factor `a`, of which only the lower triangle is read."""
     _apply(lambda a: (_cholesky(a),), (a,), (factor,), info)
 
 
-def qr_(a: Array, q: Array, r: Array, *, mode: str) -> None:
-    """By Householder reflections."""
+def qr(a: Array, q: Array, r: Array, *, mode: str) -> None:
+    """Decompose by Householder reflections."""
     _apply(lambda a: np.linalg.qr(a, mode=mode), (a,), (q, r))  # type: ignore[call-overload]  # mode is checked
 
 
-def svd_(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
-    """By divide and conquer."""
+def svd(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
+    """Decompose by divide and conquer."""
     _apply(lambda a: _svd(a, full_matrices=full_matrices), (a,), (u, s, vh), info)
 
 
-def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
-    """NumPy's by divide and conquer; SciPy's by relatively robust representations."""
+def eigh(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
+    """Decompose: NumPy by divide and conquer, SciPy by relatively robust representations."""
     _apply(lambda a: _eigh(a, uplo), (a,), (w, v), info)
 
 
-def lstsq_(
+def lstsq(
     a: Array, b: Array, x: Array, residuals: Array, rank: Array, s: Array, info: Array, *, rcond: float | None
 ) -> None:
-    """By singular values: those up to `rcond` times the largest count as 0."""
+    """Solve by singular values; values up to `rcond` times the largest count as 0."""
 
     def one(a: Array, b: Array) -> Sequence[Any]:
         a = a.astype(x.dtype, copy=False)
@@ -95,31 +95,31 @@ def lstsq_(
 
 
 def _linalg() -> Any:
-    """The preferred library's namespace; it has the names of ``numpy.linalg``."""
+    """Return the preferred library's namespace, which has the names of ``numpy.linalg``."""
     return import_module("scipy.linalg") if decompositions.library() == "scipy" else np.linalg
 
 
 def _cholesky(a: Array) -> Array:
     if not np.isfinite(np.tril(a)).all():
-        raise np.linalg.LinAlgError  # NaN is not positive; LAPACKs differ in whether they say so
+        raise np.linalg.LinAlgError  # NaN is not positive; not every LAPACK reports it
     return np.linalg.cholesky(a)
 
 
 def _unchecked() -> dict[str, bool]:
-    """SciPy looks for what is not finite, in the triangle that is not read too, and raises errors of its own."""
+    """Return options that turn off SciPy's check for finite values, which also covers the triangle that is not read."""
     return {"check_finite": False} if decompositions.library() == "scipy" else {}
 
 
 def _svd(a: Array, *, full_matrices: bool) -> Sequence[Any]:
     if not np.isfinite(a).all():
-        raise np.linalg.LinAlgError  # NumPy's LAPACK says so, SciPy's raises ValueError
+        raise np.linalg.LinAlgError  # NumPy's LAPACK raises this, SciPy's raises ValueError
     found: Sequence[Any] = (_linalg() if a.size else np.linalg).svd(a, full_matrices=full_matrices)
     return found
 
 
 def _eigh(a: Array, uplo: str) -> Sequence[Any]:
     if not np.isfinite(np.tril(a) if uplo == "L" else np.triu(a)).all():
-        raise np.linalg.LinAlgError  # LAPACK's divide and conquer gives NaN or fails, by version
+        raise np.linalg.LinAlgError  # LAPACK's divide and conquer returns NaN or fails, depending on the version
     if decompositions.library() == "scipy" and a.size:
         found: Sequence[Any] = _linalg().eigh(a, lower=uplo == "L", **_unchecked())
         return found
@@ -127,7 +127,7 @@ def _eigh(a: Array, uplo: str) -> Sequence[Any]:
 
 
 def register() -> None:
-    """Enter these into the registry."""
-    for implementation in (solve_, inv_, det, cholesky_, qr_, svd_, eigh_, lstsq_):
+    """Add these implementations to the registry."""
+    for implementation in (solve, inv, det, cholesky, qr, svd, eigh, lstsq):
         name = implementation.__name__
         registry.implement(name, kind="cpu", dtypes=decompositions.LAPACK)(implementation)

@@ -1,21 +1,22 @@
-"""The kind `cuda`: CuPy, cuda-python and kernels of our own.
+"""The kind `cuda`: CuPy, cuda-python and cuassay's own kernels.
 
-The only room that imports a CUDA library. Without CuPy the kind is known but absent, and says what to install.
+This is the only package that imports a CUDA library. Without CuPy the kind is known but absent, and says what to
+install.
 
-Its wings stand one above the other. Each imports only those below it; a contract of import-linter holds them to that::
+Its subpackages form layers. Each imports only those below it, as a contract of import-linter checks::
 
-    watched    what watchers are told of streams, events and copies; replaces methods while somebody watches
-    accesses, cupy_accesses, cupy_order    what a sanitizer is told; `facts` says where arrays lie
-    backend    the kind as `cuassay.core.protocols.Backend` asks for it
+    watched    reports streams, events and copies to watchers; replaces methods while somebody watches
+    accesses, cupy_accesses, cupy_order    report to a sanitizer; `facts` says where arrays are
+    backend    the kind, as a `cuassay.core.protocols.Backend`
     blas       matrix products and what builds on them: routing, libraries, plans, tuning, convolution, linear algebra
     ops        the other operations, one file for each family
     eager      repeated calls, served without dispatch
     graphs     capture and replay of CUDA graphs, and their memory
     memory     device and pinned memory, and copies to and from the host
     launch     from CUDA C++ to a kernel that runs       streams    streams, events, waits of the host
-    driver     the driver and nothing of ours: status codes, devices, contexts, libraries
+    driver     the driver without cuassay's objects: status codes, devices, contexts, libraries
 
-`kernels` holds the CUDA C++ of our own kernels.
+`kernels` holds the CUDA C++ of cuassay's kernels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a sanitizer is told that CUDA work reads and writes: copies, kernels of the user's, the predicates of graphs.
+"""Reports to a sanitizer what CUDA work reads and writes: copies, a user's kernels, the predicates of graphs.
 
-Ops are not told here: their schema says it. Of what runs inside a function that is told, nothing more is told.
+Ops are not reported here, because their schemas describe them. Work inside a reported function is not reported again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Method = Callable[..., Any]
 
 @contextmanager
 def inside() -> Iterator[None]:
-    """What runs inside the block is part of something that is told."""
+    """Mark the work inside the block as part of something that is reported."""
     watchers.hidden.depth += 1
     try:
         yield
@@ -37,17 +37,17 @@ def inside() -> Iterator[None]:
 
 
 def is_inside() -> bool:
-    """Whether this thread runs a function whose accesses are told."""
+    """Whether this thread runs a function whose accesses are reported."""
     return watchers.hidden.depth > 0
 
 
 def tell(name: str, touched: Iterable[tuple[Any, bool]], stream: Any = None) -> None:
-    """Tell watchers that ask for it that work called `name` on `stream` (None: the current one) touches arrays.
+    """Report, if wanted, that work called `name` on `stream` (None: the current one) accesses arrays.
 
     Parameters
     ----------
     touched : iterable
-        `cupy.ndarray` or host array, and whether it is written; pageable host memory is left out.
+        Each `cupy.ndarray` or host array, and whether it is written; pageable host memory is omitted.
     """
     if not watchers.wants_accesses():
         return
@@ -70,12 +70,12 @@ def _extent(array: Any) -> Any:
 
 
 def tell_copy(src: Any, dst: Any) -> None:
-    """A copy from `src` to `dst` on the current stream of the device array's device; None is new host memory."""
+    """Report a copy on the current stream of the device array's device; None is new host memory."""
     tell("copy", [(array, array is dst) for array in (src, dst) if isinstance(array, (cupy.ndarray, np.ndarray))])
 
 
 def tell_wait(index: int, stream: Any = None) -> None:
-    """The host has waited for `stream` (None: the current one) of device `index`."""
+    """Report that the host has waited for `stream` (None: the current one) of device `index`."""
     if watchers.state.watchers:
         address = int(current_stream(index).ptr) if stream is None else stream_address(stream)
         watchers.tell(Occurrence("stream_synchronized", f"cuda:{index}", address))
@@ -85,7 +85,7 @@ def tell_wait(index: int, stream: Any = None) -> None:
 
 
 def register() -> None:
-    """Tell from here, while somebody asks for accesses."""
+    """Report from now on, while a watcher wants accesses."""
     for owner, name, make in (
         (UserKernel, "__call__", _launching),
         (UserKernel, "bind", _binding),
@@ -121,7 +121,7 @@ def _binding(plain: _Method) -> _Method:
 
 
 def _arrays_of(kernel: UserKernel, arguments: Sequence[Any]) -> list[tuple[Any, bool]]:
-    """The arrays among `arguments`; those of a parameter that is not known to be ``const`` count as written."""
+    """Return the arrays among `arguments`; arrays of parameters that are not known to be ``const`` count as written."""
     reads = kernel.reads
     return [
         (argument, not (place < len(reads) and reads[place]))
@@ -139,7 +139,7 @@ def _branching(plain: _Method) -> _Method:
 
 
 def _keeping(plain: _Method) -> _Method:
-    """Replays that were pointed at other arrays would be judged by those that were captured."""
+    """Disable re-pointing: replays with other arrays would be judged by the arrays that were captured."""
 
     def input_pointer(graph: CUDAGraph, array: Any) -> None:
         del graph, array

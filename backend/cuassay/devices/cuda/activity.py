@@ -1,8 +1,8 @@
-"""Kernels, copies and fills as CUPTI reports them: each with its times on the device, and the host's call behind it.
+"""Kernels, copies and fills as CUPTI reports them: each with its device times, and the host call that submitted it.
 
-By the package cupti-python. CUPTI hands records over in a thread of its own. What is needed of them is read there,
-because their memory is CUPTI's. A host's call of the runtime or of the driver, and the device's work that it asks for,
-have the same correlation number, by which they are brought together.
+This uses the package cupti-python. CUPTI delivers records in its own thread; the needed fields are copied there,
+because CUPTI owns the records' memory. A call of the runtime or the driver and the device work that it submits have the
+same correlation number.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from cuassay.errors import LibraryNotFoundError, StateError
 
 __all__ = ["Tracer"]
 
-#: Kinds of records: work of a device, and calls of the host that may have given it.
+#: Kinds of records: device work, and host calls that may have submitted it.
 _WORK = ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")
 _CALLS = ("DRIVER", "RUNTIME")
-#: How the names of such calls begin.
+#: The prefixes of such calls' names.
 _GIVE_WORK = ("cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cudaLaunch", "cudaGraphLaunch", "cudaMemcpy",
               "cudaMemset")  # fmt: skip
 
-#: ``CUpti_ActivityMemcpyKind`` to how a timeline names such copies.
+#: Maps ``CUpti_ActivityMemcpyKind`` to a timeline's name for such copies.
 _COPIES = {1: "to the device", 2: "to the host", 8: "on the device", 10: "to another device"}
 
-#: Bytes of each buffer that CUPTI fills with records.
+#: The bytes of each buffer that CUPTI fills with records.
 _BUFFER_NBYTES = 4 << 20
 
-#: How often the two clocks are read to be put side by side; the quickest reading counts.
+#: How often the two clocks are read together; the fastest reading is used.
 _READINGS = 64
 
 
@@ -46,12 +46,12 @@ class Tracer:
     Attributes
     ----------
     missed : int
-        Records that CUPTI had no room for.
+        The number of records that CUPTI dropped.
 
     Raises
     ------
     LibraryNotFoundError
-        If the package cupti-python, or the library that it needs, is not there.
+        If the package cupti-python, or the library it needs, is missing.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Tracer:
         return f"Tracer({len(self._work):,} pieces of work)"
 
     def start(self) -> None:
-        """Trace from here.
+        """Start to trace.
 
         Raises
         ------
@@ -86,14 +86,14 @@ class Tracer:
         self._anchor = self._clocks()
 
     def _choose(self, *, on: bool) -> None:
-        """Ask for what is wanted, or for nothing any more; of calls only for those that give work to a device."""
+        """Enable the wanted records, or disable all; of host calls only those that submit device work are enabled."""
         cupti = self._cupti
         for name in _CALLS:
             calls = getattr(cupti, f"{name.lower()}_api_trace_cbid")
             switch = getattr(cupti, f"activity_enable_{name.lower()}_api")
             for call in calls:
                 if call.name.startswith(_GIVE_WORK):
-                    self._quietly(switch, int(call), int(on))  # of a newer CUPTI than the driver's some are refused
+                    self._quietly(switch, int(call), int(on))  # a CUPTI newer than the driver rejects some
         for name in (*_CALLS, *_WORK):
             kind = getattr(cupti.ActivityKind, name)
             if on:
@@ -106,7 +106,7 @@ class Tracer:
             call(*arguments)
 
     def meet(self, index: int, number: int | None = None) -> None:
-        """Learn CUPTI's number of the stream that watchers know by `number` (None: the current one), which is alive."""
+        """Learn CUPTI's number of the stream that watchers know as `number` (None: the current one); it must exist."""
         number = current_number(index) if number is None else number
         if (index, number) in self._handles or not is_own_handle(number):
             return
@@ -121,20 +121,20 @@ class Tracer:
                     self._handles[index, number] = -1
 
     def stop(self) -> list[TracedWork]:
-        """Trace no more; gives what was traced, in the order in which it ended. The devices have been waited for."""
+        """Stop, and return the traced work in the order in which it ended; the caller has waited for the devices."""
         self._cupti.activity_flush_all(1)
         ended = self._clocks()
         dropped = ctypes.c_size_t()
         self._quietly(self._cupti.activity_get_num_dropped_records, 0, 0, ctypes.addressof(dropped))
         self.missed = dropped.value
         self._choose(on=False)
-        self._quietly(self._cupti.finalize)  # else each launch of this process would take 2 us longer from here
-        return list(self._told(ended))
+        self._quietly(self._cupti.finalize)  # otherwise each later launch of this process would take 2 us longer
+        return list(self._traced(ended))
 
     # -------------------------------------------------------------------------------------------- records
 
     def _take(self, records: Iterable[Any]) -> None:
-        """What is needed of records; CUPTI's thread calls it."""
+        """Copy the needed fields of records; CUPTI's thread calls this."""
         for record in records:
             kind = self._kinds.get(int(record.kind))
             if kind in _CALLS:
@@ -147,7 +147,7 @@ class Tracer:
                 times = record.start, record.end
                 self._work.append((record.correlation_id, name, device, record.stream_id, *times, nbytes))
 
-    def _told(self, ended: tuple[int, int]) -> Iterator[TracedWork]:
+    def _traced(self, ended: tuple[int, int]) -> Iterator[TracedWork]:
         numbers = {(index, theirs): ours for (index, ours), theirs in self._handles.items()}
         seconds = _clock(self._anchor, ended)
         for correlation, name, device, stream, begin, end, nbytes in self._work:
@@ -160,7 +160,7 @@ class Tracer:
             yield TracedWork(event, label, int(device), number, lane, *times, int(nbytes), int(thread))
 
     def _clocks(self) -> tuple[int, int]:
-        """The host's clock and CUPTI's at one moment, in nanoseconds."""
+        """Read the host's clock and CUPTI's at the same moment, in nanoseconds."""
         read = self._cupti.get_timestamp
         found = [(perf_counter_ns(), read(), perf_counter_ns()) for _ in range(_READINGS)]
         before, theirs, after = min(found, key=lambda one: one[2] - one[0])
@@ -168,7 +168,7 @@ class Tracer:
 
 
 def _clock(first: tuple[int, int], last: tuple[int, int]) -> Any:
-    """From CUPTI's nanoseconds to seconds of `time.perf_counter`, by two moments at which both clocks were read."""
+    """Return the conversion of CUPTI's nanoseconds to `time.perf_counter` seconds, from two readings of both clocks."""
     (host, theirs), (later, later_theirs) = first, last
     rate = (later - host) / (later_theirs - theirs) if later_theirs > theirs else 1.0
     return lambda time: (host + (time - theirs) * rate) / 1e9
@@ -195,7 +195,7 @@ def _bindings() -> Any:
 
 @cache
 def _readable(name: str) -> str:
-    """A kernel's name as C++ writes it, without its parameters."""
+    """Return a kernel's name as C++ writes it, without its parameters."""
     if not name.startswith("_Z"):
         return name
     demangle = _demangler()
@@ -221,7 +221,7 @@ def _demangler() -> Any:
 
 
 def _without_parameters(text: str) -> str:
-    """``f<int>`` of ``f<int>(float*)``: the last parentheses at the end that are not inside a template's arguments."""
+    """Return ``f<int>`` for ``f<int>(float*)``: cut the last parentheses that are not in a template's arguments."""
     if not text.endswith(")"):
         return text
     depth = 0

@@ -1,6 +1,6 @@
-"""NVTX ranges through the package ``nvtx``; without it, or without a tool that listens, they cost next to nothing.
+"""NVTX ranges through the package ``nvtx``; without it, or without a listening tool, they cost almost nothing.
 
-A message's attributes are made once: they are most of what a range costs.
+A message's attributes are made once, because making them is most of a range's cost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["end", "is_available", "mark", "pop", "push", "start"]
 
-#: Messages whose attributes are kept: a program names few things, but may put a step's number into each.
+#: The most messages whose attributes are kept: a program uses few names, but may put a step's number into each.
 _KEPT = 4096
 
 
@@ -24,7 +24,7 @@ def is_available() -> bool:
 
 @cache
 def _domain() -> Any:
-    """The domain of plain calls; one that does nothing where no tool listens."""
+    """Return the domain of plain calls, which does nothing if no tool listens."""
     return import_module("nvtx").get_domain()
 
 
@@ -46,12 +46,12 @@ def pop() -> None:
 
 
 def start(message: str) -> Any:
-    """Begin a range that may end in another thread; gives what `end` takes."""
+    """Begin a range that may end in another thread; return what `end` takes."""
     return _domain().start_range(_attributes(message)) if is_available() else None
 
 
 def end(handle: Any) -> None:
-    """End what `start` gave."""
+    """End the range that `start` began."""
     if is_available():
         _domain().end_range(handle)
 

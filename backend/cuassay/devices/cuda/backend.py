@@ -1,7 +1,7 @@
-"""The kind `cuda` as `cuassay.core.protocols.Backend` asks for it.
+"""The kind `cuda`, as a `cuassay.core.protocols.Backend`.
 
-CuPy is imported by the first method that needs an array or a stream; whether there is a device, and what it
-can do, is asked of `runtime`, which leaves no context behind.
+CuPy is imported by the first method that needs an array or a stream. `runtime` answers whether there is a device and
+what it can do, without making a context.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from cuassay.memory.trace import Tagger
 
 __all__ = ["CudaBackend"]
 
-#: Lowest compute capability of what not every card has.
+#: The lowest compute capability for features that some GPUs lack.
 _NEEDS_COMPUTE: dict[str, float] = {"tf32": 8.0}
 
-#: What this kind does not offer, whatever the card, and why.
+#: What this kind does not offer on any GPU, and why.
 _ABSENT: dict[str, str] = {
     "complex_half": "NumPy and CuPy have no complex dtype of two float16",
     "fp8": "CuPy has no fp8 dtype",
@@ -49,17 +49,17 @@ class CudaBackend(ObservableBackend):
     kind = "cuda"
 
     def why_absent(self) -> str | None:
-        """What is missing: CuPy, a driver, or a device."""
+        """Return what is missing: CuPy, a driver, or a device."""
         if find_spec("cupy") is None:
             return "CuPy is not installed; install cuassay[cuda13], or cuassay[cuda12] for a CUDA 12 driver"
         return runtime.why_unavailable()
 
     def count(self) -> int:
-        """Visible devices; makes no context."""
+        """Return the number of visible devices; makes no context."""
         return runtime.device_count()
 
     def probe(self, index: int, name: str) -> Answer:
-        """From the device's properties; makes no context."""
+        """Answer from the device's properties; makes no context."""
         if (reason := _why_nowhere(name)) is not None:
             return absent(reason)
         if ":" in name:
@@ -82,14 +82,14 @@ class CudaBackend(ObservableBackend):
         }
         return quantities.get(name, 0.0)
 
-    #: Distributions whose versions can change a result on this kind; those that are not installed are left out.
+    #: Distributions whose versions can change a result on this kind; those that are not installed are omitted.
     packages = (
         *("cupy-cuda13x", "cupy-cuda12x", "torch", "cuda-bindings", "cuda-core", "nvmath-python", "triton"),
         *("nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", "nvidia-cuda-nvrtc"),
     )
 
     def identity(self, index: int) -> Mapping[str, str]:
-        """Name, uuid, compute capability, driver and the clock policy, if it is set or NVML reports it."""
+        """Return name, uuid, compute capability, driver and the clock policy, if it is set or NVML reports it."""
         properties = runtime.get_device_properties(index)
         policy = settings.get("CUASSAY_CLOCKS") or nvml.clock_policy(str(properties.uuid))
         return {
@@ -108,19 +108,19 @@ class CudaBackend(ObservableBackend):
     other_libraries = staticmethod(libraries.other_libraries)
 
     def conditions(self, index: int) -> dict[str, object]:
-        """Clocks, power, temperature, throttling and neighbours of the GPU now; if NVML is absent, the reason."""
+        """Return clocks, power, temperature, throttling and other processes of the GPU; without NVML, the reason."""
         return nvml.conditions(str(runtime.get_device_properties(index).uuid))
 
     def throttled(self, index: int) -> bool | None:
-        """Whether power or temperature holds the clocks down now; None if NVML does not report it."""
+        """Whether power or temperature currently limits the clocks; None if NVML does not report it."""
         return nvml.is_throttled(str(runtime.get_device_properties(index).uuid))
 
     def libraries(self) -> list[tuple[str, str, str, str]]:
-        """Each CUDA library: name, path, version, and why it is absent."""
+        """Return each CUDA library: name, path, version, and why it is absent."""
         return libraries.libraries()
 
     def health(self, index: int) -> str | None:
-        """Why the context is dead; None if it is not, or if none was ever made."""
+        """Return why the context is dead; None if it is not, or if there is none."""
         return runtime.poisoned(index)
 
     def note_launches(self, note: Callable[[str], None] | None) -> None:
@@ -130,38 +130,38 @@ class CudaBackend(ObservableBackend):
         launch.note_launches(note)
 
     def memory_info(self, index: int) -> tuple[int, int]:
-        """Free and total memory of the card, what our allocator and CuPy's pool keep counted as free, bytes."""
+        """Return free and total memory of the GPU in bytes; memory cached by cuassay and CuPy counts as free."""
         with self.activate(index):
             free, total = _cupy().cuda.runtime.memGetInfo()
             pool = _cupy().get_default_memory_pool()
             return int(free) + int(pool.free_bytes()) + allocators.cached(index), int(total)
 
     def owns(self, array_type: type) -> bool:
-        """`cupy.ndarray`; CuPy is not imported to find out about another type."""
+        """Whether the type is `cupy.ndarray`; CuPy is not imported to check another type."""
         return _is_cupy_array(array_type)
 
     def device_of(self, array: Any) -> Device:
-        """Where `array` lives."""
+        """Return the device of `array`."""
         return _device(array.data.device_id)  # array.device makes an object first
 
     def namespace(self, index: int) -> Any:
-        """CuPy itself where device `index` is current; else CuPy, each call with that device current."""
+        """Return CuPy if device `index` is current; otherwise CuPy with every call made on that device."""
         return _cupy() if self.is_current(index) else _Namespace(_cupy(), index)
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
-        """A `cupy.ndarray` on our memory, in the order of `stream`: ours, CuPy's, an address, ``__cuda_stream__``."""
+        """Return a `cupy.ndarray` on cuassay's memory, in the order of `stream`, of any library."""
         _cupy()
         from cuassay.devices.cuda.memory import hook
 
-        self.empty = hook.empty  # type: ignore[method-assign] # from here the function itself: two calls less an array
+        self.empty = hook.empty  # type: ignore[method-assign] # saves two calls for each array from now on
         return hook.empty(shape, dtype, index, stream)
 
     def allocator(self, index: int) -> CachingAllocator:
-        """What `empty` takes memory from on device `index`; it numbers streams by `stream_number`."""
+        """Return the allocator that `empty` uses on device `index`; it numbers streams by `stream_number`."""
         return allocators.allocator(index)
 
     def replay_target(self, index: int) -> tuple[Callable[[], MemorySource], Tagger]:
-        """What makes sources of one's own on device `index`, and tags for their memory; for replays and tests."""
+        """Return what makes separate sources on device `index`, and tags for their memory; for replays and tests."""
         _cupy()
         from cuassay.devices.cuda.memory.tags import CudaTagger
 
@@ -169,14 +169,14 @@ class CudaBackend(ObservableBackend):
         return lambda: make_source(backend, index), CudaTagger(index)
 
     def stream_number(self, stream: Any) -> int:
-        """The number of `stream`, ours or another's, for `allocator`: its address."""
+        """Return the number of `stream` for `allocator`: its address."""
         _cupy()
         from cuassay.devices.cuda.memory import hook
 
         return hook.address_of(stream)
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> Any:
-        """A copy on that device, ordered on its current stream."""
+        """Return a copy on that device, ordered on its current stream."""
         empty = self.empty(array.shape, array.dtype, index)
         with self.activate(index):
             if array.flags.c_contiguous or array.ndim == 0:
@@ -189,7 +189,7 @@ class CudaBackend(ObservableBackend):
             return _cupy().asarray(np.ascontiguousarray(array.transpose(order))).transpose(np.argsort(order).tolist())
 
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        """A copy; waits for the current stream of its device."""
+        """Return a copy on the host, after waiting for the current stream of the array's device."""
         with self.activate(array.device.id):
             try:
                 return np.asarray(_aligned()(array).get())
@@ -202,13 +202,13 @@ class CudaBackend(ObservableBackend):
                 raise
 
     def empty_pinned(self, shape: tuple[int, ...], dtype: Any, index: int) -> np.ndarray[Any, Any]:
-        """A `numpy.ndarray` in pinned memory, which all devices share."""
+        """Return a `numpy.ndarray` in pinned memory, which all devices share."""
         from cuassay.devices.cuda.memory import pinned
 
         return pinned.empty(shape, dtype)
 
     def is_pinned(self, array: Any) -> bool:
-        """Whether a `numpy.ndarray` is in pinned memory; brings neither CuPy nor the driver up."""
+        """Whether a `numpy.ndarray` is in pinned memory; initialises neither CuPy nor the driver."""
         if not isinstance(array, np.ndarray) or "cupy" not in sys.modules:
             return False
         from cuassay.devices.cuda.memory import pinned
@@ -216,14 +216,14 @@ class CudaBackend(ObservableBackend):
         return pinned.is_pinned(array)
 
     def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
-        """In order of the device's current stream; see `cuassay.devices.cuda.memory.transfer`."""
+        """Copy in order of the device's current stream; see `cuassay.devices.cuda.memory.transfer`."""
         _transfer()(src, dst, non_blocking=non_blocking)
 
     def overlap(self, a: Any, b: Any) -> str:
         """See `cuassay.devices.cuda.memory.overlap`."""
         from cuassay.devices.cuda.memory.overlap import overlap
 
-        self.overlap = overlap  # type: ignore[method-assign] # as in `empty`
+        self.overlap = overlap  # type: ignore[method-assign] # saves calls, as in `empty`
         return overlap(a, b)
 
     def activate(self, index: int) -> AbstractContextManager[Any]:
@@ -232,32 +232,32 @@ class CudaBackend(ObservableBackend):
         return device
 
     def is_current(self, index: int) -> bool:
-        """Whether device `index` is this thread's current one."""
+        """Whether device `index` is this thread's current device."""
         return _is_single() or bool(_cupy().cuda.runtime.getDevice() == index)
 
     def synchronize(self, index: int) -> None:
-        """Block the host until everything given to device `index` is done."""
+        """Block the host until all work submitted to device `index` is done."""
         _cupy().cuda.Device(index).synchronize()
 
     def current_stream(self, index: int) -> Any:
-        """CuPy's current stream of this thread and device, as one of ours."""
+        """Return CuPy's current stream of this thread and device, as a cuassay stream."""
         return _streams().current_stream(index)
 
     def new_stream(self, index: int, priority: int = 0) -> Any:
-        """A non-blocking stream of the pool: the 33rd of one priority is the first again, as with torch."""
+        """Return a non-blocking stream of the pool, which has 32 streams for each priority, as in torch."""
         return _streams().Stream(index, priority)
 
     def use_stream(self, stream: Any) -> AbstractContextManager[Any]:
-        """Work of this thread goes to `stream`: ours, CuPy's, an address, or any ``__cuda_stream__`` object."""
+        """Submit this thread's work to `stream` inside the block: a stream object of any library, or an address."""
         entered: AbstractContextManager[Any] = _streams().use(stream)
         return entered
 
     def set_stream(self, stream: Any) -> None:
-        """Work of this thread goes to `stream` from here; None changes nothing."""
+        """Submit this thread's work to `stream` from now on; None changes nothing."""
         _streams().set_stream(stream)
 
     def new_event(self, index: int, *, timing: bool = False) -> Any:
-        """An event of device `index`."""
+        """Return an event of device `index`."""
         return _streams().Event.of_device(index, enable_timing=timing)
 
     def spin(self, index: int, cycles: int) -> None:
@@ -268,16 +268,16 @@ class CudaBackend(ObservableBackend):
         occupation.spin(index, cycles)
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
-        """A graph of device `index`."""
+        """Return a graph of device `index`."""
         from cuassay.devices.cuda.graphs.capture import CUDAGraph
 
         with self.activate(index):
             return CUDAGraph(keep_graph)
 
     def memory_in_use(self, index: int) -> int:
-        """Bytes that this process has in use on device `index`, of our allocator's and of CuPy's default pool.
+        """Return the bytes that this process uses on device `index`, in cuassay's allocator and in CuPy's default pool.
 
-        The work areas of FFT plans do not count: CuPy caches up to 16 plans for each thread and device.
+        The work areas of FFT plans do not count, because CuPy caches up to 16 plans for each thread and device.
         """
         with self.activate(index):
             cupy = _cupy()
@@ -285,7 +285,7 @@ class CudaBackend(ObservableBackend):
             return int(cupy.get_default_memory_pool().used_bytes()) - plans + allocators.live(index)
 
     def flush_cache(self, index: int) -> None:
-        """Read twice what the level-2 cache holds, on the current stream."""
+        """Read twice the size of the level-2 cache, on the current stream."""
         _cupy()
         from cuassay.devices.cuda.launch import occupation
 
@@ -294,7 +294,7 @@ class CudaBackend(ObservableBackend):
 
 @cache
 def _cupy() -> Any:
-    """CuPy, once a device may be used; a forked child is refused here rather than crash in the driver."""
+    """Return CuPy when a device can be used; raise in a forked child, where CuPy would crash in the driver."""
     import cupy
 
     runtime.init()
@@ -306,7 +306,7 @@ os.register_at_fork(after_in_child=_cupy.cache_clear)
 
 @cache
 def _transfer() -> Any:
-    """The function: importing it at each copy would take a microsecond."""
+    """Return the function, cached because importing it at each copy would take a microsecond."""
     from cuassay.devices.cuda.memory import transfer
 
     return transfer.transfer
@@ -314,7 +314,7 @@ def _transfer() -> Any:
 
 @cache
 def _aligned() -> Any:
-    """The function: CuPy cannot read an array whose elements are not aligned."""
+    """Return the function that copies misaligned arrays, which CuPy cannot read."""
     from cuassay.devices.cuda.memory import alignment
 
     return alignment.aligned
@@ -327,7 +327,7 @@ def _is_cupy_array(array_type: type) -> bool:
 
 @cache
 def _is_single() -> bool:
-    """Whether the device is the only one, and may be used."""
+    """Whether the device is the only one, and can be used."""
     _cupy()
     return runtime.device_count() == 1
 
@@ -337,7 +337,7 @@ os.register_at_fork(after_in_child=_is_single.cache_clear)
 
 @cache
 def _streams() -> Any:
-    """The module of streams, once a device may be used."""
+    """Return the module of streams, when a device can be used."""
     _cupy()
     from cuassay.devices.cuda.streams import stream
 
@@ -353,7 +353,7 @@ def _device(index: int) -> Device:
 
 
 def _why_nowhere(name: str) -> str | None:
-    """Why no device here has the capability `name`; None where the device itself must be asked."""
+    """Return why no device has the capability `name`; None if the device itself must be checked."""
     if name == "cublaslt":
         return libraries.why_no_cublaslt()
     if name == "conditional_graphs" and _version() < (12, 4):
@@ -362,7 +362,7 @@ def _why_nowhere(name: str) -> str | None:
 
 
 def _version() -> tuple[int, ...]:
-    """The newest CUDA version the driver serves."""
+    """Return the newest CUDA version that the driver supports."""
     return tuple(map(int, runtime.driver_version().split(".")))
 
 
@@ -376,7 +376,7 @@ def _probe_dtype(name: str) -> Answer:
 
 
 class _Namespace(Handle):
-    """CuPy, a module of it or a function, on one of several devices: each call runs with that device current."""
+    """CuPy, one of its modules or functions, on one of several devices: each call runs with that device current."""
 
     def __init__(self, found: Any, index: int) -> None:
         self._found = found

@@ -1,12 +1,12 @@
-"""What a sanitizer is told that CuPy's own functions, methods and kernels read and write, by standing in front of them.
+"""Reports to a sanitizer what CuPy's functions, methods and kernels read and write, by wrapping them.
 
-While somebody asks for accesses, the functions of CuPy's namespaces, the methods and operators of its arrays, and the
-kernels that are made then are replaced by ones that run them and tell. Nothing of CuPy is changed otherwise, and all
-of it is put back. What a function reads are the arrays that it is given; what it writes are ``out``, what the table
-names, and new arrays that it returns; one that only gives views touches nothing.
+While a watcher wants accesses, the functions of CuPy's namespaces, the methods and operators of its arrays, and kernels
+made during that time are replaced by wrappers that call them and report. Nothing else of CuPy changes, and everything
+is restored afterwards. A function reads the arrays that it is given. It writes ``out``, what the table names, and new
+arrays that it returns. A function that returns only views accesses nothing.
 
-Not seen: functions that were imported by name before, kernels made before, and what CuPy's compiled code is asked for
-without its Python interface. Taking a view of an array as a property is not an access.
+It does not see functions imported by name before, kernels made before, and calls that CuPy's compiled code makes
+without its Python interface. Taking a view of an array through a property is not an access.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WRITING = frozenset(
         *(f"__i{name}__" for name in _BINARY if name != "divmod"),
     }
 )
-#: Methods that read it; what they give is new, a view, or a value for which the host waits.
+#: Methods that read it; they return a new array, a view, or a value for which the host waits.
 _READING = frozenset(
     {
         *"all any argmax argmin argpartition argsort astype byteswap choose clip compress conj conjugate copy".split(),
@@ -52,20 +52,20 @@ _READING = frozenset(
         *("__getitem__", "__copy__", "__deepcopy__", "__format__", "__str__", "__repr__"),
     }
 )
-#: Functions that look at shapes and dtypes only.
+#: Functions that use only shapes and dtypes.
 _FACTS = frozenset(
     "shape ndim size result_type can_cast min_scalar_type iscomplexobj isrealobj iscomplex isfortran may_share_memory "
     "shares_memory common_type get_array_module broadcast_shapes isscalar issubdtype get_default_memory_pool "
     "get_default_pinned_memory_pool show_config is_available".split()
 )
-#: Functions that make an array like another, without reading it; `empty_like` writes nothing either.
+#: Functions that make an array like another one without reading it; `empty_like` also writes nothing.
 _LIKE = frozenset("empty_like zeros_like ones_like full_like empty".split())
-#: Functions that write an argument: its place.
+#: Functions that write one of their arguments: its position.
 _WRITES = {"copyto": 0, "place": 0, "put": 0, "putmask": 0, "fill_diagonal": 0, "shuffle": 0, "put_along_axis": 0}
 
 
 class _Local(threading.local):
-    """Whether the host waited inside the function that is told, and this thread's hook of CuPy's memory pool."""
+    """Whether the host waited inside the function being reported, and this thread's hook of CuPy's memory pool."""
 
     has_waited = False
     hook: Any = None
@@ -75,7 +75,7 @@ _local = _Local()
 
 
 def register() -> None:
-    """Tell from here, while somebody asks for accesses."""
+    """Report from now on, while a watcher wants accesses."""
     on_change(_change, "accessed")
 
 
@@ -94,7 +94,7 @@ def _change(is_watched: bool) -> None:
 
 
 def _put(owner: Any, name: str, stands_in: Any) -> None:
-    """Replace an attribute; where the class inherits it, undoing deletes what was put there."""
+    """Replace an attribute; if the class inherits it, undoing deletes the replacement."""
     if name in vars(owner):
         plain = vars(owner)[name]
         _undo.append(lambda: setattr(owner, name, plain))
@@ -137,7 +137,7 @@ def _run(
     written: Sequence[Any] = (),
     stream: Any = None,
 ) -> Any:
-    """Run `plain`, then tell what it touched: the arrays it was given, those it wrote, those it made."""
+    """Run `plain`, then report its accesses: the arrays it was given, those it wrote, and those it made."""
     if accesses.is_inside():
         return plain(*args, **kwargs)
     if _local.hook is None:
@@ -167,14 +167,14 @@ def _run(
 
 
 def _hosts(name: str, args: Sequence[Any], out: Any) -> Iterator[tuple[Any, bool]]:
-    """The host array that ``set`` reads, or ``get`` writes; only pinned memory is told."""
+    """Yield the host array that ``set`` reads or ``get`` writes; only pinned memory is reported."""
     for one in (*args, out) if name in ("get", "set") else ():
         if isinstance(one, np.ndarray):
             yield one, name == "get"
 
 
 def _arrays(value: Any, found: list[Any] | None = None) -> list[Any]:
-    """The arrays inside `value`, a nest of lists, tuples and dicts, each once."""
+    """Return the arrays inside `value`, a nest of lists, tuples and dicts, each once."""
     found = [] if found is None else found
     if isinstance(value, _ndarray):
         if not any(value is one for one in found):
@@ -228,7 +228,7 @@ def _numpy_function(plain: _Method) -> _Method:
 
 
 class _SeenUfunc:
-    """A ufunc of CuPy's that tells; everything else is the ufunc's."""
+    """A CuPy ufunc that reports its accesses; everything else is the original ufunc's."""
 
     def __init__(self, plain: Any) -> None:
         self._plain = plain
@@ -244,7 +244,7 @@ class _SeenUfunc:
 
     @property  # type: ignore[misc] # mypy knows it as an attribute
     def __class__(self) -> Any:
-        """The ufunc's: code that looks for ufuncs, such as `cupyx.jit`, must find one."""
+        """The ufunc's class: code that looks for ufuncs, such as `cupyx.jit`, must recognize this object."""
         return type(self._plain)
 
     def __getattr__(self, name: str) -> Any:
@@ -261,14 +261,14 @@ class _SeenUfunc:
 
 
 class _SeenElementwise(cupy.ElementwiseKernel):  # type: ignore[misc] # cupy ships no types
-    """CuPy's, made while accesses are told; the arrays behind its inputs are written."""
+    """CuPy's elementwise kernel, made while accesses are reported; the arrays after its inputs are written."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _run(self.name, super().__call__, args, kwargs, args[self.nin :], kwargs.get("stream"))
 
 
 class _SeenReduction(cupy.ReductionKernel):  # type: ignore[misc] # cupy ships no types
-    """The same of a reduction."""
+    """CuPy's reduction kernel, made while accesses are reported; the arrays after its inputs are written."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _run(self.name, super().__call__, args, kwargs, args[self.nin :], kwargs.get("stream"))
@@ -287,7 +287,7 @@ class _SeenRaw(cupy.RawKernel):  # type: ignore[misc] # cupy ships no types
 
 
 def _host_waits() -> None:
-    """CuPy is about to wait: inside a function for the current stream; outside of all it is `Device.synchronize`."""
+    """Handle a wait in CuPy: inside a function it is for the current stream, otherwise it is `Device.synchronize`."""
     if accesses.is_inside():
         _local.has_waited = True
     elif watchers.state.watchers:
@@ -298,7 +298,7 @@ def _host_waits() -> None:
 
 
 class _PoolHook(cupy.cuda.MemoryHook):  # type: ignore[misc] # cupy ships no types
-    """Tells what CuPy's own pool gives out and gets back in this thread."""
+    """Reports the allocations and frees of CuPy's own pool in this thread."""
 
     name = "cuassay accesses"
 
@@ -321,7 +321,7 @@ class _PoolHook(cupy.cuda.MemoryHook):  # type: ignore[misc] # cupy ships no typ
 
 
 def _hook_pool() -> None:
-    """CuPy's hooks are each thread's; one that is set stays, and tells nothing while nobody asks."""
+    """Set this thread's hook; it stays set, and reports nothing while no watcher wants accesses."""
     if _local.hook is None:
         _local.hook = _PoolHook()
         _local.hook.__enter__()

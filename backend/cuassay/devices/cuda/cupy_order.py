@@ -1,7 +1,7 @@
-"""How CuPy's own streams and events, and the runtime's waits as CuPy offers them, are reported to a sanitizer.
+"""Reports CuPy's own streams and events, and the runtime's waits that CuPy exposes, to a sanitizer.
 
-Ours are told by `cuassay.devices.cuda.watched`. Calls that CuPy's compiled code makes past its Python interface are not
-seen.
+`cuassay.devices.cuda.watched` reports cuassay's streams. Calls that CuPy's compiled code makes without its Python
+interface are not seen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Method = Callable[..., Any]
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Owner, name, and what takes the attribute's place while somebody asks for accesses."""
+    """Yield the owner, the name, and what replaces the attribute while a watcher wants accesses."""
     yield BaseStream, "synchronize", _stream_synchronize(BaseStream.synchronize)
     yield BaseStream, "record", _stream_record(BaseStream.record)
     yield BaseStream, "wait_event", _stream_wait(BaseStream.wait_event)
@@ -33,7 +33,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cupy.cuda.Event, "done", _event_done(cupy.cuda.Event.done)
 
 
-def _told(event: str, index: int, subject: int, stream: int = 0) -> None:
+def _report(event: str, index: int, subject: int, stream: int = 0) -> None:
     if watchers.state.watchers:
         watchers.tell(Occurrence(event, f"cuda:{index}", subject, stream))
 
@@ -43,7 +43,7 @@ def _stream_synchronize(plain: _Method) -> _Method:
         plain(stream)
         if not isinstance(stream, Ordering):
             found = adopt(stream)
-            _told("stream_synchronized", found.device_id, int(found.ptr))
+            _report("stream_synchronized", found.device_id, int(found.ptr))
 
     return synchronize
 
@@ -52,7 +52,7 @@ def _stream_record(plain: _Method) -> _Method:
     def record(stream: Any, event: Any = None) -> Any:
         made = plain(stream, event)
         found = adopt(stream)
-        _told("event_recorded", found.device_id, int(made.ptr), int(found.ptr))
+        _report("event_recorded", found.device_id, int(made.ptr), int(found.ptr))
         return made
 
     return record
@@ -62,7 +62,7 @@ def _stream_wait(plain: _Method) -> _Method:
     def wait_event(stream: Any, event: Any) -> None:
         plain(stream, event)
         found = adopt(stream)
-        _told("event_waited", found.device_id, int(event.ptr), int(found.ptr))
+        _report("event_waited", found.device_id, int(event.ptr), int(found.ptr))
 
     return wait_event
 
@@ -71,7 +71,7 @@ def _event_record(plain: _Method) -> _Method:
     def record(event: Any, stream: Any = None) -> None:
         plain(event, stream)
         found = current_stream() if stream is None else adopt(stream)
-        _told("event_recorded", found.device_id, int(event.ptr), int(found.ptr))
+        _report("event_recorded", found.device_id, int(event.ptr), int(found.ptr))
 
     return record
 
@@ -79,7 +79,7 @@ def _event_record(plain: _Method) -> _Method:
 def _event_synchronize(plain: _Method) -> _Method:
     def synchronize(event: Any) -> None:
         plain(event)
-        _told("event_synchronized", cupy.cuda.runtime.getDevice(), int(event.ptr))
+        _report("event_synchronized", cupy.cuda.runtime.getDevice(), int(event.ptr))
 
     return synchronize
 
@@ -88,18 +88,18 @@ def _device() -> int:
     return int(cupy.cuda.runtime.getDevice())
 
 
-#: What is told after a call of the runtime's function of that name, from its arguments.
+#: What is reported after a call of the runtime function of that name, from its arguments.
 _RUNTIME: dict[str, Callable[..., None]] = {
-    "deviceSynchronize": lambda: _told("device_synchronized", _device(), 0),
-    "streamSynchronize": lambda stream: _told("stream_synchronized", _device(), stream),
-    "eventSynchronize": lambda event: _told("event_synchronized", _device(), event),
-    "eventRecord": lambda event, stream: _told("event_recorded", _device(), event, stream),
-    "streamWaitEvent": lambda stream, event, flags=0: _told("event_waited", _device(), event, stream),
+    "deviceSynchronize": lambda: _report("device_synchronized", _device(), 0),
+    "streamSynchronize": lambda stream: _report("stream_synchronized", _device(), stream),
+    "eventSynchronize": lambda event: _report("event_synchronized", _device(), event),
+    "eventRecord": lambda event, stream: _report("event_recorded", _device(), event, stream),
+    "streamWaitEvent": lambda stream, event, flags=0: _report("event_waited", _device(), event, stream),
 }
 
 
 def _runtime_calls() -> Iterator[tuple[Any, str, Any]]:
-    """The runtime's functions as CuPy offers them; CuPy itself calls them otherwise."""
+    """Yield the runtime functions that CuPy exposes; CuPy itself calls them in another way."""
     for name, tell in _RUNTIME.items():
         yield cupy.cuda.runtime, name, _then(getattr(cupy.cuda.runtime, name), tell)
 
@@ -118,7 +118,7 @@ def _stream_done(plain: Any) -> property:
         is_done = bool(plain.__get__(stream))
         if is_done:
             found = adopt(stream)
-            _told("stream_found_done", found.device_id, int(found.ptr))
+            _report("stream_found_done", found.device_id, int(found.ptr))
         return is_done
 
     return property(done)
@@ -128,7 +128,7 @@ def _event_done(plain: Any) -> property:
     def done(event: Any) -> bool:
         is_done = bool(plain.__get__(event))
         if is_done:
-            _told("event_found_done", cupy.cuda.runtime.getDevice(), int(event.ptr))
+            _report("event_found_done", cupy.cuda.runtime.getDevice(), int(event.ptr))
         return is_done
 
     return property(done)

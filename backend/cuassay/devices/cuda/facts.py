@@ -1,4 +1,4 @@
-"""Where a CUDA array lies, and what a stream is, for a sanitizer: see `cuassay.core.protocols.Observable`."""
+"""Where a CUDA array is, and what a stream is, for a sanitizer; see `cuassay.core.protocols.Observable`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cuassay.order.extents import Extent, span_of
 
 __all__ = ["PINNED", "current_number", "extent", "is_capturing", "is_own_handle", "pinned_extent", "stream_facts"]
 
-#: How messages name page-locked host memory.
+#: The name of page-locked host memory in messages.
 PINNED = "pinned host memory"
 
 _FORM = "address {:#x}"
@@ -30,7 +30,7 @@ _NON_BLOCKING = 1  # cudaStreamNonBlocking
 
 
 def extent(array: Any) -> Extent:
-    """Where `array`, a `cupy.ndarray`, lies; watchers hear of the end of our allocator's memory only."""
+    """Return where `array`, a `cupy.ndarray`, is; watchers are told only about the frees of cuassay's allocator."""
     data, shape, strides, dtype = array.data, array.shape, array.strides, array.dtype
     address = data.ptr
     if is_c_contiguous(array):
@@ -46,7 +46,7 @@ def _name(index: int) -> str:
 
 
 def pinned_extent(array: np.ndarray[Any, Any]) -> Extent | None:
-    """Where a host array lies; None where it is pageable, which a copy has read when it returns."""
+    """Return where a host array is; None if it is pageable, because a copy has read it when it returns."""
     if not pinned.is_pinned(array):
         return None
     address = int(array.__array_interface__["data"][0])
@@ -56,7 +56,7 @@ def pinned_extent(array: np.ndarray[Any, Any]) -> Extent | None:
 
 
 def current_number(index: int) -> int:
-    """By which number watchers know the current stream of device `index`: its address; see `perthread`."""
+    """Return the number by which watchers know the current stream of device `index`: its address; see `perthread`."""
     address = int(get_current_stream(index).ptr)
     return name_of(address, index) if address == perthread.PER_THREAD else address
 
@@ -65,20 +65,20 @@ _is_capturing = cupy.cuda.runtime.streamIsCapturing
 
 
 def is_capturing(number: int) -> bool:
-    """Whether the stream that watchers know by `number` is captured, by whomever; a default stream never is."""
+    """Whether the stream that watchers know by `number` is being captured, by whomever; a default stream never is."""
     return number > perthread.PER_THREAD and is_own_handle(number) and bool(_is_capturing(number))
 
 
 def is_own_handle(number: int) -> bool:
-    """Whether the number by which watchers know a stream is the driver's; a thread's default stream has another."""
+    """Whether watchers know a stream by the driver's handle; a thread's default stream has another number."""
     return number != perthread.PER_THREAD and not perthread.is_number(number)
 
 
 def stream_facts(index: int, number: int) -> StreamFacts:
-    """The stream that watchers know by `number`, met with device `index`.
+    """Return the facts of the stream that watchers know by `number`, seen with device `index`.
 
-    A thread's own default stream has the number that allocators give it; of any other stream the address tells its
-    device, whichever device's memory it was met with.
+    A thread's own default stream has the number that allocators give it. The address of any other stream tells its
+    device, whatever device's memory it was seen with.
     """
     if number <= perthread.LEGACY:
         return StreamFacts(index, 0, "stream 0")
@@ -94,9 +94,9 @@ def stream_facts(index: int, number: int) -> StreamFacts:
 
 
 def _is_blocking(address: int) -> bool:
-    """Whether the stream waits for the legacy default stream. One that is first met in a capture is said not to.
+    """Whether the stream waits for the legacy default stream; False for a stream first seen during its capture.
 
-    The driver does not tell the flags of a stream that is being captured (status 900); streams of cuassay do not wait.
+    The driver does not report the flags of a stream that is being captured (status 900); cuassay's streams do not wait.
     """
     from cuda.bindings import runtime as cudart
 

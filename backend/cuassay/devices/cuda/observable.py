@@ -1,4 +1,4 @@
-"""What kind `cuda` offers a sanitizer and a profile; CuPy and the driver are imported by the first question."""
+"""What kind `cuda` offers to a sanitizer and a profile; the first query imports CuPy and the driver."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ class ObservableBackend:
     """See `cuassay.core.protocols.Observable` and `cuassay.core.traced.Traced`."""
 
     def extent(self, array: Any) -> Any:
-        """Where `array` lies."""
+        """Return where `array` is."""
         return _facts().extent(array)
 
     def current_number(self, index: int) -> int:
-        """By which number watchers know the current stream of device `index`."""
+        """Return the number by which watchers know the current stream of device `index`."""
         return int(_facts().current_number(index))
 
     def is_capturing(self, number: int) -> bool:
-        """Whether the stream that watchers know by `number` is captured."""
+        """Whether the stream that watchers know by `number` is being captured."""
         return bool(_facts().is_capturing(number))
 
     def stream_facts(self, index: int, number: int) -> StreamFacts:
-        """The stream that watchers know by `number`, met with device `index`."""
+        """Return the facts of the stream that watchers know by `number`, seen with device `index`."""
         found: StreamFacts = _facts().stream_facts(index, number)
         return found
 
     def new_tracer(self) -> Tracer:
-        """A tracer of this process by CUPTI. Raises `LibraryNotFoundError`."""
+        """Return a tracer of this process by CUPTI. Raises `LibraryNotFoundError`."""
         from cuassay.devices.cuda import activity
 
         return activity.Tracer()
 
     def new_stopwatch(self, index: int) -> Stopwatch:
-        """What times work of device `index` by pairs of events."""
+        """Return a stopwatch that times work of device `index` by pairs of events."""
         from cuassay.devices.cuda.streams import stopwatch
 
         return stopwatch.Stopwatch(index)
@@ -46,7 +46,7 @@ class ObservableBackend:
 
 @cache
 def _facts() -> Any:
-    """The module: importing it at each call would take a microsecond."""
+    """Return the module, cached because importing it at each call would take a microsecond."""
     from cuassay.devices.cuda import facts
 
     return facts

@@ -1,8 +1,9 @@
-"""What watchers are told of CUDA's streams, events, host waits and copies.
+"""Reports CUDA streams, events, host waits and copies to watchers.
 
-Our methods are fast because they ask nothing, so they are replaced while somebody watches, and put back after. Memory
-is reported by the allocator (`cuassay.memory.watched`), graphs by hooks (`cuassay.core.graph_hooks`), a pool's stream
-where it is made. Not seen: waits that our own code places by handle, and what other libraries do.
+The methods of cuassay are fast because they check for no watcher. So they are replaced while there are watchers, and
+restored afterwards. The allocator reports memory (`cuassay.memory.watched`), hooks report graphs
+(`cuassay.core.graph_hooks`), and a pool's stream is reported where it is made. Waits that cuassay's own code issues by
+handle, and the work of other libraries, are not seen.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _Method = Callable[..., Any]
 
 
 def register() -> None:
-    """Tell watchers from here."""
+    """Report to watchers from now on."""
     for name, make in (
         ("_own", _making),
         ("__del__", _dropping),
@@ -140,7 +141,7 @@ def _joining(plain: _Method) -> _Method:
     def wait_stream(stream: Ordering, other: Any) -> None:
         plain(stream, other)
         waited = adopt(other)
-        handle = vars(waited).get("join_ptr", 0)  # of somebody else's stream, the event is gone with the wrapper
+        handle = vars(waited).get("join_ptr", 0)  # for a foreign stream, the event is gone with the wrapper
         _tell("event_recorded", waited.device_id, handle, waited.ptr)
         _tell("event_waited", stream.device_id, handle, stream.ptr)
 
@@ -205,7 +206,7 @@ def _writing(plain: _Method) -> _Method:
         with accesses.inside():
             made = plain(backend, array, index)
         accesses.tell_copy(array, made)
-        if not backend.is_pinned(array):  # else it was a transfer
+        if not backend.is_pinned(array):  # otherwise `transfer` reported it
             _tell_copy("to the device", made)
         return made
 

@@ -1,8 +1,8 @@
 """The kind `sim`: a deterministic simulated accelerator on the host, and the folder to copy for a new kind.
 
-Work runs at once, in program order; what a device would leave unordered is found by clocks (`clock`), what it
-would leave uninitialised is poisoned (`memory`), what it would take time is virtual (`profiles`). `backend` is what the
-rest of the project sees.
+Work runs at once, in program order. Clocks find work that a device would leave unordered (`clock`), memory that a
+device would leave uninitialised is poisoned (`memory`), and times are virtual (`profiles`). `backend` is what the rest
+of the project uses.
 """
 
 from __future__ import annotations

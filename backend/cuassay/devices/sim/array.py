@@ -1,7 +1,7 @@
-"""The array of the simulated device: it holds a NumPy array in the device's arena and lets none of it out.
+"""The array of the simulated device: it wraps a NumPy array in the device's arena and does not expose its memory.
 
 Like `cupy.ndarray`, it is not a `numpy.ndarray`. Operators, ufuncs, NumPy's functions, methods and indexing all go
-through `cuassay.devices.sim.calls.call`, which logs reads and writes; what would hand the memory to the host
+through `cuassay.devices.sim.calls.call`, which logs reads and writes. Everything that would give the host the memory
 without a wait (`numpy.asarray`, buffers, ``ctypes``) raises.
 """
 
@@ -26,12 +26,12 @@ _ADVICE = "call .get() or cuassay.devices.to_host(array), which wait for it"
 class SimArray(DeviceArray, NDArrayOperatorsMixin):
     """An array in a simulated device's memory.
 
-    Made by a device's namespace, `cuassay.devices.from_host` or an operation, never directly.
+    A device's namespace, `cuassay.devices.from_host` or an operation makes it; do not call the class.
     """
 
     __slots__ = ()
 
-    # Comparison gives an array, so there is nothing to hash by; as numpy.ndarray.
+    # Comparison returns an array, so there is no hash, as in numpy.ndarray.
     __hash__ = None  # type: ignore[assignment]
 
     # ---------------------------------------------------------------------------------------------- through call()
@@ -69,19 +69,19 @@ class SimArray(DeviceArray, NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- to the host
 
     def get(self) -> np.ndarray[Any, Any]:
-        """A copy on the host; waits for the current stream, in whose order it reads."""
+        """Return a copy on the host, read in order of the current stream, after waiting for it."""
         return calls.to_host(self, "get").copy(order="K")
 
     def item(self, *index: Any) -> Any:
-        """One element as a Python number; waits."""
+        """Return one element as a Python number, after waiting."""
         return calls.to_host(self, "item").item(*index)
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers; waits."""
+        """Return nested lists of Python numbers, after waiting."""
         return calls.to_host(self, "tolist").tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
-        """The elements as bytes; waits."""
+        """Return the elements as bytes, after waiting."""
         return calls.to_host(self, "tobytes").tobytes(order)
 
     def __bool__(self) -> bool:
@@ -111,11 +111,11 @@ class SimArray(DeviceArray, NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- other libraries
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """The namespace of its device, as the Python array API standard has it."""
+        """Return the namespace of its device, as the Python array API standard defines it."""
         return exchange.namespace_of(self, api_version)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        """`self` when it is there, a copy on another simulated device, or a `numpy.ndarray` for ``"cpu"``.
+        """Return `self` if it is on the device, a copy on another simulated device, or a `numpy.ndarray` for ``"cpu"``.
 
         Raises
         ------
@@ -132,17 +132,20 @@ class SimArray(DeviceArray, NDArrayOperatorsMixin):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A copy on the host, for ``dl_device=(1, 0)``, waited for; `BufferError` for the memory itself."""
+        """Return a copy on the host for ``dl_device=(1, 0)``, after waiting.
+
+        Raise `BufferError` for the memory itself.
+        """
         return exchange.capsule(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """A device beyond DLPack's list, by its index."""
+        """Return a device type beyond DLPack's list, and the device's index."""
         return exchange.EXTENSION, self.owner.index
 
     # ---------------------------------------------------------------------------------------------- order
 
     def record_stream(self, stream: Any) -> None:
-        """Its memory is not taken again before what `stream` was given until it is dropped; as in torch."""
+        """Keep its memory from being reused before the work that `stream` has when it is dropped, as in torch."""
         if self.block is not None:
             self.block.used_by(stream.queue)
             if watchers.state.watchers:
@@ -152,7 +155,7 @@ class SimArray(DeviceArray, NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- refused
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        raise TypeError(f"{self!r} is not made a numpy.ndarray implicitly; {_ADVICE}")
+        raise TypeError(f"{self!r} is not converted to a numpy.ndarray implicitly; {_ADVICE}")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled: its memory belongs to a device; {_ADVICE}")

@@ -1,4 +1,4 @@
-"""The kind `sim` as the protocol of kinds has it: the machine by its settings, made at the first question."""
+"""The kind `sim` as a `cuassay.core.protocols.Backend`; its machine is made from the settings on first use."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from cuassay.order.clock import Queue
 
 __all__ = ["SimBackend"]
 
-#: Cycles a second of virtual time: as many as the harness reckons with, so that a hold is as long as it asks for.
+#: Cycles for a second of virtual time; the harness assumes the same number, so that a hold lasts as long as requested.
 _SPIN_HZ = 2e9
 
 
-#: For simulated devices what CUDA_VISIBLE_DEVICES is for real ones.
+#: The counterpart of CUDA_VISIBLE_DEVICES for simulated devices.
 _VISIBLE = "CUASSAY_SIM_VISIBLE_DEVICES"
 
 
@@ -51,10 +51,10 @@ class SimBackend:
 
     kind = "sim"
 
-    #: Held streams cost virtual time alone: figures do not depend on how busy the host is.
+    #: Holding streams costs only virtual time: figures do not depend on how busy the host is.
     longest_hold_s = math.inf
 
-    #: The unit of its times, which come from a cost model: they are never compared with measured ones.
+    #: The unit of its times, which come from a cost model and are never compared with measured times.
     time_unit = "virtual s"
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class SimBackend:
         forks.watch(self)
 
     def lose(self) -> None:
-        """Called in a forked child: whatever thread held the lock is not there."""
+        """Handle a fork, in the child: the thread that held the lock may not exist here."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -71,7 +71,10 @@ class SimBackend:
 
     @property
     def machine(self) -> Machine:
-        """The simulated machine, made by the settings at the first use; in a forked child another like the parent's."""
+        """The simulated machine, made from the settings on first use.
+
+        In a forked child, a new one like the parent's.
+        """
         with self._lock:
             if self._machine is None:
                 self._machine = _machine({})
@@ -81,19 +84,19 @@ class SimBackend:
 
     @property
     def finds_races(self) -> bool:
-        """Whether unordered accesses raise by themselves."""
+        """Whether unordered accesses raise immediately."""
         return self.machine.finds_races
 
     @contextmanager
     def simulated(self, **changed: Any) -> Iterator[SimBackend]:
-        """Inside the block, this kind is a fresh machine; for tests of what depends on the machine.
+        """Make this kind a fresh machine inside the block, for tests that depend on the machine.
 
         Parameters
         ----------
         **changed : int, str or bool
-            ``devices``, ``memory`` (bytes) and ``profile`` in place of the settings; ``finds_races=False`` for a
-            machine that computes on, as a real device does. Arrays made outside stay on the machine outside.
-            `cuassay.devices.capabilities` caches its answers for the process: ask `probe` here.
+            ``devices``, ``memory`` (bytes) and ``profile`` replace the settings; ``finds_races=False`` makes a machine
+            that computes on after a race, as a real device does. Arrays made outside stay on the machine outside.
+            `cuassay.devices.capabilities` caches its answers for the process, so call `probe` here instead.
         """
         former = self._replaced(_machine(changed))
         try:
@@ -102,7 +105,10 @@ class SimBackend:
             self._replaced(former)
 
     def _replaced(self, machine: Machine | None) -> Machine | None:
-        """Make `machine` this kind's own, and tell watchers; gives the former one, of which they hear nothing more."""
+        """Make `machine` this kind's machine, and tell watchers.
+
+        Return the previous one, which they hear no more about.
+        """
         with self._lock:
             former, self._machine = self._machine, machine
             if former is not None:
@@ -124,22 +130,22 @@ class SimBackend:
     # ---------------------------------------------------------------------------------------------- what is here
 
     def why_absent(self) -> str | None:
-        """Absent only when it is set to no devices."""
+        """Return why there are no devices, if the number of devices is set to 0."""
         return None if self.count() else "CUASSAY_SIM_DEVICES is 0; set it to 1 or more"
 
     def count(self) -> int:
-        """``CUASSAY_SIM_DEVICES``, or those that ``CUASSAY_SIM_VISIBLE_DEVICES`` names."""
+        """Return ``CUASSAY_SIM_DEVICES``, or the number of devices that ``CUASSAY_SIM_VISIBLE_DEVICES`` names."""
         return len(self.machine.devices)
 
     def probe(self, index: int, name: str) -> Answer:
-        """As the profile has it."""
+        """Answer as the profile says."""
         machine = self.machine
         if not 0 <= index < len(machine.devices):
             return absent(f"there is no sim:{index}")
         return machine.answer(name)
 
     def identity(self, index: int) -> Mapping[str, str]:
-        """A name that says the profile; a uuid and driver like those of a real device."""
+        """Return a name that contains the profile, a uuid and a driver like those of a real device."""
         return {
             "name": f"simulated accelerator ({self.machine.profile.name})",
             "uuid": self._uuids()[index],
@@ -148,7 +154,7 @@ class SimBackend:
         }
 
     def visibility(self) -> tuple[str, Sequence[str]]:
-        """The variable that chooses the devices of a new process, and the word for each that is here now."""
+        """Return the variable that selects devices for a new process, and the word of each device that is here now."""
         return _VISIBLE, self._uuids()
 
     def _uuids(self) -> tuple[str, ...]:
@@ -156,7 +162,10 @@ class SimBackend:
         return chosen if len(chosen) == self.count() else tuple(f"SIM-{index}" for index in range(self.count()))
 
     def health(self, index: int) -> str | None:
-        """Well until `inject_fault`: a race is raised where it is found, and does not spoil what follows."""
+        """Return the injected fault, if any.
+
+        A race does not count, because it raises and does not affect later work.
+        """
         return self.machine.fault
 
     def note_launches(self, note: Callable[[str], None] | None) -> None:
@@ -166,43 +175,46 @@ class SimBackend:
     def inject_fault(self, reason: str) -> None:
         """Make every later call on this machine raise `DeviceLostError`, as a CUDA context does after a sticky error.
 
-        For tests of what must survive a lost device. Only a new process, or `simulated`, has a machine that is well.
+        This is for tests of what must survive a lost device. Only a new process, or `simulated`, has a healthy machine.
 
         Parameters
         ----------
         reason : str
-            What the error says, such as ``"an illegal address was read"``.
+            The error's text, such as ``"an illegal address was read"``.
         """
         self.machine.fault = reason
 
     def memory_info(self, index: int) -> tuple[int, int]:
-        """Free and total bytes of the arena."""
+        """Return the free and the total bytes of the arena."""
         device = self._device(index)
         with device.machine.working():
             device.settle()
             return device.arena.free, device.arena.total
 
     def memory_in_use(self, index: int) -> int:
-        """Bytes of the arena that live arrays and blocks hold; asked by `cuassay.testing.guards`."""
+        """Return the bytes of the arena that live arrays and blocks hold; `cuassay.testing.guards` uses it."""
         free, total = self.memory_info(index)
         figures = self.allocator(index).statistics()
         return total - free - figures.reserved_bytes.all.current + figures.allocated_bytes.all.current
 
     def release_cached(self, index: int) -> None:
-        """Give free segments of the allocator back to the arena."""
+        """Release free segments of the allocator to the arena."""
         self.allocator(index).empty_cache()
 
     def allocator(self, index: int) -> CachingAllocator:
-        """Blocks of the arena for those who want no array; streams are numbered by `stream_number`."""
+        """Return an allocator of blocks of the arena, for callers without arrays.
+
+        It numbers streams by `stream_number`.
+        """
         return self._device(index).allocator
 
     def replay_target(self, index: int) -> tuple[Callable[[], MemorySource], Tagger]:
-        """What makes sources of one's own over the arena, and tags for their memory; for replays and tests."""
+        """Return what makes separate sources over the arena, and tags for their memory; for replays and tests."""
         device = self._device(index)
         return lambda: SimSource(device), SimTagger()
 
     def stream_number(self, stream: SimStream) -> int:
-        """The number of `stream` for `allocator`."""
+        """Return the number of `stream` for `allocator`."""
         return stream.queue.number
 
     extent = staticmethod(extent)
@@ -222,20 +234,20 @@ class SimBackend:
     # ---------------------------------------------------------------------------------------------- arrays
 
     def owns(self, array_type: type) -> bool:
-        """`SimArray`."""
+        """Whether the type is `SimArray`."""
         return issubclass(array_type, SimArray)
 
     def device_of(self, array: SimArray) -> Device:
-        """Where `array` lives."""
+        """Return the device of `array`."""
         return array.device
 
     def namespace(self, index: int) -> Namespace:
-        """NumPy's names over arrays of device `index`; the same object each time."""
+        """Return NumPy's names over arrays of device `index`; the object is the same each time."""
         found: Namespace = self._device(index).namespace
         return found
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> DeviceArray:
-        """A poisoned C-contiguous array, in order of `stream` (None: the current one), which is of that device."""
+        """Return a poisoned C-contiguous array, in order of `stream` (None: the current one) of that device."""
         device = self._device(index)
         if stream is not None and as_stream(stream).sim_device is not device:
             raise DeviceError(
@@ -247,29 +259,29 @@ class SimBackend:
             return calls.new_array(tuple(map(index_of, shape)), as_dtype(dtype), device, queue)
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> DeviceArray:
-        """A copy in order of the current stream, the order of the axes in memory kept."""
+        """Return a copy in order of the current stream, with the axes in the same order in memory."""
         return from_host(np.asarray(array), self._device(index))
 
     def to_host(self, array: SimArray) -> np.ndarray[Any, Any]:
-        """A copy; read in order of the current stream, which the host waits for."""
+        """Return a copy, read in order of the current stream, which the host waits for."""
         return array.get()
 
     def empty_pinned(self, shape: tuple[int, ...], dtype: Any, index: int) -> pinned.SimPinned:
-        """A poisoned array in pinned memory, which the machine's devices share."""
+        """Return a poisoned array in pinned memory, which all devices of the machine share."""
         device = self._device(index)
         device.require("pinned_memory", "use numpy.empty")
         return pinned.empty(shape, dtype, device.machine)
 
     def is_pinned(self, array: Any) -> bool:
-        """True for what `empty_pinned` gave, and its views."""
+        """Whether `array` is a result of `empty_pinned`, or a view of one."""
         return isinstance(array, pinned.SimPinned)
 
     def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
-        """In order of the device's current stream; see `pinned`."""
+        """Copy in order of the device's current stream; see `pinned`."""
         pinned.transfer(src, dst, non_blocking=non_blocking)
 
     def overlap(self, a: SimArray, b: SimArray) -> str:
-        """By device and address, then element by element within bounds."""
+        """Compare device and address, then elements within bounds."""
         if a.owner is not b.owner or a.block is not b.block or a.block is None:
             return "none"
         if not layout.overlap(a.raw, b.raw):
@@ -280,16 +292,16 @@ class SimBackend:
     # ---------------------------------------------------------------------------------------------- order
 
     def activate(self, index: int) -> AbstractContextManager[Any]:
-        """Every call names its device, so that none is current."""
+        """Check the device and do nothing else: every call names its device, so none is current."""
         self._device(index)
         return nullcontext()
 
     def is_current(self, index: int) -> bool:
-        """Always: none has to be."""
+        """Return True: no device has to be current."""
         return True
 
     def synchronize(self, index: int) -> None:
-        """The host waits for all streams of the device. Raises an early free found since the last call."""
+        """Make the host wait for all streams of the device. Raises for an early free found since the last call."""
         syncdebug.waits("synchronize")
         device = self._device(index)
         with device.machine.working():
@@ -304,23 +316,26 @@ class SimBackend:
                 watchers.tell(device.waited("device_synchronized", 0, begin))
 
     def current_stream(self, index: int) -> SimStream:
-        """The one set by `use_stream` in this thread, else the default."""
+        """Return the stream set by `use_stream` in this thread, or the default stream."""
         device = self._device(index)
         return device.machine.current_stream(index) or SimStream(device, device.default)
 
     def new_stream(self, index: int, priority: int = 0, *, blocking: bool = False) -> SimStream:
-        """A stream of the pool; a `blocking` one is of its own, ordered with the default stream, as in CUDA."""
+        """Return a stream of the pool.
+
+        A `blocking` one is not pooled, and is ordered with the default stream, as in CUDA.
+        """
         device = self._device(index)
         device.require("streams", "use the default stream")
         queue = device.new_queue(blocking=True) if blocking else device.pooled_queue(priority)
         return SimStream(device, queue, priority)
 
     def use_stream(self, stream: SimStream | None) -> AbstractContextManager[SimStream | None]:
-        """Work of this thread goes to `stream`, on its device, inside the block; None changes nothing."""
+        """Submit this thread's work to `stream`, on its device, inside the block; None changes nothing."""
         return nullcontext() if stream is None else as_stream(stream)
 
     def set_stream(self, stream: SimStream | None) -> None:
-        """Work of this thread goes to `stream` from here, on its device; None changes nothing."""
+        """Submit this thread's work to `stream`, on its device, from now on; None changes nothing."""
         if stream is not None:
             as_stream(stream).sim_device.machine.set_current(stream.sim_device.index, stream)
 
@@ -333,21 +348,21 @@ class SimBackend:
             calls.submit(queue, device, "spin", (), lambda: None, flops=flops)
 
     def now_s(self) -> float:
-        """The host's virtual time."""
+        """Return the host's virtual time in seconds."""
         return self.machine.host.now
 
     def new_event(self, index: int, *, timing: bool = False) -> SimEvent:
-        """An event; with `timing` on virtual time."""
+        """Return an event; with `timing` it measures virtual time."""
         return SimEvent(self._device(index), timing=timing)
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> SimCapture:
-        """A graph. Raises `CapabilityError` where the profile has none."""
+        """Return a graph. Raises `CapabilityError` if the profile has no graphs."""
         device = self._device(index)
         device.require("graphs", "call the work each time")
         return SimCapture(device, keep_graph=keep_graph)
 
     def flush_cache(self, index: int) -> None:
-        """There is no cache; a launch of no work, so that it has its place in the order."""
+        """Submit an empty launch, to keep its place in the order: there is no cache to flush."""
         device = self._device(index)
         with device.machine.working():
             calls.submit(device.machine.current_queue(device), device, "flush_cache", (), lambda: None)

@@ -1,11 +1,11 @@
-"""The one implementation of every operation: log the accesses, unwrap, let kind `cpu` compute, in stream order.
+"""The only implementation of all operations: log the accesses, unwrap, and let kind `cpu` compute, in stream order.
 
-The simulated device has no kernels of its own; a precision mode is imitated by the cpu's.
+The simulated device has no kernels; the cpu kind imitates precision modes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,12 @@ __all__ = ["register", "run"]
 
 
 def run(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
-    """Serve one call of `op`; arguments as `cuassay.ops.registry.Fallback` has them.
+    """Serve one call of `op`; `cuassay.ops.registry.Fallback` describes the arguments.
 
     Raises
     ------
     CapabilityError
-        If the device lacks the dtype in this class of operation; the reason is given.
+        If the device lacks the dtype in this class of operation; the message gives the reason.
     """
     accesses = _accesses(op, bound, out)
     home = accesses[0][0].owner
@@ -44,12 +44,17 @@ def run(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
 
 
 def _accesses(op: Op, bound: dict[str, Any], out: Any) -> list[tuple[SimArray, bool]]:
-    """Each array and whether it is written, as the schema says; `out` is written."""
+    """Return each array and whether it is written, as the schema says; `out` is written."""
     found: list[tuple[SimArray, bool]] = []
     for param in op.schema.arrays:
         some = (array for _, array in param.members(bound[param.name]))
         found += [(array, param.access != "read") for array in some if isinstance(array, SimArray)]
-    return found if out is None else [*found, (out, True)]
+    return [*found, *((one, True) for one in _each(out))]
+
+
+def _each(out: Any) -> Sequence[Any]:
+    """The outputs of a call, one by one."""
+    return out if isinstance(out, tuple) else () if out is None else (out,)
 
 
 def _require(op: Op, dtype: np.dtype[Any], home: SimDevice) -> None:
@@ -60,9 +65,9 @@ def _require(op: Op, dtype: np.dtype[Any], home: SimDevice) -> None:
 
 
 def _work(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
-    """The computation, with the precision mode of now, whenever it runs."""
+    """Return the computation, with the current precision mode, whenever it runs."""
     unwrapped = _unwrapped(op, bound)
-    target, mode = None if out is None else out.raw, current_precision()
+    target, mode = calls.unwrapped(out, SimArray), current_precision()
 
     def work() -> None:
         with precision(mode):
@@ -72,7 +77,7 @@ def _work(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Call
 
 
 def _unwrapped(op: Op, bound: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with host memory for arrays; an array in a scalar's place stays, and is refused by name."""
+    """Return the arguments with host memory for arrays; an array in a scalar's place stays, and is rejected later."""
     if not op.schema.scalar_names:
         found: dict[str, Any] = calls.unwrapped(bound, SimArray)
         return found
@@ -87,6 +92,6 @@ def _flops(op: Op, accesses: list[tuple[SimArray, bool]]) -> float:
 
 
 def register() -> None:
-    """Enter the fallback; it supports what kind `cpu` does."""
-    registry.backend("cpu")  # loads its kernels; the rooms of two kinds do not import each other
+    """Register the fallback; it supports what kind `cpu` does."""
+    registry.backend("cpu")  # loads its kernels, because two kinds do not import each other
     registry.register_fallback("sim", run, like="cpu")

@@ -1,8 +1,8 @@
-"""The one way NumPy's functions reach simulated memory: log the accesses, unwrap, run, place the result.
+"""The only way in which NumPy's functions reach simulated memory: log the accesses, unwrap, run, place the result.
 
-What a function only reads it gets as a read-only view, so that a write this file does not know of raises
-instead of escaping the log. A result in the arena stays a view of it; any other is copied in. What is neither
-an array nor a plain value is refused.
+A function gets arrays that it only reads as read-only views, so that a write that this module does not know of raises
+instead of escaping the log. A result in the arena stays a view of it; any other result is copied in. A result that is
+neither an array nor a plain value is rejected.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["call", "has_arrays", "new_array", "new_like", "submit", "to_host", "unwrapped"]
 
-#: Results that are values, not arrays: the host has waited for them.
+#: Types of results that are values, not arrays: the host has waited for them.
 _PLAIN = (bool, int, float, complex, str, bytes)
 
-#: An array's memory, as it is.
+#: Gets an array's memory.
 _RAW = attrgetter("raw")
 
 
@@ -51,24 +51,24 @@ def call(
     Parameters
     ----------
     name : str
-        How messages name it.
+        Its name in messages.
     writes : sequence
         The arrays it writes.
     reads : bool
-        It looks at the values of the other arrays.
+        Whether it reads the values of the other arrays.
     views : bool
-        It may give a view; then it has read nothing.
+        Whether it may return a view; then it has read nothing.
     waits : bool
-        The host has to wait for it, as for a result whose shape depends on values.
+        Whether the host must wait for it, as for a result whose shape depends on values.
     sim_device : SimDevice, optional
-        Where the result goes when no argument is an array.
+        The device of the result if no argument is an array.
 
     Raises
     ------
     TypeError
         If a `numpy.ndarray` is among the arguments, or the result cannot be kept on the device.
     RaceError, DeviceError, CaptureError, CapabilityError, OutOfMemoryError
-        As the access, the arrays' devices, a capture, the result's dtype and memory have it.
+        Raised for the access, the arrays' devices, a capture, the result's dtype, or memory.
     """
     found: list[DeviceArray] = []
     _collect(name, args, found)
@@ -90,7 +90,7 @@ def call(
 
 
 class _Work:
-    """One call on its way: what it touches, and where its results go."""
+    """One call in progress: what it accesses, and where its results go."""
 
     __slots__ = ("args", "found", "function", "home", "kwargs", "name", "plain", "queue", "reads", "site", "writes")
 
@@ -112,7 +112,7 @@ class _Work:
         self.reads, self.plain, self.site = reads, False, ("", 0)
 
     def run(self, result: Any, *, waits: bool) -> Any:
-        """Now, in order of the queue; `result` is there already where it might have been a view."""
+        """Run now, in order of the queue; `result` exists already if it might have been a view."""
         if waits:
             syncdebug.waits(f"{self.name}, whose result's shape or value the host needs")
         flops = _flops(self.name, self.found)
@@ -123,7 +123,7 @@ class _Work:
         return placed
 
     def record(self, capture: SimCapture, *, waits: bool) -> Any:
-        """Into `capture`, which is the queue's: shapes are found on stand-ins, outputs are poisoned until replay."""
+        """Record into the queue's `capture`: stand-ins determine shapes, and outputs are poisoned until a replay."""
         if waits:
             raise CaptureError(
                 f"{self.name} is illegal while {self.queue.label} is being captured: the host would wait for its "
@@ -152,7 +152,7 @@ class _Work:
         return touched
 
     def compute(self) -> Any:
-        """NumPy's result, on the arrays themselves; what is only read is a read-only view."""
+        """Return NumPy's result on the arrays themselves; arrays that are only read are read-only views."""
         return self.function(*self._given(self.args), **self._given(self.kwargs))
 
     def _given(self, value: Any) -> Any:
@@ -165,7 +165,7 @@ class _Work:
         return _read_only(array.raw)
 
     def is_view(self, result: Any) -> bool:
-        """True when all of `result` is memory of the device, or none at all."""
+        """Whether all of `result` is memory of the device, or it has no elements."""
         if isinstance(result, (tuple, list)):
             return all(map(self.is_view, result))
         return isinstance(result, np.ndarray) and (not result.size or _inside(result, self.home))
@@ -176,7 +176,10 @@ class _Work:
         outputs: list[DeviceArray | None] | None = None,
         known: Mapping[int, DeviceArray] | None = None,
     ) -> Any:
-        """`result` with every array on the device; `outputs` gets each that is new, None for one that was given."""
+        """Return `result` with every array on the device.
+
+        `outputs` gets each new array, and None for each given one.
+        """
         if isinstance(result, (np.ndarray, np.generic)):
             if isinstance(result, (np.ma.MaskedArray, np.matrix)):
                 raise self._not_kept(result)
@@ -221,7 +224,7 @@ class _Work:
 
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype[Any], sim_device: SimDevice, queue: Queue) -> DeviceArray:
-    """A poisoned array; without elements it takes no memory."""
+    """Return a poisoned array; without elements it takes no memory."""
     if 0 in shape:
         sim_device.machine.require_storage(sim_device.device, dtype)
         return sim_device.array(np.empty(shape, dtype), None)
@@ -230,7 +233,7 @@ def new_array(shape: tuple[int, ...], dtype: np.dtype[Any], sim_device: SimDevic
 
 
 def new_like(like: np.ndarray[Any, Any], sim_device: SimDevice, queue: Queue) -> DeviceArray:
-    """A poisoned array of the shape and dtype of `like`, its axes in memory in the same order."""
+    """Return a poisoned array of the shape and dtype of `like`, with its axes in the same order in memory."""
     made = new_array(like.shape, like.dtype, sim_device, queue)
     if like.flags.c_contiguous or made.block is None:
         return made
@@ -249,7 +252,7 @@ def submit(
     flops: float = 0.0,
     event: str = "launched",
 ) -> None:
-    """Run `work` in order of `queue`, or record it where the queue is being captured; watchers are told `event`."""
+    """Run `work` in order of `queue`, or record it if the queue is being captured; report `event` to watchers."""
     if queue.capture is not None:
         queue.capture.add(queue, name, list(accesses), work, flops, event)
         return
@@ -258,7 +261,7 @@ def submit(
 
 
 def to_host(array: DeviceArray, what: str) -> np.ndarray[Any, Any]:
-    """The host's look at `array`, read in order of the current stream and waited for; copy before giving away."""
+    """Return `array` for the host, read in order of the current stream and waited for; copy it before passing it on."""
     syncdebug.waits(f"a read of an array by the host ({what})")
     home = array.owner
     with home.machine.working():
@@ -274,7 +277,7 @@ def to_host(array: DeviceArray, what: str) -> np.ndarray[Any, Any]:
 
 
 def has_arrays(value: Any) -> bool:
-    """True when an array of ours is inside `value`, a nest of lists, tuples and dicts."""
+    """Whether `value`, a nest of lists, tuples and dicts, contains a simulated array."""
     if isinstance(value, (tuple, list)):
         return any(map(has_arrays, value))
     if isinstance(value, dict):
@@ -283,7 +286,7 @@ def has_arrays(value: Any) -> bool:
 
 
 def _collect(name: str, value: Any, found: list[DeviceArray]) -> None:
-    """Gather the arrays of ours inside `value`, each once. Raises `TypeError` at a `numpy.ndarray`."""
+    """Collect the simulated arrays inside `value`, each once. Raises `TypeError` for a `numpy.ndarray`."""
     if isinstance(value, DeviceArray):
         for one in found:
             if value is one:
@@ -324,7 +327,7 @@ def _home(name: str, found: Sequence[DeviceArray], sim_device: SimDevice | None)
 
 
 def unwrapped(value: Any, kind: type, raw: Callable[[Any], Any] = _RAW) -> Any:
-    """`value`, a nest of lists, tuples and dicts, with ``raw(array)`` in place of each array of type `kind`."""
+    """Return `value`, a nest of lists, tuples and dicts, with ``raw(array)`` in place of each array of type `kind`."""
     if isinstance(value, kind):
         return raw(value)
     if isinstance(value, tuple):
@@ -346,7 +349,7 @@ def _inside(raw: np.ndarray[Any, Any], home: SimDevice) -> bool:
 
 
 def _view(raw: np.ndarray[Any, Any], home: SimDevice, sources: Sequence[DeviceArray]) -> DeviceArray:
-    """The part of the arena that `raw` shows, writable, kept alive by the block of the array it came from."""
+    """Return the part of the arena that `raw` shows, writable, kept alive by the block of its source array."""
     offset = _address(raw, home)
     view: np.ndarray[Any, Any] = np.ndarray(raw.shape, raw.dtype, home.arena.buffer, offset, raw.strides)
     return home.array(view, _block_at(offset, sources))
@@ -357,7 +360,7 @@ def _block_at(offset: int, sources: Sequence[DeviceArray]) -> Block | None:
 
 
 def _stand_in(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Harmless values in the array's shape: the identity in the last two axes, to be inverted; zeros in integers."""
+    """Return harmless values in the array's shape: the identity in the last two axes, to be inverted, or zeros."""
     stand = np.zeros_like(raw)
     if raw.ndim >= 2 and raw.dtype.kind not in "biu":
         extent = min(raw.shape[-2:])
@@ -366,7 +369,7 @@ def _stand_in(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _fill(targets: Sequence[np.ndarray[Any, Any] | None], result: Any) -> None:
-    """Put each array of `result`, a nest as `_Work.place` walks it, where its target is; None has it already."""
+    """Copy each array of `result`, a nest as `_Work.place` walks it, to its target; None needs no copy."""
     for target, one in zip(targets, _leaves(result), strict=True):
         if target is not None:
             target[...] = one
@@ -381,7 +384,7 @@ def _leaves(result: Any) -> Iterator[Any]:
 
 
 def _flops(name: str, found: Sequence[DeviceArray]) -> float:
-    """About how many operations: one an element, times the contracted extent in a product."""
+    """Estimate the operations: one for each element, times the contracted extent in a product."""
     size = max((array.size for array in found), default=0)
     is_product = name in ("matmul", "dot", "einsum", "tensordot", "inner")
     product = is_product and max((array.ndim for array in found), default=0) > 1 and found[0].ndim

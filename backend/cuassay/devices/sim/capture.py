@@ -1,12 +1,12 @@
-"""Graphs of the simulated device: work given to a stream is recorded, and replayed as one piece.
+"""Graphs of the simulated device: work submitted to a stream is recorded, and replayed as a whole.
 
-While a stream is captured nothing runs; its outputs stay poisoned. A stream joins the capture by waiting for an
-event recorded inside it, and must be waited for in turn before the end. A replay gives the recorded launches
-to the current stream and to a queue of the graph's own for each stream that joined, with the recorded waits, so
-that a missing one is a race as it is outside.
+Nothing runs while a stream is captured, and its outputs stay poisoned. A stream joins the capture by waiting for an
+event recorded inside it, and must be waited for before the end. A replay submits the recorded launches to the current
+stream, and to a queue of the graph for each stream that joined, with the recorded waits. So a missing wait is a race,
+as it is outside of graphs.
 
-Arrays made inside are of the graph's pool (`graph_pools`). What was made outside must be kept by its owner: a replay
-that would touch memory given back since is refused, where a real device would compute on somebody else's numbers.
+Arrays made inside are in the graph's pool (`graph_pools`). Arrays made outside must be kept by their owner: a replay
+that would access memory freed since then is rejected, where a real device would compute on somebody else's numbers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """An array as a launch saw it, not kept alive; `block` is None where it is the pool's, or has no elements."""
+    """An array as a launch saw it, not kept alive; `block` is None if it is the pool's, or has no elements."""
 
     raw: np.ndarray[Any, Any]
     span: Span
@@ -80,7 +80,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """A conditional node: `nodes` run once, or again and again, where what `test` reads is true."""
+    """A conditional node: its `nodes` run once, or repeatedly, while the value that `test` reads is true."""
 
     lane: int
     kind: str
@@ -103,9 +103,9 @@ class SimCapture(Graph):
         self._thread = 0
         self._nodes: list[_Node] = []
         self._recording = self._nodes
-        self._captured: list[Queue] = []  # lane number to queue, while capturing
-        self._clocks: list[Clock] = []  # lane number to what it waits for, by lane
-        self._lanes: list[Queue] = []  # lane number (less one) to the queue of replays
+        self._captured: list[Queue] = []  # by lane number, while capturing
+        self._clocks: list[Clock] = []  # by lane number: what it waits for, by lane
+        self._lanes: list[Queue] = []  # by lane number minus 1: the queue of replays
         self._pool: graph_pools.Pool | None = None
         self._former: tuple[SimStream | None] | None = None
         self._last: tuple[Clock, float] = {}, 0.0
@@ -115,21 +115,21 @@ class SimCapture(Graph):
         return f"SimCapture({self.device}, {self._state}, {launches} launches)"
 
     def forbids(self) -> bool:
-        """Whether this thread may not wait for the device meanwhile, also not for other streams."""
+        """Whether this thread must not wait for the device during the capture, not even for other streams."""
         return self.mode == "global" or (self.mode == "thread_local" and self._thread == threading.get_ident())
 
     def break_by(self, what: str) -> None:
-        """The call `what` was refused; a driver would have given the capture up."""
+        """Record that the call `what` was rejected; a driver would have invalidated the capture."""
         self._broken_by = self._broken_by or what
 
     @property
     def is_broken(self) -> bool:
-        """Whether a call has broken the open capture already."""
+        """Whether a call has already broken the open capture."""
         return bool(self._broken_by)
 
     @property
     def label(self) -> str:
-        """The stream it began on."""
+        """The stream that the capture began on."""
         return self._captured[0].label
 
     # -------------------------------------------------------------------------------------------- begin and end
@@ -159,8 +159,8 @@ class SimCapture(Graph):
             self._leave()
             if broken_by:
                 raise CaptureError(
-                    f"the work on {origin} between begin and end cannot be captured: {broken_by} was refused and its "
-                    "error was not let out; call it before or after"
+                    f"the work on {origin} between begin and end cannot be captured: {broken_by} was rejected and its "
+                    "error was caught; call it before or after"
                 )
             if unjoined:
                 raise CaptureError(
@@ -182,7 +182,7 @@ class SimCapture(Graph):
             self._lanes, self._clocks, self._pool = [], [], None
 
     def _enter(self, queue: Queue) -> None:
-        queue.capture = weakref.proxy(self)  # a capture that is dropped while it is open ends
+        queue.capture = weakref.proxy(self)  # a capture that is dropped while it is open also ends
         self._captured.append(queue)
         self._clocks.append({})
 
@@ -201,13 +201,13 @@ class SimCapture(Graph):
     # -------------------------------------------------------------------------------------------- recording
 
     def allocate(self, nbytes: int, queue: Queue) -> Block:
-        """Memory for an array that captured work of `queue` makes."""
-        if self._pool is None:  # a queue has a capture only while that has a pool
+        """Allocate memory for an array that captured work of `queue` makes."""
+        if self._pool is None:  # a queue has a capture only while the capture has a pool
             raise CaptureError(f"{self!r} is not capturing; begin first")
         return self._pool.take(nbytes, queue, self)
 
     def clock_of(self, queue: Queue) -> Clock:
-        """What later work of `queue` waits for within the capture; nothing where it has no part in it."""
+        """Return what later work of `queue` waits for within the capture; nothing if it has no part in it."""
         return dict(self._clocks[self._captured.index(queue)]) if queue in self._captured else {}
 
     def comes_after(self, queue: Queue, clock: Clock) -> bool:
@@ -224,9 +224,9 @@ class SimCapture(Graph):
         flops: float = 0.0,
         event: str = "launched",
     ) -> None:
-        """Record one launch of `queue`, with the arrays it touches and whether it writes each.
+        """Record one launch of `queue`, with the arrays it accesses and whether it writes each.
 
-        Its replays take the time of `flops`, and watchers are told `event` of each.
+        Replays of it take the time of `flops`, and report `event` to watchers.
         """
         self._recording.append(self._launch_node(queue, name, accesses, work, flops, event))
 
@@ -250,19 +250,19 @@ class SimCapture(Graph):
         return _Touched(array.raw, array.span, array.owner, None if own else weakref.ref(array.block))
 
     def record(self, queue: Queue) -> Marker:
-        """An event is recorded on `queue`; gives what waiting for it needs."""
+        """Record an event on `queue`; return the marker that waiting for it needs."""
         lane = self._captured.index(queue)
         marker = Marker(self, lane, dict(self._clocks[lane]))
         self._recording.append(_Record(lane, marker))
         return marker
 
     def fork(self, queue: Queue, marker: Marker) -> None:
-        """`queue` waits for `marker`; it joins the capture if it was outside.
+        """Make `queue` wait for `marker`; it joins the capture if it was outside.
 
         Raises
         ------
         CaptureError
-            If the capture is over, or `queue` is part of another one.
+            If the capture has ended, or `queue` is part of another one.
         """
         if not self._captured:
             raise CaptureError(f"{queue.label} cannot wait for an event of a capture that has ended; record it again")
@@ -292,7 +292,7 @@ class SimCapture(Graph):
     # -------------------------------------------------------------------------------------------- replaying
 
     def _make_executable(self) -> None:
-        """The list is what runs."""
+        """Do nothing: the list of nodes is executable."""
 
     def _may_launch(self) -> None:
         queue = self.sim_device.machine.current_queue(self.sim_device)
@@ -344,7 +344,7 @@ class SimCapture(Graph):
                     f"{node.name}, captured at {file}:{line}, {verb} an array of {array.raw.shape} {array.raw.dtype} "
                     "that was dropped since; keep the arrays that a graph uses for as long as it is replayed"
                 )
-            block.used_by(queue)  # the driver, too, frees a graph's memory after its last replay
+            block.used_by(queue)  # as the driver frees a graph's memory after its last replay
         self.sim_device.launch(queue, node.name, node.accesses, flops=node.flops, site=node.site, event=node.event)
         node.work()
 
@@ -364,7 +364,7 @@ class SimCapture(Graph):
     # -------------------------------------------------------------------------------------------- looks
 
     def statistics(self) -> GraphStatistics:
-        """What it holds now; records and waits are not counted as nodes, as in CUDA."""
+        """Return the graph's state, nodes and memory; event records and waits do not count as nodes, as in CUDA."""
         nodes = sum(isinstance(node, (_Launch, _Branch)) for node in self._nodes)
         return GraphStatistics(self._state, nodes, 0 if self._pool is None else self._pool.nbytes)
 
@@ -385,7 +385,7 @@ def _label(node: _Node) -> str:
 
 
 def _shape(nodes: Sequence[_Node]) -> list[Any]:
-    """What an update in place must leave as it is: kinds, names and lanes, in order."""
+    """Return what an update in place must not change: kinds, names and lanes, in order."""
     return [
         (type(node), node.lane, getattr(node, "name", None), _shape(node.nodes) if isinstance(node, _Branch) else None)
         for node in nodes

@@ -1,7 +1,7 @@
-"""What makes arrays on a simulated device: from host data, from arrays that are there, and from nothing.
+"""Functions that make arrays on a simulated device: from host data, from existing arrays, and from nothing.
 
-Host data arrives by one copy in order of the current stream (`from_host`); what is made from nothing is NumPy's own
-result, copied in (see `namespace`). Nothing here gives a host array back.
+Host data arrives by one copy in order of the current stream (`from_host`). An array made from nothing is NumPy's own
+result, copied in (see `namespace`). Nothing here returns a host array.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cuassay.errors import ArgumentError, DeviceError
 
 __all__ = ["Creation", "default_dtype", "from_host", "home_of"]
 
-#: The dtype that replaces NumPy's default where a device lacks it, as in torch on Metal.
+#: The dtypes that replace NumPy's defaults if a device lacks them, as in torch on Metal.
 _NARROWER = {"float64": "float32", "complex128": "complex64"}
 
-#: What `require` may be asked for, by NumPy's words; None is what every array here has.
+#: The requirements that `require` accepts, in NumPy's words; None is what every array here satisfies.
 _REQUIREMENTS: dict[str, str | None] = {
     **dict.fromkeys(("C", "C_CONTIGUOUS", "CONTIGUOUS"), "C"),
     **dict.fromkeys(("F", "F_CONTIGUOUS", "FORTRAN"), "F"),
@@ -34,12 +34,12 @@ _REQUIREMENTS: dict[str, str | None] = {
 
 
 def home_of(device: Any, sim_device: SimDevice) -> SimDevice:
-    """The device of `sim_device`'s machine that `device` names; None is `sim_device` itself.
+    """Return the device of `sim_device`'s machine that `device` names; None is `sim_device` itself.
 
     Raises
     ------
     DeviceError
-        If it names a device of another kind, or one that does not exist.
+        If it names a device of another kind, or a device that does not exist.
     """
     if device is None:
         return sim_device
@@ -57,19 +57,19 @@ def home_of(device: Any, sim_device: SimDevice) -> SimDevice:
 
 
 def default_dtype(dtype: np.dtype[Any], sim_device: SimDevice) -> np.dtype[Any]:
-    """`dtype`, NumPy's default, or the narrower one where the device lacks it."""
+    """Return `dtype`, NumPy's default, or a narrower one if the device lacks it."""
     narrower = _NARROWER.get(dtype.name)
     is_there = narrower is None or sim_device.machine.answer(f"storage:{dtype.name}")
     return dtype if is_there else np.dtype(narrower)
 
 
 def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> DeviceArray:
-    """A copy of `array` on the device, in order of the current stream, the order of its axes in memory kept.
+    """Return a copy of `array` on the device, in order of the current stream, with the same memory order of axes.
 
     Raises
     ------
     CaptureError
-        While the current stream is being captured.
+        If the current stream is being captured.
     """
     machine = sim_device.machine
     with machine.working():
@@ -82,7 +82,7 @@ def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> DeviceArray
 
 
 class Creation:
-    """The functions of a namespace that make arrays and are not NumPy's own; `sim_device` is the default place."""
+    """The functions of a namespace that make arrays and are not NumPy's own; `sim_device` is the default device."""
 
     def __init__(self, sim_device: SimDevice) -> None:
         self._sim_device = sim_device
@@ -97,7 +97,7 @@ class Creation:
         ndmin: int = 0,
         device: Any = None,
     ) -> DeviceArray:
-        """A copy of `obj` (host data, or arrays of this device) on the device; ``copy=None`` is `asarray`."""
+        """Return a copy of `obj` (host data, or arrays of this device) on the device; ``copy=None`` is `asarray`."""
         made = self.asarray(obj, dtype, order, device=device, copy=copy)
         missing = (1,) * (ndmin - made.ndim)
         return made.reshape(missing + made.shape) if missing else made
@@ -105,27 +105,29 @@ class Creation:
     def asarray(
         self, obj: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None
     ) -> DeviceArray:
-        """`obj` itself when it is an array of the device with that `dtype` and `order`, else a copy on it.
+        """Return `obj` itself if it is an array of the device with that `dtype` and `order`, else a copy on the device.
 
         Parameters
         ----------
         obj : array, number or nested lists of them
             Host data, or arrays of a simulated device.
         dtype : str or numpy.dtype, optional
-            None keeps that of `obj`.
+            None keeps the dtype of `obj`.
         order : {None, 'K', 'A', 'C', 'F'}
-            Of the axes in memory.
+            The order of the axes in memory.
         device : Device or str, optional
-            None is the namespace's.
+            None is the namespace's device.
         copy : bool, optional
-            False raises `ValueError` where a copy cannot be avoided, as it cannot for host data.
+            False raises `ValueError` if a copy is necessary, as it always is for host data.
         """
         home, wanted = home_of(device, self._sim_device), None if dtype is None else as_dtype(dtype)
         if isinstance(obj, DeviceArray):
             here = _to_device(obj, home, is_asked=device is not None, copy=copy)
             return _as_asked(here, wanted, order, copy=copy if here is obj else None)
         if copy is False:
-            raise ValueError(f"host data is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
+            raise ValueError(
+                f"host data must be copied to reach {home.device}; got copy=False; omit it, or give copy=None"
+            )
         if calls.has_arrays(obj):
             return _stacked(self, obj, wanted, device)
         return from_host(_host_array(obj, wanted, order, home), home)
@@ -133,22 +135,28 @@ class Creation:
     asanyarray = asarray
 
     def asarray_chkfinite(self, a: Any, dtype: Any = None, order: Any = None) -> DeviceArray:
-        """As `asarray`; the host waits for the values. Raises `ValueError` where one is infinite or NaN."""
+        """Do what `asarray` does, and wait for the values. Raises `ValueError` if one is infinite or NaN."""
         made = self.asarray(a, dtype, order)
         if made.dtype.kind in "fcV" and not bool(np.isfinite(made).all()):
             raise ValueError("asarray_chkfinite got an array with infinities or NaN; mask them, or use asarray")
         return made
 
     def ascontiguousarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> DeviceArray:
-        """`a` itself when it is contiguous in C's order, else a copy that is; of one axis at least."""
+        """Return `a` itself if it is contiguous in C order, else a contiguous copy.
+
+        The result has at least one axis.
+        """
         return _with_axis(self.asarray(a, dtype, "C", device=device))
 
     def asfortranarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> DeviceArray:
-        """`a` itself when it is contiguous in Fortran's order, else a copy that is; of one axis at least."""
+        """Return `a` itself if it is contiguous in Fortran order, else such a copy.
+
+        The result has at least one axis.
+        """
         return _with_axis(self.asarray(a, dtype, "F", device=device))
 
     def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, device: Any = None) -> DeviceArray:
-        """`a` with what is asked for, copied where it has to be; all arrays of a device are aligned and writable."""
+        """Return `a` with these requirements, copied if necessary; all device arrays are aligned and writable."""
         asked = [requirements] if isinstance(requirements, str) else list(requirements or ())
         unknown = [one for one in asked if str(one).upper() not in _REQUIREMENTS]
         orders = {order for one in asked if (order := _REQUIREMENTS.get(str(one).upper()))}
@@ -157,13 +165,16 @@ class Creation:
         return self.asarray(a, dtype, orders.pop() if orders else None, device=device)
 
     def asnumpy(self, a: Any, **options: Any) -> np.ndarray[Any, Any]:
-        """A copy on the host; waits for it. Anything but an array of a device goes to `numpy.asarray`, as in CuPy."""
+        """Return a copy on the host, waiting for it.
+
+        Anything but a device array goes to `numpy.asarray`, as in CuPy.
+        """
         if isinstance(a, DeviceArray):
             return a.get()
         return np.asarray(a, **options)
 
     def empty(self, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None) -> DeviceArray:
-        """A poisoned array."""
+        """Return a poisoned array."""
         if order not in ("C", "F"):
             raise ArgumentError(f"empty takes the orders 'C' and 'F'; got {order!r}; give one of them")
         home = home_of(device, self._sim_device)
@@ -177,12 +188,12 @@ class Creation:
             return made
 
     def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> DeviceArray:
-        """An array of this device itself; a copy of any other that has ``__dlpack__``, on the `device` that is named.
+        """Return an array of this device itself, or a copy of any other ``__dlpack__`` object on the given `device`.
 
         Raises
         ------
         BufferError
-            If `x` is of the host, and no device is named: nothing is shown to the device without a copy.
+            If `x` is on the host and no device is given: the device cannot access it without a copy.
         """
         if isinstance(x, DeviceArray):
             return self.asarray(x, device=device, copy=copy)
@@ -199,7 +210,7 @@ def _with_axis(array: DeviceArray) -> DeviceArray:
 
 
 def _to_device(array: DeviceArray, home: SimDevice, *, is_asked: bool, copy: bool | None) -> DeviceArray:
-    """`array` on `home`: another device's is copied only where the caller named the device."""
+    """Return `array` on `home`; an array of another device is copied only if the caller gave the device."""
     if array.owner is home:
         return array
     if not is_asked:
@@ -207,7 +218,7 @@ def _to_device(array: DeviceArray, home: SimDevice, *, is_asked: bool, copy: boo
             f"{array!r} is not on {home.device}; move it with cuassay.ops.copy(array, device='{home.device}')"
         )
     if copy is False:
-        raise ValueError(f"{array!r} is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
+        raise ValueError(f"{array!r} must be copied to reach {home.device}; got copy=False; omit it, or give copy=None")
     moved: DeviceArray = array.to_device(home.device)
     return moved
 
@@ -217,13 +228,13 @@ def _as_asked(array: DeviceArray, dtype: np.dtype[Any] | None, order: Any, *, co
     is_laid_out = {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, True)
     if copy or wanted != array.dtype or not is_laid_out:
         if copy is False:
-            raise ValueError(f"{array!r} is copied to become {wanted} in order {order!r}; got copy=False; omit it")
+            raise ValueError(f"{array!r} must be copied to become {wanted} in order {order!r}; got copy=False; omit it")
         array = array.astype(wanted, order=order or "K")
     return array
 
 
 def _stacked(maker: Creation, obj: Any, dtype: np.dtype[Any] | None, device: Any) -> DeviceArray:
-    """Nested lists in which arrays of the device stand: stacked, as CuPy does."""
+    """Stack nested lists that contain device arrays, as CuPy does."""
     if not isinstance(obj, Iterable):
         raise TypeError(f"arrays are made of numbers, arrays and lists of them; got {type(obj).__qualname__}")
     parts: Any = [maker.asarray(one, device=device) for one in obj]

@@ -1,7 +1,7 @@
-"""One simulated device: its memory, the accesses to it, its queues, and the one way work is given to them.
+"""One simulated device: its memory, the log of accesses to it, its queues, and the only way to submit work.
 
-Arrays, streams and captures come here to allocate, to launch and to wait. The machine's lock is held while the work
-runs, so that program order is one order for all threads.
+Arrays, streams and captures use it to allocate, to launch and to wait. The machine's lock is held while work runs, so
+that program order is one order for all threads.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HOST_CALL", "NOTES", "Accessed", "Owner", "SimDevice", "extent", "tell_accesses"]
 
-#: Virtual seconds: what a call costs the host, and what a launch costs the device at least.
+#: In virtual seconds: the host time of a call, and the least device time of a launch.
 HOST_CALL = 2e-6
 LAUNCH = 3e-6
 
-#: Called before each launch in this process, with what is launched and from where.
+#: Called before each launch in this process with a description of the launch and its call site.
 NOTES: list[Callable[[str], None]] = []
 
 
 class Owner(Protocol):
-    """Whose memory an array lies in, counted from `base`: a device, or the machine's pinned host memory."""
+    """The owner of an array's memory, with addresses from `base`: a device, or the machine's pinned host memory."""
 
     log: AccessLog
     base: int
@@ -59,7 +59,7 @@ class Accessed(Protocol):
 
     @property
     def raw(self) -> np.ndarray[Any, Any]:
-        """The memory, as NumPy shows it."""
+        """The memory, as a NumPy array."""
 
     @property
     def span(self) -> Span:
@@ -67,11 +67,11 @@ class Accessed(Protocol):
 
     @property
     def owner(self) -> Owner:
-        """Whose log its accesses are entered in."""
+        """The owner whose log records its accesses."""
 
 
 def extent(array: Accessed) -> Extent:
-    """Where `array` lies, as a sanitizer knows it."""
+    """Return where `array` is, in a sanitizer's terms."""
     raw, owner = array.raw, array.owner
     low = raw.__array_interface__["data"][0] - owner.base
     form = "offset {}" if owner.base else "address {:#x} of the host"
@@ -79,7 +79,7 @@ def extent(array: Accessed) -> Extent:
 
 
 def tell_accesses(queue: Queue, name: str, touched: Iterable[tuple[Accessed, bool]]) -> None:
-    """Tell watchers that ask for it what a launch touches."""
+    """Report to watchers that want accesses what a launch accesses."""
     if watchers.wants_accesses():
         accesses = tuple((extent(array), write) for array, write in touched if array.raw.size)
         told = Occurrence("accessed", str(queue.device), 0, queue.number, name=name, lane=queue.label)
@@ -110,7 +110,7 @@ class SimDevice:
         return bool(watchers.state.watchers) and not self.machine.is_hidden
 
     def new_queue(self, label: str = "", *, blocking: bool = False) -> Queue:
-        """Another queue; `blocking` ones are ordered with the default one."""
+        """Make a queue; `blocking` queues are ordered with the default one."""
         number = self.machine.next_number()
         queue = Queue(number, label or f"stream {number}", self.device, blocking)
         self.queues.append(queue)
@@ -119,25 +119,25 @@ class SimDevice:
         return queue
 
     def pooled_queue(self, priority: int) -> Queue:
-        """One of the 32 queues of `priority`, in turn; one left in a capture is passed over."""
+        """Return one of the 32 queues of `priority`, in turn; queues that are being captured are skipped."""
         make, free = self.new_queue, lambda queue: queue.capture is None
         return self._pools.setdefault(priority, RoundRobin(make, usable=free)).take()
 
     def forget_queue(self, queue: Queue) -> None:
-        """Its stream is gone; the queue goes when the host waits for the device."""
+        """Mark the queue of a stream that is gone; it is removed when the host waits for the device."""
         queue.dropped = True
 
     @cached_property
     def namespace(self) -> Any:
-        """The array namespace of the device: one object, as a module is, and so a dict's key."""
+        """The array namespace of the device: a single object, as a module is, so that it can be a dict's key."""
         return self.machine.types.namespace(self)
 
     def array(self, raw: np.ndarray[Any, Any], block: Block | None, span: Span | None = None) -> DeviceArray:
-        """`raw`, which lies in the arena, as an array of the device."""
+        """Wrap `raw`, which is in the arena, as an array of the device."""
         return self.machine.types.array(raw, self, block, span)
 
     def require(self, name: str, instead: str) -> None:
-        """Raise `CapabilityError` unless the device has capability `name`; `instead` is what to do without it."""
+        """Raise `CapabilityError` unless the device has capability `name`; `instead` says what to do without it."""
         found = self.machine.answer(name)
         if not found:
             raise CapabilityError(f"{self.device}: no {name}: {found.reason}; {instead}")
@@ -147,7 +147,7 @@ class SimDevice:
     def allocate(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], queue: Queue
     ) -> tuple[np.ndarray[Any, Any], Block]:
-        """A poisoned C-contiguous array of at least one byte, and the block it lies in."""
+        """Return a poisoned C-contiguous array of at least one byte, and its block."""
         self.machine.require_storage(self.device, dtype)
         nbytes = math.prod(shape) * dtype.itemsize
         block = self.reserve(nbytes, queue) if queue.capture is None else queue.capture.allocate(nbytes, queue)
@@ -155,7 +155,7 @@ class SimDevice:
         return np.ndarray(shape, dtype, self.arena.buffer, block.low), block
 
     def reserve(self, nbytes: int, queue: Queue) -> Block:
-        """A range of the arena in the order of `queue`."""
+        """Return a range of the arena, in the order of `queue`."""
         low = self._take(nbytes, queue)
         if self.is_watched:
             watchers.tell(Occurrence("memory_taken", str(self.device), low, queue.number, aligned(nbytes)))
@@ -177,20 +177,20 @@ class SimDevice:
         return low
 
     def release(self, block: Block) -> None:
-        """Called when the last array on `block` is gone: at any moment, in any thread."""
+        """Free a block when the last array on it is gone; called at any time and in any thread."""
         if self.machine.is_lost:
             return
         self._freed.append(block)
         if self.machine.lock.acquire(blocking=False):
             try:
                 if not self.machine.busy:
-                    with self.machine:  # a block that the collector drops meanwhile is given back after this one
+                    with self.machine:  # a block that is collected meanwhile is freed after this one
                         self.settle()
             finally:
                 self.machine.lock.release()
 
     def settle(self) -> None:
-        """Give back what was dropped since, each block in the order of its queue; the machine is at work meanwhile."""
+        """Free the dropped blocks, each in the order of its queue; the machine is marked as working meanwhile."""
         while self._freed:
             self._give_back(self._freed.popleft())
 
@@ -198,7 +198,7 @@ class SimDevice:
         span = Span(block.low, block.high, dense=True)
         after = {} if block.queue.epoch == 0 else {block.queue.number: block.queue.epoch}
         after |= {user.number: user.epoch for user in block.users}
-        if not self.machine.finds_races:  # then the log does not tell whose work the queue has waited for
+        if not self.machine.finds_races:  # the log then does not tell whose work the queue waited for
             after |= block.queue.clock
         for old in self.log.users(span):
             after[old.queue.number] = max(after.get(old.queue.number, 0), old.epoch)
@@ -213,7 +213,8 @@ class SimDevice:
 
     def _early_free(self, block: Block, old: Access) -> RaceError:
         owner, user, site = block.queue, old.queue, call_site()
-        # What a function of the user drops as it returns is dropped in the line of the harness that called it.
+        # An array that a user's function drops when it returns is dropped in the line of the harness that called the
+        # function.
         where = "" if is_shipped(site[0]) else f" at {site[0]}:{site[1]}"
         return RaceError(
             f"{self.device}: early free{where} of {owner.label}'s memory, not ordered after the {old}; "
@@ -222,7 +223,10 @@ class SimDevice:
         )
 
     def raise_late(self) -> None:
-        """Raise the early free found since the last call, once; the machine goes on as if it had been waited for."""
+        """Raise the early free found since the last call, once.
+
+        Then continue as if the host had waited for the machine.
+        """
         self.settle()
         if self._late is not None:
             late, self._late = self._late, None
@@ -241,14 +245,14 @@ class SimDevice:
         site: Site | None = None,
         event: str = "launched",
     ) -> Site:
-        """Enter one launch: its order, its time, and its accesses (an array, and whether it is written).
+        """Submit one launch: its order, its time, and its accesses (each array, and whether it is written).
 
-        Gives the call site, for `also`. Watchers are told `event`: ``"launched"`` or ``"copied"``.
+        Return the call site, for `also`. Watchers are told `event`: ``"launched"`` or ``"copied"``.
 
         Raises
         ------
         RaceError
-            If an access is not ordered after one it conflicts with; the host is then taken to have waited.
+            If an access is not ordered after one it conflicts with; the host then counts as having waited.
         """
         machine, is_replay = self.machine, site is not None
         site = site or call_site()
@@ -274,19 +278,19 @@ class SimDevice:
                     new = Access(queue, epoch, write, array.span, array.raw, name, site)
                     array.owner.log.add(new)
         except RaceError:
-            machine.wait_all()  # reported once: what follows is judged as if the wait had been there
+            machine.wait_all()  # each race is reported once: later work is judged as if the wait existed
             raise
         return site
 
     def also(self, queue: Queue, name: str, array: Accessed, site: Site) -> None:
-        """The launch just entered also made `array`, in memory that nobody else has."""
+        """Record that the last launch also made `array`, in memory that nothing else uses."""
         if array.raw.size:
             if self.is_watched:
                 tell_accesses(queue, name, [(array, True)])
             self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, site))
 
     def _legacy_order(self, queue: Queue) -> None:
-        """The legacy default stream and blocking streams wait for each other, as CUDA has it."""
+        """Order the legacy default stream and blocking streams, which wait for each other in CUDA."""
         if queue is self.default:
             for other in self.queues:
                 if other.blocking:
@@ -295,23 +299,23 @@ class SimDevice:
             queue.waits(self.default.clock, self.default.finished)
 
     def wait_all(self) -> None:
-        """The host waits for all queues of this device."""
+        """Make the host wait for all queues of this device."""
         for queue in self.queues:
             self.machine.host.joins(queue.clock, queue.finished)
         self.queues = [queue for queue in self.queues if not queue.dropped]
         self.log.clear()
 
     def host_waits(self, queue: Queue) -> None:
-        """The host waits for what `queue` was given."""
+        """Make the host wait for the work of `queue`."""
         begin = self.machine.host.now
         self.machine.host.joins(queue.clock, queue.finished)
         if self.is_watched:
             watchers.tell(self.waited("stream_synchronized", queue.number, begin))
 
     def waited(self, event: str, subject: int, begin: float) -> Occurrence:
-        """The host waited from `begin` until now, as watchers are told it."""
+        """Return the occurrence of a host wait from `begin` until now, for watchers."""
         return Occurrence(event, str(self.device), subject, begin=begin, end=self.machine.host.now)
 
     def capturing(self) -> bool:
-        """True while any queue of this device is being captured."""
+        """Whether any queue of this device is being captured."""
         return any(queue.capture is not None for queue in self.queues)

@@ -1,6 +1,6 @@
-"""What every array of the simulated device is to the modules that work on it: memory, where it lies, and its facts.
+"""What every simulated array is to the modules that work on it: its memory, where it is, and its facts.
 
-`calls`, `creation` and `functions` read and make these; `cuassay.devices.sim.array` adds what a user does with one.
+`calls`, `creation` and `functions` read and make these; `cuassay.devices.sim.array` adds the user's interface.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["DeviceArray", "Flags"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """An array's flags as attributes and, in capitals, as items: as NumPy's and CuPy's."""
+    """An array's flags as attributes and, in capitals, as items, as in NumPy and CuPy."""
 
     c_contiguous: bool
     f_contiguous: bool
@@ -29,12 +29,12 @@ class Flags:
 
     @property
     def forc(self) -> bool:
-        """Contiguous in one order or the other."""
+        """Whether the array is contiguous in C or Fortran order."""
         return self.c_contiguous or self.f_contiguous
 
     @property
     def fnc(self) -> bool:
-        """Contiguous in Fortran's order, and not in C's."""
+        """Whether the array is contiguous in Fortran order and not in C order."""
         return self.f_contiguous and not self.c_contiguous
 
     def __getitem__(self, name: str) -> bool:
@@ -59,48 +59,48 @@ class DeviceArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extent of each axis."""
+        """The extent of each axis."""
         return tuple(self.raw.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
+        """The type of the elements."""
         return self.raw.dtype
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of axes."""
         return self.raw.ndim
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return self.raw.size
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """The bytes of one element."""
         return self.raw.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The bytes of all elements."""
         return self.raw.nbytes
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, by axis."""
+        """The bytes from one element to the next, by axis."""
         return self.raw.strides
 
     @property
     def flags(self) -> Flags:
-        """Contiguity, by NumPy's names; a copy, so that nothing can be set through it."""
+        """The contiguity, by NumPy's names; a copy, so that nothing can be set through it."""
         flags = self.raw.flags
         return Flags(c_contiguous=flags.c_contiguous, f_contiguous=flags.f_contiguous)
 
     @property
     def device(self) -> Device:
-        """Where it lives."""
+        """The device of the array."""
         return self.owner.device
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"SimArray(shape={self.shape}, dtype={self.dtype}, device='{self.device}')"
 
-    if TYPE_CHECKING:  # what `SimArray` adds, as far as the modules below it use it
+    if TYPE_CHECKING:  # the parts of `SimArray` that lower modules use
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, index: Any) -> Any: ...
@@ -117,7 +117,7 @@ class DeviceArray:
 
 
 def _span(raw: np.ndarray[Any, Any], base: int) -> Span:
-    """The bytes of `raw`, counted from the start of the arena; empty for an array without elements."""
+    """Return the bytes of `raw`, counted from the start of the arena; empty for an array without elements."""
     if not raw.size:
         return Span(0, 0, dense=True)
     low = raw.__array_interface__["data"][0] - base

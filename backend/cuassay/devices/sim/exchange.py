@@ -1,4 +1,4 @@
-"""How arrays of a simulated device reach other places: devices, the host, libraries of the array API standard."""
+"""How arrays of a simulated device reach other devices, the host, and libraries of the array API standard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXTENSION", "capsule", "namespace_of", "to_device"]
 
-#: DLPack's ``kDLExtDev``, and its ``kDLCPU`` with the index that the host has.
+#: DLPack's ``kDLExtDev``, and its ``kDLCPU`` with the host's index.
 EXTENSION = 12
 _HOST = (1, 0)
 
@@ -25,7 +25,7 @@ _EDITIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def namespace_of(array: DeviceArray, api_version: str | None) -> Any:
-    """The namespace of the device that `array` is on, of which `api_version` is an edition that it follows."""
+    """Return the namespace of `array`'s device, which must follow the edition `api_version`."""
     found = array.owner.namespace
     followed = [one for one in _EDITIONS if one <= found.__array_api_version__]
     if api_version is not None and api_version not in followed:
@@ -36,7 +36,7 @@ def namespace_of(array: DeviceArray, api_version: str | None) -> Any:
 
 
 def to_device(array: DeviceArray, device: Any, stream: Any) -> Any:
-    """`array` on `device`; see `SimArray.to_device`."""
+    """Return `array` on `device`; see `SimArray.to_device`."""
     target = Device(device)
     with nullcontext() if stream is None else as_stream(stream):
         if target == array.device:
@@ -53,7 +53,7 @@ def to_device(array: DeviceArray, device: Any, stream: Any) -> Any:
 
 
 def capsule(array: DeviceArray, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
-    """The DLPack capsule of a copy on the host; see `SimArray.__dlpack__`."""
+    """Return the DLPack capsule of a copy on the host; see `SimArray.__dlpack__`."""
     if stream is not None:
         raise BufferError(f"{array!r} takes no stream=; got {stream!r}; a copy for the host is waited for")
     if dl_device != _HOST or copy is False:

@@ -1,7 +1,7 @@
-"""What a forked child finds of the simulated device: a fresh machine; what the parent made is refused.
+"""What a forked child finds of the simulated device: a fresh machine; objects of the parent are rejected.
 
-A lock that another thread of the parent held would be held for ever in the child, and the work that it guarded would
-be half done. So the child makes its locks again, and machines of the parent are marked as lost, as CUDA's contexts are.
+A lock that another thread of the parent held would be held forever in the child, and the work that it guarded would be
+half done. So the child makes new locks, and the parent's machines are marked as lost, as CUDA's contexts are.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ __all__ = ["Forked", "error", "watch"]
 
 
 class Forked(Protocol):
-    """What is to be told in a child."""
+    """An object that must be notified in a forked child."""
 
     def lose(self) -> None:
-        """Called in a child that was forked from the process that made it."""
+        """Handle a fork, in the child of the process that made this object."""
 
 
 _watched: weakref.WeakSet[Forked] = weakref.WeakSet()
 
 
 def watch(one: Forked) -> None:
-    """Tell `one` in each child of this process."""
+    """Notify `one` in each child of this process."""
     _watched.add(one)
 
 
 def error() -> ForkError:
-    """What to raise for a thing of the parent's machine."""
+    """Return the exception for an object of the parent's machine."""
     return ForkError(
         f"it was made on a simulated device before this process ({os.getpid()}) was forked, and stayed in the parent; "
         "make arrays, streams and graphs in the child, whose devices are fresh, or send arrays there by .get()"

@@ -1,7 +1,7 @@
-"""Functions of NumPy that call a function of the caller's, written over arrays of the device.
+"""NumPy functions that call a function of the caller, rewritten for device arrays.
 
-NumPy's own would give that function the memory itself. Here it gets arrays of the device, and what it does with them
-is tracked as anywhere else. After NumPy's ``lib/_shape_base_impl.py`` and ``lib/_function_base_impl.py``.
+NumPy's versions would pass the memory itself to that function. Here it gets device arrays, and what it does with them
+is tracked as anywhere else. They follow NumPy's ``lib/_shape_base_impl.py`` and ``lib/_function_base_impl.py``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ Array = Any
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Array, *args: Any, **kwargs: Any) -> Array:
-    """``func1d(row, *args, **kwargs)`` for each row of `arr` along `axis`, a call each; results as NumPy lays them."""
+    """Call ``func1d(row, *args, **kwargs)`` for each row of `arr` along `axis`; results are laid out as NumPy does."""
     axis = normalize_axis_index(axis, arr.ndim)
     rows = np.moveaxis(arr, axis, -1)
     outer = rows.shape[:-1]
     if 0 in outer:
-        raise ValueError(f"apply_along_axis got an array of shape {arr.shape}: there is no row; give one without 0")
+        raise ValueError(
+            f"apply_along_axis got an array of shape {arr.shape}: it has no row; give an array without an extent of 0"
+        )
     maker = creation.Creation(arr.owner)
     gathered: Array = None
     for position in np.ndindex(outer):
@@ -41,19 +43,19 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Array, *args: A
 
 
 def apply_over_axes(func: Callable[..., Any], a: Array, axes: Any) -> Array:
-    """`func` over each of `axes` in turn, the number of axes kept."""
+    """Apply `func` over each of `axes` in turn, keeping the number of axes."""
     value = a
     for axis in (axes,) if np.ndim(axes) == 0 else axes:
         at = axis + a.ndim if axis < 0 else axis
         result = func(value, at)
         value = result if result.ndim == value.ndim else np.expand_dims(result, at)
         if value.ndim != a.ndim:
-            raise ValueError(f"apply_over_axes needs a function that takes away one axis; got {result!r} of {a!r}")
+            raise ValueError(f"apply_over_axes needs a function that removes one axis; got {result!r} of {a!r}")
     return value
 
 
 def piecewise(x: Array, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """Where each condition holds, a value or what a function makes of `x` there; the host waits for each count."""
+    """Select a value, or a function's result on `x`, where each condition holds; the host waits for each count."""
     maker = creation.Creation(x.owner)
     if _is_one_condition(condlist, x):
         condlist = [condlist]
@@ -75,14 +77,14 @@ def piecewise(x: Array, condlist: Any, funclist: Sequence[Any], *args: Any, **kw
 
 
 def _is_one_condition(condlist: Any, x: Array) -> bool:
-    """Whether `condlist` is itself a condition, by NumPy's rule: a number, or numbers where `x` has axes."""
+    """Whether `condlist` is itself a condition, by NumPy's rule: a number, or numbers if `x` has axes."""
     if isinstance(condlist, DeviceArray):
         return condlist.ndim == 0 or (condlist.ndim == 1 and x.ndim > 0)
     is_listed = not np.isscalar(condlist) and isinstance(condlist[0], (list, tuple, DeviceArray))
     return np.isscalar(condlist) or (x.ndim > 0 and not is_listed)
 
 
-#: By NumPy's name: what serves the function where an array of ours is among its arguments.
+#: The functions that serve NumPy's names if a simulated array is among the arguments.
 FUNCTIONAL: Mapping[str, Callable[..., Any]] = {
     "apply_along_axis": apply_along_axis,
     "apply_over_axes": apply_over_axes,
@@ -91,17 +93,17 @@ FUNCTIONAL: Mapping[str, Callable[..., Any]] = {
 
 
 def fromfunction(indices: Array, function: Callable[..., Any], **kwargs: Any) -> Array:
-    """`function` of the `indices` of each axis, which are arrays of the device."""
+    """Call `function` with the `indices` of each axis, which are device arrays."""
     return function(*indices, **kwargs)
 
 
 def as_strided(x: Array, shape: Any = None, strides: Any = None) -> Array:
-    """A view of the memory of `x` with that `shape` and `strides`, in bytes.
+    """Return a view of the memory of `x` with that `shape` and `strides` (in bytes).
 
     Raises
     ------
     ArgumentError
-        If it would leave the memory that `x` was made in: that is another array's.
+        If it would leave the memory that `x` was made in, which belongs to another array.
     """
     extents = tuple(x.shape if shape is None else layout.as_shape(shape))
     steps = tuple(x.strides if strides is None else strides)

@@ -1,7 +1,7 @@
-"""What NumPy's functions, methods and operators do to the arrays of the simulated device: tables, and one entry each.
+"""What NumPy's functions, methods and operators do to simulated arrays: tables, and one entry point for each form.
 
-A function is by default one that reads all its arrays and makes a new one. The tables name those that do something
-else; one that writes where no table says so raises, because it was given a read-only view (see `calls`).
+By default a function reads all its arrays and makes a new one. The tables name functions that do something else. A
+function that writes although no table says so raises, because it gets read-only views (see `calls`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "written",
 ]
 
-#: Functions that look at shapes and dtypes only; they run on the array itself and give plain values.
+#: Functions that use only shapes and dtypes; they run on the array itself and return plain values.
 _FACTS = frozenset(
     "shape ndim size result_type can_cast min_scalar_type iscomplexobj isrealobj may_share_memory shares_memory "
     "common_type".split()
@@ -39,24 +39,24 @@ _LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
 
 
 def _poisoned_like(*args: Any, **kwargs: Any) -> Any:
-    """As `numpy.empty_like`; memory that NumPy has used before would hide that nobody writes it."""
+    """Do what `numpy.empty_like` does, and poison the memory: reused memory would hide that nobody writes it."""
     made = np.empty_like(*args, **kwargs)
     raw = np.full(made.size * made.itemsize, poison(made.dtype), np.uint8)
     made[...] = raw.view(made.dtype).reshape(made.shape)
     return made
 
 
-#: What runs in a function's place. NumPy 2.3 and newer give `unique_values` in the order of a hash table, which the
-#: standard allows; CuPy sorts, and scikit-learn counts on it.
+#: Replacements of functions. NumPy 2.3 and newer return `unique_values` in the order of a hash table, which the
+#: standard allows; CuPy sorts them, and scikit-learn relies on that.
 _INSTEAD: Mapping[str, Callable[..., Any]] = {
     "empty_like": _poisoned_like,
     "unique_values": partial(np.unique, equal_nan=False),
 }
-#: Functions that look at shapes alone, and make arrays of them.
+#: Functions that use only shapes, and make arrays from them.
 _SHAPES = frozenset("diag_indices_from tril_indices_from triu_indices_from".split())
-#: Functions whose number stays on the device, where NumPy gives Python's.
+#: Functions whose number stays on the device, where NumPy returns a Python number.
 _NUMBERS = frozenset(("count_nonzero",))
-#: Functions and methods that may give a view; only when they had to copy is it a read.
+#: Functions and methods that may return a view; they have read the array only if they had to copy.
 _VIEWS = frozenset(
     "getitem T mT real imag reshape transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze "
     "expand_dims ravel view broadcast_to broadcast_arrays atleast_1d atleast_2d atleast_3d split array_split hsplit "
@@ -76,9 +76,9 @@ _WAITS = frozenset(
     "nonzero argwhere flatnonzero unique unique_all unique_counts unique_inverse unique_values compress extract "
     "union1d intersect1d setdiff1d setxor1d trim_zeros histogram_bin_edges".split()
 )
-#: Functions that would give the memory itself to a file, or to a function of the caller's.
+#: Functions that would expose the memory itself to a file, or to the caller's function.
 _ESCAPES = frozenset("save savez savez_compressed savetxt".split())
-#: Methods of numpy.ndarray that arrays of ours have, by what they do to the array itself.
+#: Methods of numpy.ndarray that simulated arrays have, by what they do to the array itself.
 _READING_METHODS = frozenset(
     "all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod cumsum "
     "diagonal dot flatten max mean min nonzero prod ravel repeat reshape round searchsorted squeeze std sum swapaxes "
@@ -90,7 +90,10 @@ _ATTRIBUTES = frozenset("T mT real imag".split())
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """``ufunc.method(*inputs, **kwargs)`` on arrays of ours; left to an input that represents one, as in `autograd`."""
+    """Call ``ufunc.method(*inputs, **kwargs)``.
+
+    An input that represents an array, as in `autograd`, handles it instead.
+    """
     if any(hasattr(type(one), "represents") for one in inputs):
         return NotImplemented
     function = ufunc if method == "__call__" else getattr(ufunc, method)
@@ -100,12 +103,14 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapp
 
 
 def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A NumPy function that dispatches by ``__array_function__``."""
+    """Call a NumPy function that dispatches by ``__array_function__``."""
     name = function.__name__
     if name in _FACTS:
         return function(*calls.unwrapped(args, DeviceArray), **calls.unwrapped(kwargs, DeviceArray))
     if name in _ESCAPES:
-        raise TypeError(f"numpy.{name} would let device memory out of sight; give it the copy of .get()")
+        raise TypeError(
+            f"numpy.{name} would give access to device memory that is not tracked; give it the copy of .get()"
+        )
     if name in FUNCTIONAL:
         return FUNCTIONAL[name](*args, **kwargs)
     return calls.call(
@@ -121,17 +126,17 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
 
 
 def _kept(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The number that `function` gives, as an array without axes."""
+    """Return the number that `function` returns as an array without axes."""
     return np.asarray(function(*args, **kwargs))
 
 
 def is_like(name: str) -> bool:
-    """Whether NumPy's function of that name makes an array like another, which it does not read."""
+    """Whether the NumPy function of that name makes an array like another, which it does not read."""
     return name in _LIKE
 
 
 def written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments that NumPy's function, or method, of that name writes."""
+    """Return the arguments that the NumPy function, or method, of that name writes."""
     out = kwargs.get("out")
     writes = [one for one in (out if isinstance(out, tuple) else (out,)) if one is not None]
     position, parameter = _WRITES.get(name, (0, "x"))
@@ -141,7 +146,7 @@ def written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[A
 
 
 def attribute(array: DeviceArray, name: str) -> Any:
-    """What ``array.name`` is: one of NumPy's methods, tracked; anything else is refused."""
+    """Return ``array.name``: a NumPy method, tracked; anything else is rejected."""
     if name in _READING_METHODS or name in WRITING_METHODS:
         return partial(_method, array, name)
     if name in _ATTRIBUTES:
@@ -169,18 +174,18 @@ def _get(attribute: str, array: np.ndarray[Any, Any]) -> Any:
 
 
 def get_item(array: DeviceArray, index: Any) -> Any:
-    """``array[index]``: a view where NumPy gives one; a mask on the device makes the host wait for its count."""
+    """Return ``array[index]``, a view if NumPy gives one; a mask on the device makes the host wait for its count."""
     return calls.call("getitem", _item, (array, index), {}, views=True, waits=_has_mask(index))
 
 
 def set_item(array: DeviceArray, index: Any, value: Any) -> None:
-    """``array[index] = value``."""
+    """Assign ``array[index] = value``."""
     calls.call("setitem", setitem, (array, index, value), {}, writes=[array])
 
 
 def _item(array: np.ndarray[Any, Any], index: Any) -> Any:
     found = array[index]
-    # NumPy gives a scalar for a full index; the array is kept, as a view.
+    # NumPy returns a scalar for a full index; here the array is kept, as a view.
     full = (*index, ...) if isinstance(index, tuple) else (index, ...)
     return found if isinstance(found, np.ndarray) else array[full]
 

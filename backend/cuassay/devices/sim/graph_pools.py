@@ -1,9 +1,9 @@
-"""The memory of captured graphs on the simulated device: apart from all other, shared by graphs of one pool.
+"""The memory of captured graphs on the simulated device: separate from all other memory, shared by graphs of one pool.
 
-A block that is dropped while its capture goes on may be taken by later work of the same capture that comes after it,
-and by the next capture of the pool: so two graphs of one pool that run at the same time are a race, and found as one.
-The pool takes ranges from the arena as it needs them, and gives them back when no graph and no array holds it. They are
-not joined: graphs share best that are captured from the largest down, as `make_graphed_callables` does.
+A block that is dropped during its capture may be reused by later work of the same capture that comes after it, and by
+the next capture of the pool. So two graphs of one pool that run at the same time are a race, and are found as one. The
+pool takes ranges from the arena as it needs them, and returns them when no graph and no array holds it. The ranges are
+not joined, so graphs share best if they are captured from the largest down, as `make_graphed_callables` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Recorder(Protocol):
     """A capture, as its pool sees it."""
 
     def clock_of(self, queue: Queue) -> Clock:
-        """What later work of `queue` waits for within the capture; nothing where it has no part in it."""
+        """Return what later work of `queue` waits for within the capture; nothing if it has no part in it."""
 
     def comes_after(self, queue: Queue, clock: Clock) -> bool:
         """Whether later work of `queue` waits for `clock`."""
@@ -35,7 +35,7 @@ class Recorder(Protocol):
 
 @dataclass(slots=True)
 class _Free:
-    """A free range, and the capture and its clock that it was freed in; other captures may take it at once."""
+    """A free range, with the capture and the clock at its free; other captures may take it at once."""
 
     low: int
     high: int
@@ -49,9 +49,9 @@ class Pool:
     Parameters
     ----------
     identity : tuple of int
-        Its token.
+        The token of the pool.
     reserve : callable
-        From bytes and a queue to a block of the arena.
+        Maps bytes and a queue to a block of the arena.
     """
 
     def __init__(self, identity: PoolId, reserve: Callable[[int, Queue], Block]) -> None:
@@ -59,19 +59,19 @@ class Pool:
         self._reserve = reserve
         self._segments: list[Block] = []
         self._free: list[_Free] = []
-        self._dropped: deque[tuple[int, int, Queue, bool]] = deque()  # a block may die at any moment, in any thread
-        self._held: list[tuple[int, int]] = []  # until the capture is over: other streams were recorded for them
+        self._dropped: deque[tuple[int, int, Queue, bool]] = deque()  # blocks may be dropped at any time in any thread
+        self._held: list[tuple[int, int]] = []  # held until the capture ends, for other streams
 
     def __repr__(self) -> str:
         return f"Pool({self.id[0]}_{self.id[1]}, {self.nbytes:,} bytes)"
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken from the arena."""
+        """The bytes taken from the arena."""
         return sum(segment.high - segment.low for segment in self._segments)
 
     def take(self, nbytes: int, queue: Queue, capture: Recorder) -> Block:
-        """A block of the least free range that work of `queue`, captured, may use now; else of a new one."""
+        """Return a block of the smallest free range that captured work of `queue` may use now, or of a new range."""
         self._settle(capture)
         needed = aligned(nbytes)
         fitting = [
@@ -94,7 +94,7 @@ class Pool:
         self._dropped.append((block.low, block.high, block.queue, bool(block.users)))
 
     def _settle(self, capture: Recorder) -> None:
-        """What was dropped since is free, in the order of the queue it was made on."""
+        """Free what was dropped, in the order of the queue it was made on."""
         while self._dropped:
             low, high, queue, is_held = self._dropped.popleft()
             if is_held:
@@ -103,8 +103,8 @@ class Pool:
                 self._free.append(_Free(low, high, capture, capture.clock_of(queue)))
 
     def tidy(self) -> None:
-        """Between captures everything dropped is free, and neighbours of one segment are one range again."""
-        while self._dropped:  # one by one: another block may die meanwhile
+        """Free everything dropped between captures, and merge neighbours in a segment."""
+        while self._dropped:  # one at a time, because another block may be dropped meanwhile
             low, high, *_ = self._dropped.popleft()
             self._held.append((low, high))
         self._free += [_Free(low, high, None, {}) for low, high in self._held]
@@ -126,14 +126,14 @@ class Pool:
         return any(segment.low <= block.low < segment.high for segment in self._segments)
 
     def used_by(self, queues: Sequence[Queue]) -> None:
-        """A replay was given to `queues`: the arena gets the ranges back after it."""
+        """Record that a replay was submitted to `queues`: the arena gets the ranges back after it."""
         for segment in self._segments:
             for queue in queues:
                 segment.used_by(queue)
 
 
 def pool(sim_device: SimDevice, identity: PoolId) -> Pool:
-    """The device's pool of that token, made now if nobody holds it."""
+    """Return the device's pool of that token, made now if nobody holds it."""
     found = sim_device.graph_pools.get(identity)
     if found is None:
         found = sim_device.graph_pools[identity] = Pool(identity, sim_device.reserve)

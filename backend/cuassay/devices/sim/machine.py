@@ -1,6 +1,6 @@
-"""The simulated machine: its host, its devices, the stream that each thread made current, and what captures forbid.
+"""The simulated machine: its host, its devices, the current stream of each thread, and what captures forbid.
 
-One lock guards it all; it is held while the work of a device runs.
+One lock guards everything; it is held while the work of a device runs.
 """
 
 from __future__ import annotations
@@ -37,32 +37,35 @@ __all__ = [
     "refuse_wait",
 ]
 
-#: Every capture that is open in this process: what one forbids, it may forbid to all streams.
+#: Every open capture of this process; a capture may forbid calls on all streams.
 OPEN: weakref.WeakSet[SimCapture] = weakref.WeakSet()
 
 
 class Types(NamedTuple):
-    """What a machine makes its arrays and its devices' namespaces of; given, so that nothing here imports upwards."""
+    """The classes of a machine's arrays and namespaces.
+
+    They are passed in, so that nothing here imports from upper layers.
+    """
 
     array: Callable[..., DeviceArray]
     namespace: Callable[[SimDevice], Any]
 
 
 class Machine:
-    """N devices and a host.
+    """A host and its devices.
 
     Parameters
     ----------
     devices : int
-        How many.
+        The number of devices.
     memory : int
-        Bytes of each.
+        The bytes of each device.
     profile : Profile
-        What each can do.
+        The capabilities of each device.
     finds_races : bool
         Whether unordered accesses raise; a real device computes on.
     types : Types
-        What arrays and namespaces are made of: they are classes of the rooms above.
+        The classes of arrays and namespaces, which are in upper layers.
     """
 
     def __init__(self, devices: int, memory: int, profile: Profile, types: Types, *, finds_races: bool = True) -> None:
@@ -70,7 +73,7 @@ class Machine:
         self.lock = threading.RLock()
         self.busy = 0
         self.is_lost = False
-        self.is_hidden = False  # another machine has its devices' names now: watchers are told nothing of this one
+        self.is_hidden = False  # another machine uses its devices' names: watchers do not hear of this one
         self.fault: str | None = None
         self.host = Host()
         self.finds_races = finds_races
@@ -80,29 +83,29 @@ class Machine:
         self._refused: dict[np.dtype[Any], str | None] = {}
         self._current = _Current()
         self.memory = memory
-        self.pinned: HostMemory | None = None  # made at the first use: see `pinned.host_memory`
+        self.pinned: HostMemory | None = None  # made on first use: see `pinned.host_memory`
         self.devices = [SimDevice(self, index, memory) for index in range(devices)]
         forks.watch(self)
 
     def next_number(self) -> int:
-        """A number no queue has."""
+        """Return a number that no queue has."""
         return next(self._numbers)
 
     def log_of(self, memory: str) -> AccessLog:
-        """A log of accesses of `memory`."""
+        """Make a log of accesses to `memory`."""
         return (AccessLog if self.finds_races else _Blind)(memory, self.host)
 
     def lose(self) -> None:
-        """Called in a forked child: another thread of the parent may have been at work on it."""
+        """Handle a fork, in the child: another thread of the parent may have been working on the machine."""
         self.is_lost, self.lock, self.busy = True, threading.RLock(), 0
         OPEN.clear()
 
     def renewed(self) -> Machine:
-        """A fresh machine with as many devices, as much memory and the same profile."""
+        """Make a fresh machine with as many devices, as much memory and the same profile."""
         return Machine(len(self.devices), self.memory, self.profile, self.types, finds_races=self.finds_races)
 
     def working(self) -> Machine:
-        """``with machine.working():`` holds the lock; blocks dropped meanwhile are given back later.
+        """Hold the lock in ``with machine.working():``; blocks dropped meanwhile are freed later.
 
         Raises
         ------
@@ -126,16 +129,16 @@ class Machine:
         self.lock.release()
 
     def wait_all(self) -> None:
-        """The host waits for every device."""
+        """Make the host wait for every device."""
         for device in self.devices:
             device.wait_all()
 
     def answer(self, name: str) -> Answer:
-        """Whether these devices have capability `name`."""
+        """Return whether these devices have capability `name`."""
         return self.profile.answer(name, memory=self.memory, devices=len(self.devices))
 
     def require_storage(self, device: Device, dtype: np.dtype[Any]) -> None:
-        """Raise `CapabilityError` when arrays of `dtype` cannot be on these devices."""
+        """Raise `CapabilityError` if arrays of `dtype` cannot be on these devices."""
         if dtype not in self._refused:
             self._refused[dtype] = self._why_refused(dtype)
         reason = self._refused[dtype]
@@ -148,7 +151,7 @@ class Machine:
         return self.answer(f"storage:{dtype_name(dtype)}").reason or None
 
     def is_reached(self, clock: Clock, reached: float) -> bool:
-        """Whether virtual time has passed `reached`; asking takes time, and a yes orders what was asked for."""
+        """Whether virtual time has passed `reached`; the query takes time, and a positive answer orders the work."""
         self.host.now += HOST_CALL
         if self.host.now < reached:
             return False
@@ -158,38 +161,38 @@ class Machine:
     # ---------------------------------------------------------------------------------------------- per thread
 
     def current_queue(self, device: SimDevice) -> Queue:
-        """The queue this thread gives the device's work to."""
+        """Return the queue to which this thread submits the device's work."""
         stream = self.current_stream(device.index)
         return device.default if stream is None else stream.queue
 
     def current_stream(self, index: int) -> SimStream | None:
-        """The stream this thread made current on device `index`, or None."""
+        """Return the stream that is current in this thread on device `index`, or None."""
         return self._current.streams.get(index)
 
     def set_current(self, index: int, stream: SimStream | None) -> SimStream | None:
-        """Make `stream` (None: the default) this thread's current one on device `index`; gives the former."""
+        """Make `stream` (None: the default) current in this thread on device `index`; return the previous one."""
         former = self._current.streams.get(index)
         self._current.streams[index] = stream
         return former
 
     def enter(self, index: int, stream: SimStream | None) -> None:
-        """Make `stream` this thread's current one on device `index` until `leave`; may be nested."""
+        """Make `stream` current in this thread on device `index` until `leave`; calls may be nested."""
         self._current.entered.append((index, self.set_current(index, stream)))
 
     def leave(self) -> None:
-        """Restore what the last `enter` found."""
+        """Restore the state before the last `enter`."""
         self.set_current(*self._current.entered.pop())
 
 
 class _Blind(AccessLog):
-    """A log that enters nothing, and so finds nothing."""
+    """A log that records nothing, and so finds no races."""
 
     def add(self, new: Access) -> None:
         """See `AccessLog`."""
 
 
 class _Current(threading.local):
-    """Of each thread: device index to stream, and what each block that is entered restores."""
+    """For each thread: the stream by device index, and what each entered block restores."""
 
     def __init__(self) -> None:
         self.streams: dict[int, SimStream | None] = {}
@@ -197,7 +200,10 @@ class _Current(threading.local):
 
 
 def refuse_capture(queue: Queue, what: str, instead: str, *, breaks: bool = False) -> None:
-    """Raise `CaptureError` when `queue` is being captured; one that `breaks` the capture is told again at its end."""
+    """Raise `CaptureError` if `queue` is being captured.
+
+    A call that `breaks` the capture is reported at its end too.
+    """
     if queue.capture is not None:
         if breaks:
             queue.capture.break_by(what)
@@ -205,7 +211,7 @@ def refuse_capture(queue: Queue, what: str, instead: str, *, breaks: bool = Fals
 
 
 def refuse_wait(what: str) -> None:
-    """Raise `CaptureError` when an open capture forbids this thread to ask or wait for the device."""
+    """Raise `CaptureError` if an open capture forbids this thread to query or wait for the device."""
     for capture in tuple(OPEN):
         if capture.forbids():
             capture.break_by(what)

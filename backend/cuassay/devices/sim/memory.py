@@ -1,9 +1,9 @@
 """The memory of one simulated device: a flat arena, first fit, poisoned on allocation and on free.
 
-A block belongs to the queue it was allocated on and is given back in that queue's order, as torch's and CuPy's
-pools do: work of another queue must be waited for first, or the block be marked by `Block.used_by`. A free
-range can be taken by a queue that comes after everything it was used for; when none is left, the allocator
-waits for the device, merges what is free, and tries again.
+A block belongs to the queue it was allocated on and is freed in that queue's order, as in torch's and CuPy's pools:
+work of another queue must be waited for first, or the block must be marked by `Block.used_by`. A queue can take a free
+range if it comes after everything the range was used for. If there is no such range, the allocator waits for the
+device, merges free ranges, and tries again.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from cuassay.order.clock import Clock, Host, Queue, join
 
 __all__ = ["ALIGNMENT", "Arena", "Block", "aligned", "poison"]
 
-#: Blocks start and end at multiples of this, as `cudaMalloc` has it; so neighbours never share a cache line.
+#: Blocks start and end at multiples of this, as with `cudaMalloc`, so that neighbours never share a cache line.
 ALIGNMENT = 256
 
-#: NaN in every IEEE and fp8 format, and -1 in signed integers: what freed memory holds.
+#: The byte in freed memory: NaN in every IEEE and fp8 format, and -1 in signed integers.
 _FREED = 0xFF
 
 
 @cache
 def poison(dtype: np.dtype[Any]) -> int:
-    """The byte that fills new memory: NaN in floating point, 0xAA in integers, True in bool."""
+    """Return the byte that fills new memory: NaN in floating point, 0xAA in integers, True in bool."""
     name = dtype_name(dtype)
     return 0x01 if name == "bool" else 0xAA if "int" in name else _FREED
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Block:
-    """Memory in use; gives itself back when the last array on it is gone.
+    """Memory in use, which is freed when the last array on it is gone.
 
     Attributes
     ----------
     queue : Queue
-        Whose order the block is given back in.
+        The queue in whose order the block is freed.
     users : list of Queue
         Queues whose work the free waits for (``record_stream``).
     """
@@ -56,13 +56,13 @@ class Block:
     users: list[Queue] = field(default_factory=list)
 
     def used_by(self, queue: Queue) -> None:
-        """The memory is not taken again before what `queue` was given until the free is done."""
+        """Keep the memory from being reused before the work that `queue` has when it is freed."""
         if queue is not self.queue and queue not in self.users:
             self.users.append(queue)
 
-    # The function is kept as a default: at the end of the interpreter the names of modules are None.
+    # The function is kept as a default, because names of modules are None when the interpreter ends.
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing():  # then there is no one left to tell of an early free, nor the means to
+        if not is_finalizing():  # at exit nobody is left to report an early free to
             self.on_free(self)
 
     def __repr__(self) -> str:
@@ -88,11 +88,11 @@ class Arena:
     Parameters
     ----------
     device : str
-        For messages.
+        The device's name in messages.
     nbytes : int
-        All of it. The host's pages are taken when first touched.
+        The size of the memory. The host's pages are taken when they are first touched.
     host : Host
-        Who knows what is finished.
+        The host, which knows what is finished.
     """
 
     def __init__(self, device: str, nbytes: int, host: Host) -> None:
@@ -105,16 +105,16 @@ class Arena:
 
     @property
     def free(self) -> int:
-        """Bytes in free ranges, whatever they wait for."""
+        """The bytes in free ranges, whatever they wait for."""
         return sum(piece.nbytes for piece in self._free)
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest free range."""
+        """The bytes of the largest free range."""
         return max((piece.nbytes for piece in self._free), default=0)
 
     def try_take(self, nbytes: int, queue: Queue | None) -> int | None:
-        """The start of `nbytes` that `queue` (None: anyone) may use now, or None."""
+        """Return the start of `nbytes` that `queue` (None: anyone) may use now, or None."""
         needed = aligned(nbytes)
         for position, piece in enumerate(self._free):
             if piece.nbytes >= needed and self._done(piece.after, queue):
@@ -133,18 +133,18 @@ class Arena:
         return all(max(host.get(number, 0), own.get(number, 0)) >= epoch for number, epoch in after.items())
 
     def give_back(self, low: int, high: int, after: Clock) -> None:
-        """The range may be taken after `after`."""
+        """Free the range; it may be taken after `after`."""
         self.buffer[low:high].fill(_FREED)
         position = next((i for i, piece in enumerate(self._free) if piece.low > low), len(self._free))
         self._free.insert(position, _Free(low, high, after))
         self._merge(max(position - 1, 0), position + 2)
 
     def merge(self) -> None:
-        """Join free neighbours; the caller has waited for the device."""
+        """Merge free neighbours; the caller has waited for the device."""
         self._merge(0, len(self._free))
 
     def _merge(self, first: int, last: int) -> None:
-        """Join neighbours of ``[first, last)`` that wait for the same queues, or for nothing any more."""
+        """Merge neighbours in ``[first, last)`` that wait for the same queues, or for nothing any more."""
         merged: list[_Free] = []
         for piece in self._free[first:last]:
             if self._done(piece.after, None):
@@ -158,7 +158,7 @@ class Arena:
         self._free[first:last] = merged
 
     def no_room(self, nbytes: int) -> OutOfMemoryError:
-        """The error that says what was asked and what there is."""
+        """Return the error, which says what was requested and what is free."""
         return OutOfMemoryError(
             f"{self._device} has no room for {nbytes:,} bytes ({format_bytes(nbytes)}); free: {self.free:,} bytes of "
             f"{self.total:,} ({format_bytes(self.free)} of {format_bytes(self.total)}), the largest range "
@@ -170,5 +170,5 @@ class Arena:
 
 
 def aligned(nbytes: int) -> int:
-    """`nbytes` rounded up to `ALIGNMENT`."""
+    """Round `nbytes` up to `ALIGNMENT`."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -1,7 +1,7 @@
-"""The arena as a source of memory for `cuassay.memory`'s allocator, with pages that can be shown at several addresses.
+"""The arena as a source of memory for `cuassay.memory`'s allocator, with pages that can be mapped at several addresses.
 
-The policy sees addresses of its own; a table leads from each to the arena, as a device's memory management unit does.
-So what two blocks share, and must not, can be found here by what is written into them: see `SimSource.write`.
+The policy sees virtual addresses; a table translates each to the arena, as a device's memory management unit does. So
+blocks that share memory by mistake can be found by what is written into them; see `SimSource.write`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimSource"]
 
-#: Where addresses begin, far from any offset into the arena, and how far apart ranges lie.
+#: Where addresses begin, far from any offset into the arena, and the gap between ranges.
 _FIRST, _GAP = 2**44, 2**21
 
 #: A stream's clock, and the virtual time at which it is reached.
@@ -29,14 +29,14 @@ Marker = tuple[Clock, float]
 
 
 class SimSource:
-    """A `cuassay.core.protocols.MemorySource` of one simulated device; streams are numbers of its queues.
+    """A `cuassay.core.protocols.MemorySource` of one simulated device; streams are the numbers of its queues.
 
     Parameters
     ----------
     device : SimDevice
-        Whose arena.
+        The device whose arena it uses.
     granularity : int
-        Bytes that pages are multiples of; 0 for a device without pages.
+        Page sizes are multiples of this many bytes; 0 for a device without pages.
     """
 
     def __init__(self, device: SimDevice, granularity: int = 2**21) -> None:
@@ -45,7 +45,7 @@ class SimSource:
         self._next = _FIRST
         self._ranges: dict[int, int] = {}
         self._aliases: set[int] = set()
-        self._table: dict[int, tuple[int, int]] = {}  # start of what is shown there: place in the arena, bytes
+        self._table: dict[int, tuple[int, int]] = {}  # by start address: the offset in the arena, bytes
         self._starts: list[int] = []
 
     def __repr__(self) -> str:
@@ -54,7 +54,7 @@ class SimSource:
     # ---------------------------------------------------------------------------------------------- memory
 
     def reserve(self, nbytes: int, stream: int) -> int:
-        """A segment in one piece. Raises `OutOfMemoryError`."""
+        """Reserve a segment in one piece. Raises `OutOfMemoryError`."""
         del stream
         with self.device.machine.working():
             (low,) = self._taken([nbytes])
@@ -63,28 +63,28 @@ class SimSource:
             return address
 
     def span(self, nbytes: int, stream: int) -> int:
-        """Addresses that lead nowhere yet."""
+        """Reserve addresses without memory."""
         del stream
         with self.device.machine.working():
             self._demand_pages()
             return self._addresses(nbytes)
 
     def map(self, address: int, pages: Sequence[int]) -> None:
-        """New pages, side by side from `address` on. Raises `OutOfMemoryError`."""
+        """Map new pages consecutively from `address` on. Raises `OutOfMemoryError`."""
         with self.device.machine.working():
             for low, nbytes in zip(self._taken(pages), pages, strict=True):
                 self._show(address, low, nbytes)
                 address += nbytes
 
     def unmap(self, pages: Sequence[int]) -> None:
-        """Give the pages at these addresses back to the arena."""
+        """Release the pages at these addresses to the arena."""
         with self.device.machine.working():
             for address in pages:
                 low, nbytes = self._hide(address)
                 self.device.arena.give_back(low, low + aligned(nbytes), {})
 
     def alias(self, pages: Sequence[int]) -> int:
-        """A new range that leads to the same places as these pages."""
+        """Map these pages a second time, to a new range."""
         with self.device.machine.working():
             self._demand_pages()
             shown = [self._table[page] for page in pages]
@@ -96,7 +96,7 @@ class SimSource:
             return address
 
     def release(self, address: int) -> None:
-        """Give back a segment, for which the host waits as for ``cudaFree``, a span without pages, or an alias."""
+        """Release a segment, for which the host waits as for ``cudaFree``, a span without pages, or an alias."""
         with self.device.machine.working():
             if address not in self._ranges:
                 raise ArgumentError(f"{address:#x} is not in use here; release what `reserve` gave, once")
@@ -120,7 +120,7 @@ class SimSource:
         return address
 
     def _taken(self, sizes: Sequence[int]) -> list[int]:
-        """Places in the arena, for all of them or none."""
+        """Take offsets in the arena for all sizes, or for none."""
         arena, taken = self.device.arena, list[tuple[int, int]]()
         for nbytes in sizes:
             low = arena.try_take(nbytes, None)
@@ -139,19 +139,19 @@ class SimSource:
         self._starts.remove(address)
         return self._table.pop(address)
 
-    # ---------------------------------------------------------------------------------------------- what is in it
+    # ---------------------------------------------------------------------------------------------- contents
 
     def write(self, address: int, data: bytes) -> None:
-        """Put `data` at `address`, which may lie across pages."""
+        """Write `data` at `address`; it may cross pages."""
         for view, begin in self._pieces(address, len(data)):
             view[...] = np.frombuffer(data, np.uint8, view.size, begin)
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """What is there."""
+        """Return the bytes at `address`."""
         return b"".join(view.tobytes() for view, _ in self._pieces(address, nbytes))
 
     def _pieces(self, address: int, nbytes: int) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
-        """Views of the arena, and where each begins in the whole."""
+        """Yield views of the arena, and the position of each in the whole."""
         done = 0
         while done < nbytes:
             position = bisect_right(self._starts, address + done) - 1
@@ -159,7 +159,7 @@ class SimSource:
             low, size = self._table.get(start, (0, 0))
             offset = address + done - start
             if start < 0 or offset >= size:
-                raise ArgumentError(f"{address + done:#x} leads nowhere; a real device would stop with a fault")
+                raise ArgumentError(f"{address + done:#x} has no memory; a real device would stop with a fault")
             length = min(size - offset, nbytes - done)
             yield self.device.arena.buffer[low + offset : low + offset + length], done
             done += length
@@ -167,29 +167,29 @@ class SimSource:
     # ---------------------------------------------------------------------------------------------- order
 
     def synchronize(self, streams: Sequence[int]) -> None:
-        """The host waits for these streams."""
+        """Make the host wait for these streams."""
         with self.device.machine.working():
             for stream in streams:
                 queue = self._queue(stream)
                 self.device.machine.host.joins(queue.clock, queue.finished)
 
     def record(self, stream: int) -> Marker:
-        """A marker of what `stream` was given so far."""
+        """Return a marker of the work submitted to `stream` so far."""
         with self.device.machine.working():
             queue = self._queue(stream)
             return dict(queue.clock), queue.finished
 
     def wait(self, stream: int, event: Marker) -> None:
-        """Later work of `stream` waits for `event`."""
+        """Make later work of `stream` wait for `event`."""
         with self.device.machine.working():
             self._queue(stream).waits(*event)
 
     def query(self, event: Marker) -> bool:
-        """True when virtual time has passed `event`; asking takes time."""
+        """Return True if virtual time has passed `event`; the query itself takes time."""
         with self.device.machine.working():
             return self.device.machine.is_reached(*event)
 
     def _queue(self, number: int) -> Queue:
-        """The queue of that number; one that is gone has nothing left to wait for."""
+        """Return the queue of that number; a queue that is gone has nothing left to wait for."""
         found = (queue for queue in self.device.queues if queue.number == number)
         return next(found, Queue(number, "a stream that is gone", self.device.device))

@@ -1,7 +1,7 @@
-"""Which of NumPy's and CuPy's names the namespace of a simulated device has: tables, each reason in words.
+"""Which of NumPy's and CuPy's names the namespace of a simulated device has: tables with reasons.
 
-A name is NumPy's function run on the device (the rule, in `namespace`), a value, or refused here. What a refusal
-says, it says instead of an answer that would lie on the host without a word.
+A name is either a NumPy function that runs on the device (the default, in `namespace`), a value, or rejected here. A
+rejection says what to use instead, because the alternative would be a result that is silently on the host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLASSES = "it is a class for host arrays"
 _KERNELS = "sim compiles no kernels; write the function with xp, or test the kernel with --device cuda"
 _POOLS = "pools are CuPy's; see cuassay.memory and the allocator of cuassay.devices.backend('sim')"
 
-#: Names of NumPy that are refused, and what to use.
+#: Names of NumPy that are rejected, and what to use.
 _REFUSED: dict[str, str] = {
     "frombuffer": "it would show host memory; use xp.asarray(numpy.frombuffer(...))",
     "memmap": "it would show a file; use xp.asarray(numpy.memmap(...))",
@@ -36,7 +36,7 @@ _REFUSED: dict[str, str] = {
     "frompyfunc": "it makes arrays of Python objects; use xp.vectorize",
 }
 
-#: Names of CuPy that NumPy has not, and what to use.
+#: Names of CuPy that NumPy lacks, and what to use.
 _CUPY_ONLY: dict[str, str] = {
     **dict.fromkeys("ElementwiseKernel ReductionKernel RawKernel RawModule fuse".split(), _KERNELS),
     **dict.fromkeys("get_default_memory_pool get_default_pinned_memory_pool".split(), _POOLS),
@@ -48,13 +48,13 @@ _CUPY_ONLY: dict[str, str] = {
     "scatter_add": "use xp.add.at",
 }
 
-#: The modules that are namespaces on the device, too; `lib` and `random` are made by hand.
+#: Modules that are also namespaces on the device; `lib` and `random` have separate implementations.
 MODULES = frozenset(("linalg", "fft"))
 
 #: Modules without arrays.
 _HOST_MODULES = frozenset(("dtypes", "exceptions"))
 
-#: Functions that give facts about dtypes, shapes and settings: nothing of them is on a device.
+#: Functions that return facts about dtypes, shapes and settings, which involve no device.
 HOST = frozenset(
     "base_repr binary_repr broadcast_shapes can_cast common_type errstate format_float_positional "
     "format_float_scientific get_printoptions geterr isdtype isfortran isscalar issubdtype iterable min_scalar_type "
@@ -69,17 +69,17 @@ TAKES_DEVICE = frozenset(
     "kaiser linspace logspace ones ones_like require rfftfreq tri vander zeros zeros_like".split()
 )
 
-#: Objects that make arrays of what is in brackets after them.
+#: Objects that make arrays from an indexing expression.
 BUILDERS = frozenset(("c_", "mgrid", "ogrid", "r_"))
 
 
 def is_harmless_class(found: type) -> bool:
-    """Whether a class of NumPy's may be given as it is: it holds no array."""
+    """Whether a NumPy class may be used as it is, because it holds no array."""
     return issubclass(found, (np.generic, np.dtype, np.ufunc, np.ndindex, np.errstate, BaseException))
 
 
 def refuse(name: str, device: Device, module: str = "xp") -> NoReturn:
-    """Raise for a name that the tables refuse, or that is unknown to them; the reason is told where there is one."""
+    """Raise for a name that the tables reject or do not know; the message gives the reason, if there is one."""
     reason = _REFUSED.get(name) or _CUPY_ONLY.get(name)
     if reason is None and hasattr(np, name):
         reason = f"it works on host arrays; call it on array.get(), and move its result with xp.asarray (numpy.{name})"
@@ -89,12 +89,12 @@ def refuse(name: str, device: Device, module: str = "xp") -> NoReturn:
 
 
 def lookup(name: str, module: Any, device: Device) -> Any:
-    """NumPy's object of that name in `module`; refused where the tables say so."""
+    """Return NumPy's object of that name in `module`; raise if the tables reject it."""
     if name in _REFUSED or not hasattr(module, name):
         refuse(name, device, module.__name__)
     return getattr(module, name)
 
 
 def is_host_module(name: str) -> bool:
-    """Whether a module of that name holds no arrays."""
+    """Whether the module of that name holds no arrays."""
     return name in _HOST_MODULES

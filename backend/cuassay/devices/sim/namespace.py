@@ -1,8 +1,8 @@
-"""The array namespace of a simulated device: NumPy's names, arrays made on that device.
+"""The array namespace of a simulated device: NumPy's names, with arrays made on that device.
 
-What makes an array is written in `creation`; everything else is NumPy's own function, which finds our arrays by its
-protocols, or is given them here. A function called with host data alone would run on the host, so host arrays are
-refused and plain numbers go to the device. Which names are refused is said in `names`.
+`creation` defines the functions that make arrays. All others are NumPy's own functions, which find simulated arrays by
+their protocols, or receive them here. A function called with host data only would run on the host, so host arrays are
+rejected, and plain numbers go to the device. `names` says which names are rejected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BEYOND_NUMPY = ("bfloat16", *FP8)
 
 
 class _Module(Handle):
-    """A module of NumPy's, its functions on one simulated device."""
+    """A module of NumPy, with its functions on one simulated device."""
 
     def __init__(self, sim_device: SimDevice, module: types.ModuleType) -> None:
         self._sim_device = sim_device
@@ -43,12 +43,12 @@ class _Module(Handle):
 
     @property
     def __name__(self) -> str:
-        """Its own: code that asks a namespace for NumPy's name would take our arrays for NumPy's."""
+        """Its own name: code that checks a namespace for NumPy's name would take these arrays for NumPy's."""
         return self._module.__name__.replace("numpy", "cuassay.devices.sim", 1)
 
     @property
     def device(self) -> Device:
-        """Where arrays are made."""
+        """The device where arrays are made."""
         return self._sim_device.device
 
     def __getattr__(self, name: str) -> Any:
@@ -89,10 +89,10 @@ class Namespace(Creation, _Module):
     Parameters
     ----------
     sim_device : SimDevice
-        Where arrays are made.
+        The device where arrays are made.
     """
 
-    #: The class of its arrays, for isinstance; arrays are made by `empty` and its like.
+    #: The class of its arrays, for isinstance; `empty` and similar functions make arrays.
     ndarray = SimArray
 
     def __init__(self, sim_device: SimDevice) -> None:
@@ -118,7 +118,7 @@ class _Forward:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """NumPy's; `ValueError` for a function of C that has none, as `inspect.signature` raises of itself."""
+        """NumPy's signature; raises `ValueError` for a C function without one, as `inspect.signature` does."""
         return inspect.signature(self._function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -132,7 +132,7 @@ class _Forward:
         return self._run(name, self._sim_device, args, kwargs)
 
     def _call_on_device(self, device: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """On the device that the call names; an array of another one is copied there, where it is read at all."""
+        """Call on the given device; an array of another device is copied there, if it is read at all."""
         home = home_of(device, self._sim_device)
         first = args[0] if args else None
         if device is None or not isinstance(first, SimArray):
@@ -154,7 +154,7 @@ class _Forward:
 
 
 class _Builder:
-    """``xp.r_``, ``xp.mgrid`` and their like: arrays of what is in the brackets."""
+    """``xp.r_``, ``xp.mgrid`` and similar objects, which make arrays from indexing expressions."""
 
     __slots__ = ("_builder", "_name", "_sim_device")
 
@@ -168,7 +168,7 @@ class _Builder:
         return calls.call(self._name, self._builder.__getitem__, (key,), {}, sim_device=self._sim_device)
 
 
-#: Functions whose dtype, where none is given, is the device's default.
+#: Functions whose default dtype is the device's.
 _FLOATS = frozenset(
     "bartlett blackman eye fftfreq full geomspace hamming hanning identity kaiser linspace logspace ones rfftfreq tri "
     "zeros arange".split()
@@ -176,7 +176,7 @@ _FLOATS = frozenset(
 
 
 def _made(function: Callable[..., Any], home: SimDevice, *args: Any, **kwargs: Any) -> Any:
-    """What `function` makes, narrowed where its dtype is NumPy's default and the device lacks it."""
+    """Return the result of `function`, narrowed if its dtype is NumPy's default and the device lacks it."""
     made = function(*args, **kwargs)
     if (
         not isinstance(made, np.ndarray)
@@ -188,11 +188,11 @@ def _made(function: Callable[..., Any], home: SimDevice, *args: Any, **kwargs: A
 
 
 def _named(value: Any) -> Any:
-    """The dtype, where `value` is a dtype's name that NumPy does not know."""
+    """Return the dtype if `value` is a dtype's name that NumPy does not know; otherwise `value`."""
     return as_dtype(value) if isinstance(value, str) and value in _BEYOND_NUMPY else value
 
 
-# ------------------------------------------------------------------------------------------------ written by hand
+# ------------------------------------------------------------------------------------------------ own versions
 
 
 def _from_function(sim_device: SimDevice, function: Callable[..., Any], shape: Any, **options: Any) -> Any:
@@ -215,14 +215,14 @@ def _vectorize(sim_device: SimDevice, pyfunc: Callable[..., Any] | None = None, 
 
 
 def _facts_of(kind: Any, sim_device: SimDevice, dtype: Any) -> Any:
-    """``numpy.finfo`` and ``iinfo``: of a dtype, or of an array's."""
+    """``numpy.finfo`` and ``iinfo`` for a dtype, or for an array's dtype."""
     del sim_device
     wanted = dtype.dtype if isinstance(dtype, SimArray) else _named(dtype)
     return kind(wanted)
 
 
 def _matching(sim_device: SimDevice, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    """``numpy.astype``, to another device too."""
+    """``numpy.astype``, also to another device."""
     moved = Creation(sim_device).asarray(x, device=device)
     return moved.astype(_named(dtype), copy=copy and moved is x)
 

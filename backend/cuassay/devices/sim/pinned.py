@@ -1,9 +1,9 @@
-"""Pinned host memory of the simulated machine: what copies read and write there is ordered by the same clocks.
+"""Pinned host memory of the simulated machine: the same clocks order what copies read and write there.
 
-A pinned array holds a NumPy array, as a device array does, and lets NumPy's functions, operators and methods through;
-each looks at the log of copies first. So the classic mistakes are found, whenever they are made: the host reads what a
-copy is still to bring, or writes what one is still to take. The host's own accesses need no entry: every launch comes
-after those that were made before it.
+A pinned array wraps a NumPy array, as a device array does, and forwards NumPy's functions, operators and methods. Each
+first checks the log of copies. So the classic mistakes are found whenever they are made: the host reads data that a
+copy has yet to bring, or overwrites data that a copy has yet to read. The host's own accesses need no entry, because
+every launch comes after the accesses made before it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from cuassay.order.sites import call_site
 
 __all__ = ["HostMemory", "SimPinned", "empty", "host_memory", "transfer"]
 
-#: Virtual bytes per second between host and device: what was measured on an H200, pinned, both ways.
+#: Virtual bytes per second between host and device, as measured on an H200 with pinned memory in both directions.
 _LINK = 55e9
 
-#: Bytes that a reserved piece begins at a multiple of: memory is pinned by whole pages.
+#: The alignment in bytes of a reserved piece: memory is pinned by whole pages.
 _PAGE = 4096
 
 _FACTS = frozenset("shape dtype ndim size itemsize nbytes strides flags".split())
-#: Attributes that would show the memory to code that looks at no log.
+#: Attributes that would expose the memory to code that does not check the log.
 _HIDDEN = frozenset("base ctypes data tofile dump setflags resize".split())
 
 
@@ -54,7 +54,7 @@ join("sim", _captured)
 
 
 class HostMemory:
-    """The pinned memory of one machine: its allocator, and the log of what copies do to it."""
+    """The pinned memory of one machine: its allocator, and the log of the copies' accesses to it."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -65,7 +65,7 @@ class HostMemory:
 
 
 def host_memory(machine: Machine) -> HostMemory:
-    """The pinned memory of `machine`, made at the first use."""
+    """Return the pinned memory of `machine`, made on first use."""
     with machine.working():
         machine.pinned = machine.pinned or HostMemory(machine)
         return machine.pinned
@@ -94,12 +94,12 @@ class _Source(HostSource):
         del self._arrays[address]
 
     def bytes_of(self, block: Block) -> np.ndarray[Any, Any]:
-        """The memory of `block`."""
+        """Return the memory of `block`."""
         start = block.address - block.segment.address
         return self._arrays[block.segment.address][start : start + block.nbytes]
 
     def know(self, queue: Queue) -> int:
-        """The number that represents `queue` in `record`."""
+        """Return the number that represents `queue` in `record`."""
         self._queues[queue.number] = queue
         return queue.number
 
@@ -115,18 +115,18 @@ class _Source(HostSource):
 
 
 def _require_memory(nbytes: int) -> None:
-    """Refuse more than the machine has: systems that promise any memory end the process that touches it."""
+    """Reject more memory than the machine has: systems that overcommit would kill the process when it is used."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if nbytes > total:
         raise MemoryError(f"{format_bytes(nbytes)} asked for, {format_bytes(total)} in this machine")
 
 
 class _Memory:
-    """One block in use; given back when the last array on it is gone."""
+    """One block in use, which is freed when the last array on it is gone."""
 
     __slots__ = ("__weakref__", "block", "home")
 
-    #: Where it begins in the arena: nowhere.
+    #: Its position in the arena: it is in none.
     low = -1
 
     def __init__(self, home: HostMemory, nbytes: int) -> None:
@@ -134,7 +134,7 @@ class _Memory:
         self.block = home.allocator.malloc(nbytes, HOST)
 
     def used_by(self, queue: Queue) -> None:
-        """The memory is not given out again before what `queue` was given until the free is done."""
+        """Keep the memory from being reused before the work that `queue` has when it is freed."""
         self.home.allocator.record_stream(self.block, self.home.source.know(queue))
 
     def __del__(self) -> None:
@@ -143,13 +143,13 @@ class _Memory:
 
 
 class SimPinned(NDArrayOperatorsMixin):
-    """An array in pinned host memory of the simulated machine; made by `empty`, never directly."""
+    """An array in pinned host memory of the simulated machine, made only by `empty`."""
 
     __slots__ = ("__weakref__", "block", "owner", "raw")
 
     __hash__ = None  # type: ignore[assignment]
 
-    #: Refused together with arrays of a device.
+    #: Such arrays are rejected together with arrays of a device.
     is_host_memory = True
 
     def __init__(self, raw: np.ndarray[Any, Any], owner: HostMemory, memory: _Memory) -> None:
@@ -174,12 +174,12 @@ class SimPinned(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- the host looks
 
     def touch(self, name: str, *, write: bool = False) -> np.ndarray[Any, Any]:
-        """The memory, to be read, or written, by the host now.
+        """Return the memory, for the host to read, or write, now.
 
         Raises
         ------
         RaceError
-            If a copy that the host did not wait for writes it, or, where it is to be written, reads it.
+            If a copy that the host did not wait for writes it, or, for a write, reads it.
         """
         machine = self.owner.machine
         with machine.working():
@@ -197,7 +197,7 @@ class SimPinned(NDArrayOperatorsMixin):
         return self.raw
 
     def _wrapped(self, result: Any) -> Any:
-        """`result`, as one of these where it shows this memory."""
+        """Wrap `result` if it shows this memory."""
         if isinstance(result, np.ndarray) and result.size and np.may_share_memory(result, self.raw):
             return self if result is self.raw else SimPinned(result, self.owner, self.block)
         if isinstance(result, (tuple, list)):
@@ -228,9 +228,9 @@ class SimPinned(NDArrayOperatorsMixin):
         return self._run(function.__name__, function, args, kwargs, written(function.__name__, args, kwargs))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        """A copy that cannot be written: later looks at the memory itself would be looked at by nobody."""
+        """Return a read-only copy, because later accesses to the memory itself would not be checked."""
         if copy is False:
-            raise ValueError(f"{self!r} is copied to become a numpy.ndarray; omit copy=False")
+            raise ValueError(f"{self!r} must be copied to become a numpy.ndarray; omit copy=False")
         found = self.touch("asarray").astype(dtype or self.raw.dtype, copy=True)
         found.setflags(write=False)
         return found
@@ -248,10 +248,10 @@ class SimPinned(NDArrayOperatorsMixin):
         if part is None:
             self._run("setitem", setitem, (self, index, value), {}, [self])
         else:
-            part._run("setitem", setitem, (part, ..., value), {}, [part])  # noqa: SLF001  one of ours
+            part._run("setitem", setitem, (part, ..., value), {}, [part])  # noqa: SLF001  of the same class
 
     def _part(self, index: Any) -> SimPinned | None:
-        """The elements at `index` where NumPy shows them without a copy, so that only they are looked at."""
+        """Return the elements at `index` if NumPy shows them without a copy, so that only they are checked."""
         parts = index if isinstance(index, tuple) else (index,)
         if not all(one is None or one is Ellipsis or isinstance(one, (int, np.integer, slice)) for one in parts):
             return None
@@ -295,7 +295,7 @@ class SimPinned(NDArrayOperatorsMixin):
 
 
 def _writes_itself(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether an array's method of that `name` writes the array."""
+    """Whether the array method of that `name` writes the array."""
     if name == "byteswap":
         return bool(args[0] if args else kwargs.get("inplace", False))
     return name in WRITING_METHODS or name == "setfield"
@@ -323,7 +323,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 def empty(shape: tuple[int, ...], dtype: Any, machine: Machine) -> SimPinned:
-    """A poisoned C-contiguous array in pinned memory."""
+    """Return a poisoned C-contiguous array in pinned memory."""
     home, wanted = host_memory(machine), as_dtype(dtype)
     nbytes = prod(shape) * wanted.itemsize
     memory = _Memory(home, nbytes)
@@ -337,12 +337,12 @@ def empty(shape: tuple[int, ...], dtype: Any, machine: Machine) -> SimPinned:
 
 
 def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
-    """Copy between host and device in order of the device's current stream, as `cuassay.devices.copy` has it.
+    """Copy between host and device in order of the device's current stream; see `cuassay.devices.copy`.
 
     Raises
     ------
     RaceError
-        If another stream's copy, or work, on either is not ordered before.
+        If another stream's copy or work on either array is not ordered before it.
     CaptureError
         If the host would have to wait while the stream is being captured.
     """

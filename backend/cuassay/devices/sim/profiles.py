@@ -1,7 +1,7 @@
-"""What the simulated device can do, and how fast it pretends to be: one table of profiles.
+"""What the simulated device can do, and how fast it pretends to be: a table of profiles.
 
-A profile is a set of things *missing*, each with its reason; what is not named is there. The text of a
-reason carries what a probe of the real device would have found, such as the version of macOS.
+A profile is a set of *missing* things, each with its reason; everything else is available. The text of a reason
+contains what a probe of the real device would have found, such as the version of macOS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cuassay.errors import SettingError
 __all__ = ["PROFILES", "Profile", "profile"]
 
 
-#: What no profile has, because this simulation has no such thing.
+#: What every profile lacks, because the simulation does not have it.
 _NEVER: dict[str, str] = {
     "vmm": "arrays lie in one flat arena; only the allocator's blocks are mapped page by page",
     "ipc": "the simulated memory belongs to one process",
@@ -32,13 +32,13 @@ class Profile:
     Attributes
     ----------
     name : str
-        What ``CUASSAY_SIM_PROFILE`` says.
+        The value of ``CUASSAY_SIM_PROFILE``.
     features : mapping
-        Missing features and quantities to reasons.
+        Maps missing features and quantities to reasons.
     dtypes : mapping
-        Missing dtypes (``"float64"``) or dtypes in one op class (``"matmul:complex64"``) to reasons.
+        Maps missing dtypes (``"float64"``), or dtypes missing in one op class (``"matmul:complex64"``), to reasons.
     compute : float
-        Compute capability, major.minor; 0 where the device has none.
+        The compute capability, major.minor; 0 if the device has none.
     bandwidth : float
         Virtual bytes per second.
     throughput : float
@@ -53,11 +53,11 @@ class Profile:
     throughput: float = 67e12
 
     def seconds(self, nbytes: int, flops: float) -> float:
-        """Virtual time of work that moves `nbytes` and computes `flops`, each at its full rate, overlapped."""
+        """Return the virtual time of moving `nbytes` and computing `flops`, both at full rate and overlapped."""
         return max(nbytes / self.bandwidth, flops / self.throughput)
 
     def answer(self, name: str, *, memory: int, devices: int) -> Answer:
-        """Whether a device of this profile has capability `name`."""
+        """Return whether a device of this profile has capability `name`."""
         reason = self._why_missing(name)
         if reason is not None:
             return absent(reason)
@@ -94,12 +94,12 @@ _METAL_FEATURES = {
 }
 _MINIMAL_DTYPES = ("float8_e4m3fn", "float8_e5m2", "bfloat16", "float16", "float64", "complex64", "complex128")
 
-#: The table. `h200` lacks only what the simulation itself lacks.
+#: The profiles. `h200` lacks only what the simulation itself lacks.
 PROFILES: dict[str, Profile] = {
     found.name: found
     for found in (
         Profile(name="h200", compute=9.0),
-        # torch's MPS backend as of macOS 14: bfloat16 arrived with it, complex is partial, float64 never came.
+        # torch's MPS backend as of macOS 14: this version added bfloat16, complex is partial, and float64 is missing.
         Profile(name="mps", features=_METAL_FEATURES, dtypes=_METAL_DTYPES, bandwidth=0.4e12, throughput=13e12),
         Profile(
             name="mps-macos13",
@@ -108,9 +108,9 @@ PROFILES: dict[str, Profile] = {
             bandwidth=0.4e12,
             throughput=13e12,
         ),
-        # As JAX, MLX and others have it; all else as on h200.
+        # Slices are copies, as in JAX, MLX and others; everything else is the same as on h200.
         Profile(name="copies", compute=9.0, features={"views": "the profile copies gives a copy for each slice"}),
-        # The least a kind may offer: what code written for `h200` must not take for granted.
+        # The least that a kind may offer: code written for `h200` must not assume more.
         Profile(
             name="minimal",
             features={
@@ -132,7 +132,7 @@ PROFILES: dict[str, Profile] = {
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name. Raises `SettingError` when there is none."""
+    """Return the profile of that name. Raises `SettingError` if there is none."""
     try:
         return PROFILES[name]
     except KeyError:

@@ -1,6 +1,7 @@
-"""Random numbers on the simulated device: kind `cpu` computes them; generators take part in its captures.
+"""Random numbers on the simulated device: kind `cpu` computes them, and generators take part in captures.
 
-A recorded operation asks its state for seed and offset when it runs: at each replay, which has renewed the state.
+A recorded operation reads seed and offset from its state when it runs, which is at each replay, after the state was
+renewed.
 """
 
 from __future__ import annotations
@@ -15,5 +16,5 @@ RECORDINGS = Recordings()
 
 
 def register() -> None:
-    """Generators take part in captures."""
+    """Let generators take part in captures."""
     participants.join("sim", RECORDINGS)

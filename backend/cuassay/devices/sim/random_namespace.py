@@ -1,8 +1,8 @@
-"""``xp.random`` of a simulated device: NumPy's generators draw, and what they draw lies on the device.
+"""``xp.random`` of a simulated device: NumPy's generators draw, and the numbers are on the device.
 
-Seeds and streams of numbers are NumPy's, so that results compare; arrays among the arguments are tracked. The state is
-on the host, one for each device, and starts the same in each process, as everything does here. For numbers that are the
-same on every kind of device use `cuassay.random`.
+Seeds and sequences of numbers are NumPy's, so that results can be compared; arrays among the arguments are tracked. The
+state is on the host, one for each device, and starts the same in every process, as everything here does. For numbers
+that are the same on every kind of device use `cuassay.random`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from cuassay.errors import MissingNameError
 
 __all__ = ["Draws", "RandomNamespace"]
 
-#: What would hand the state out, or make arrays of another kind.
+#: What would expose the state, or make arrays of another kind.
 _HIDDEN = frozenset("get_state set_state bit_generator spawn".split())
 
 
 class Draws(Handle):
-    """One generator whose numbers lie on a device; its methods are those of `source`.
+    """A generator whose numbers are on a device; its methods are those of `source`.
 
     Parameters
     ----------
     sim_device : SimDevice
-        Where numbers go.
+        The device of the numbers.
     source : numpy.random.RandomState or numpy.random.Generator
-        What draws.
+        The generator that draws.
     """
 
     def __init__(self, sim_device: SimDevice, source: Any) -> None:
@@ -63,14 +63,14 @@ class Draws(Handle):
         with machine.working():
             if machine.current_queue(home).capture is None:
                 return calls.call(f"random.{name}", function, args, kwargs, writes=writes, sim_device=home)
-            state = self._state()  # a capture calls once to learn shapes; the numbers are the first replay's
+            state = self._state()  # a capture calls once to learn shapes; the first replay draws the numbers
             try:
                 return calls.call(f"random.{name}", function, args, kwargs, writes=writes, sim_device=home)
             finally:
                 self._restore(state)
 
     def _numbers(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """What the source draws; a number stays on the device as an array without axes."""
+        """Draw from the source; a number stays on the device as an array without axes."""
         drawn = getattr(self._source, name)(*args, **kwargs)
         if isinstance(drawn, (bool, int, float)):
             drawn = np.asarray(drawn)
@@ -90,7 +90,7 @@ class Draws(Handle):
 
 
 class RandomNamespace(Draws):
-    """``xp.random`` itself: the functions of one `RandomState`, and what makes others."""
+    """``xp.random`` itself: the functions of a `RandomState`, and functions that make other generators."""
 
     def __init__(self, sim_device: SimDevice) -> None:
         super().__init__(sim_device, np.random.RandomState(sim_device.index))
@@ -102,19 +102,19 @@ class RandomNamespace(Draws):
         return sorted({*super().__dir__(), "RandomState", "default_rng", "ranf", "sample"})
 
     def default_rng(self, seed: Any = None) -> Draws:
-        """A generator with the methods of `numpy.random.Generator`."""
+        """Return a generator with the methods of `numpy.random.Generator`."""
         return Draws(self._sim_device, np.random.default_rng(_plain(seed)))
 
     def RandomState(self, seed: Any = None) -> Draws:  # noqa: N802  NumPy's name
-        """A generator with the methods of `numpy.random.RandomState`."""
+        """Return a generator with the methods of `numpy.random.RandomState`."""
         return Draws(self._sim_device, np.random.RandomState(_plain(seed)))
 
     def ranf(self, size: int | Sequence[int] | None = None) -> Any:
-        """Numbers in [0, 1)."""
+        """Draw numbers in [0, 1)."""
         return self.random_sample(size)
 
     def sample(self, size: int | Sequence[int] | None = None) -> Any:
-        """Numbers in [0, 1)."""
+        """Draw numbers in [0, 1)."""
         return self.random_sample(size)
 
 

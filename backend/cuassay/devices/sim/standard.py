@@ -1,7 +1,7 @@
-"""What a simulated device says of itself to libraries written for the Python array API standard.
+"""What a simulated device reports to libraries written for the Python array API standard.
 
-https://data-apis.org/array-api/latest/API_specification/inspection.html; the answers are those of the device's
-profile: a dtype that it does not store is not listed.
+See https://data-apis.org/array-api/latest/API_specification/inspection.html. The answers follow the device's profile: a
+dtype that it cannot store is not listed.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class Inspection:
         return f"Inspection({self._sim_device.device})"
 
     def capabilities(self) -> dict[str, Any]:
-        """Masks as indices, and shapes that depend on values, are there: the host waits for them."""
+        """Return what is supported: masks as indices, and shapes that depend on values; the host waits for both."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
-        """Where the namespace makes arrays."""
+        """Return the device where the namespace makes arrays."""
         return self._sim_device.device
 
     def devices(self) -> list[Device]:
-        """Every device of the machine."""
+        """Return every device of the machine."""
         return [one.device for one in self._sim_device.machine.devices]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
-        """What functions that make arrays choose; float32 and complex64 where a device has no wider ones."""
+        """Return the default dtypes of creation functions; float32 and complex64 if a device has no wider ones."""
         home = home_of(device, self._sim_device)
         return {
             "real floating": default_dtype(np.dtype(np.float64), home),
@@ -65,7 +65,7 @@ class Inspection:
         }
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype[Any]]:
-        """The standard's dtypes that the device stores, of one kind, several, or all (None)."""
+        """Return the standard's dtypes that the device stores, of one kind, several kinds, or all (None)."""
         machine = home_of(device, self._sim_device).machine
         return {name: np.dtype(name) for name in _names(kind) if machine.answer(f"storage:{name}")}
 

@@ -1,8 +1,8 @@
 """Streams and events of the simulated device. Names and meanings follow ``torch.cuda``.
 
-Waits join clocks (see `clock`); times are virtual. A query costs the host a call's time, so that a loop that
-polls ends. Streams come from a pool of 32 for each device and priority, in turn, as on a CUDA device: the 33rd is
-ordered with the first, here as there.
+Waits join clocks (see `clock`), and times are virtual. A query costs the host the time of a call, so that a polling
+loop ends. Streams come from a pool of 32 for each device and priority, in turn, as on a CUDA device: the 33rd is
+ordered with the first, as it is there.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class SimStream(Handle):
     Parameters
     ----------
     sim_device : SimDevice
-        Where.
+        The device.
     queue : Queue
-        The default queue, one of the device's pool, or one of its own.
+        The default queue, one of the device's pool, or a separate one.
     priority : int
-        Kept and shown; virtual time has no contention to settle.
+        Kept and shown; virtual time has no contention for it to affect.
     """
 
     def __init__(self, sim_device: SimDevice, queue: Queue, priority: int = 0) -> None:
         self.sim_device = sim_device
         self.queue = queue
         self.priority = priority
-        if queue.blocking:  # the others are the pool's, or the device's
+        if queue.blocking:  # other queues belong to the pool or the device
             weakref.finalize(self, sim_device.forget_queue, queue).atexit = False
 
     def __repr__(self) -> str:
@@ -59,26 +59,29 @@ class SimStream(Handle):
         return hash((SimStream, self.queue.number))
 
     def __enter__(self) -> Self:
-        """Work of this thread goes to it inside the block."""
+        """Submit this thread's work to the stream inside the block."""
         self.sim_device.machine.enter(self.sim_device.index, self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Restore the former stream of its device."""
+        """Restore the previous stream of its device."""
         self.sim_device.machine.leave()
 
     @property
     def device(self) -> Device:
-        """Where its work runs."""
+        """The device that its work runs on."""
         return self.sim_device.device
 
     @property
     def capturing(self) -> bool:
-        """True while work given to it is recorded instead of run."""
+        """Whether work submitted to it is recorded instead of run."""
         return self.queue.capture is not None
 
     def query(self) -> bool:
-        """True when everything given to the stream is done in virtual time; then the host has seen it."""
+        """Return True if all work submitted to the stream is done in virtual time.
+
+        The host then counts as having waited.
+        """
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.query", "end the capture first", breaks=True)
             refuse_wait("Stream.query")
@@ -88,12 +91,12 @@ class SimStream(Handle):
             return is_done
 
     def synchronize(self) -> None:
-        """The host waits for everything given to the stream.
+        """Make the host wait for all work submitted to the stream.
 
         Raises
         ------
         CaptureError
-            While the stream is being captured.
+            If the stream is being captured.
         RaceError
             For an early free that was found since the last call.
         """
@@ -107,29 +110,29 @@ class SimStream(Handle):
             self.sim_device.host_waits(self.queue)
 
     def record_event(self, event: SimEvent | None = None) -> SimEvent:
-        """Record `event`, or a new one without timing; gives the event."""
+        """Record `event`, or a new event without timing, and return it."""
         event = event or SimEvent(self.sim_device)
         event.record(self)
         return event
 
     def wait_event(self, event: SimEvent) -> None:
-        """Later work of this stream waits for `event`, of any device; for one never recorded it does not wait."""
+        """Make later work of this stream wait for `event`, of any device, if it was recorded."""
         if not isinstance(event, SimEvent):
-            raise ArgumentError(f"{self!r} waits for simulated events; got {event!r}; give what record_event gave")
+            raise ArgumentError(f"{self!r} waits for simulated events; got {event!r}; give an event from record_event")
         event.wait(self)
 
     def wait_stream(self, stream: SimStream) -> None:
-        """Later work of this stream waits for everything given to `stream` so far."""
+        """Make later work of this stream wait for all work submitted to `stream` so far."""
         if not isinstance(stream, SimStream):
-            raise ArgumentError(f"{self!r} waits for simulated streams; got {stream!r}; give one of those")
+            raise ArgumentError(f"{self!r} waits for simulated streams; got {stream!r}; give a simulated stream")
         self.wait_event(stream.record_event())
 
 
 def as_stream(stream: Any) -> SimStream:
-    """`stream` itself. Raises `ArgumentError` if it is not a stream of this kind."""
+    """Return `stream`. Raises `ArgumentError` if it is not a stream of this kind."""
     if not isinstance(stream, SimStream):
         raise ArgumentError(
-            f"{stream!r} is not a simulated stream; give what new_stream or current_stream gave, or None"
+            f"{stream!r} is not a simulated stream; give one from new_stream or current_stream, or None"
         )
     return stream
 
@@ -140,14 +143,14 @@ class SimEvent(Handle):
     Parameters
     ----------
     sim_device : SimDevice
-        Where it may be recorded.
+        The device on which it may be recorded.
     timing : bool
         Whether `elapsed_time` may use it.
 
     Attributes
     ----------
     number : int
-        Unique in the process; watchers know it by this.
+        Its number, unique in the process, by which watchers know it.
     """
 
     def __init__(self, sim_device: SimDevice, *, timing: bool = False) -> None:
@@ -162,7 +165,7 @@ class SimEvent(Handle):
         self._tell("event_made")
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
-        """Tell watchers."""
+        """Tell watchers that the event is gone."""
         if hasattr(self, "_node") and not is_finalizing():
             self._tell("event_dropped")
 
@@ -177,16 +180,16 @@ class SimEvent(Handle):
 
     @property
     def device(self) -> Device:
-        """Where it may be recorded."""
+        """The device on which it may be recorded."""
         return self.sim_device.device
 
     def record(self, stream: SimStream | None = None) -> None:
-        """Mark the end of what `stream` (None: the current one) has been given so far.
+        """Mark the end of the work submitted to `stream` (None: the current one) so far.
 
         Raises
         ------
         DeviceError
-            If the stream is of another device.
+            If the stream belongs to another device.
         """
         queue = self._queue(stream)
         if queue.device != self.device:
@@ -201,7 +204,10 @@ class SimEvent(Handle):
             self._tell("event_recorded", queue)
 
     def wait(self, stream: SimStream | None = None) -> None:
-        """Later work of `stream` (None: the current one) waits; the host does not. Not recorded: no wait."""
+        """Make later work of `stream` (None: the current one) wait, if the event was recorded.
+
+        The host does not wait.
+        """
         queue = self._queue(stream)
         with self.sim_device.machine.working():
             if self._node is not None:
@@ -217,7 +223,7 @@ class SimEvent(Handle):
                 self._tell("event_waited", queue)
 
     def query(self) -> bool:
-        """True when the recorded work is done in virtual time, or nothing was recorded."""
+        """Return True if the recorded work is done in virtual time, or nothing was recorded."""
         with self.sim_device.machine.working():
             self._refuse_captured("Event.query")
             refuse_wait("Event.query")
@@ -227,7 +233,7 @@ class SimEvent(Handle):
             return is_done
 
     def synchronize(self) -> None:
-        """The host waits until the recorded work is done."""
+        """Make the host wait until the recorded work is done."""
         syncdebug.waits("Event.synchronize")
         with self.sim_device.machine.working():
             self._refuse_captured("Event.synchronize")
@@ -239,15 +245,15 @@ class SimEvent(Handle):
                 watchers.tell(self.sim_device.waited("event_synchronized", self.number, begin))
 
     def elapsed_time(self, end: SimEvent) -> float:
-        """Milliseconds of virtual time from this event to `end`.
+        """Return the virtual time in milliseconds from this event to `end`.
 
         Raises
         ------
         ArgumentError
-            If either was made without timing, was not recorded, or is not reached yet.
+            If either event was made without timing, was not recorded, or is not reached yet.
         """
         if not isinstance(end, SimEvent):
-            raise ArgumentError(f"elapsed_time takes a simulated event; got {end!r}; give what record_event gave")
+            raise ArgumentError(f"elapsed_time takes a simulated event; got {end!r}; give one from record_event")
         self._refuse_captured("Event.elapsed_time")
         if not (self.timing and end.timing):
             raise ArgumentError("elapsed_time needs two events made with timing=True; one has none; make both so")

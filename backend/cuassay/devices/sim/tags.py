@@ -1,4 +1,4 @@
-"""Tags in both ends of every block of the arena: what two blocks share, and must not, shows."""
+"""Tags in both ends of every block of the arena, which reveal blocks that share memory by mistake."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _WORDS = 2
 
 
 class SimTagger:
-    """Tags for `cuassay.memory.trace.replay`; everything is done when its call returns."""
+    """Writes and checks tags for `cuassay.memory.trace.replay`; every call is synchronous."""
 
     def write(self, block: Block, tag: int) -> None:
-        """Put `tag` into both ends of `block`."""
+        """Write `tag` to both ends of `block`."""
         for address in _ends(block):
             _source(block).write(address, tag.to_bytes(8, "little") * _WORDS)
 
@@ -30,7 +30,7 @@ class SimTagger:
                 )
 
     def finish(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
 
 def _ends(block: Block) -> tuple[int, int]:

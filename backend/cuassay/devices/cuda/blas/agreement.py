@@ -1,7 +1,7 @@
-"""Whether two ways to compute a product agree: what each may differ by, and the comparison.
+"""Whether two ways to compute a product agree: by how much each may differ, and the comparison.
 
-Both are right ways of the library's or ours, so they differ by the order of their sums and by the last rounding.
-Kernel: kernels/agreement.cu.
+Both are correct, so they differ only by the order of their sums and by the last rounding.
+The kernel is kernels/agreement.cu.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cuassay.devices.cuda.memory import hook
 
 __all__ = ["Tolerances", "difference", "tolerances"]
 
-#: How far a result may be from the right one: relative to the element, and to the root mean square of all.
+#: The allowed error of a result: relative to the element, and relative to the root mean square of all elements.
 Tolerances = tuple[float, float]
 
 #: Two roundings to the output's dtype.
 _OF_OUTPUT = {"float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-13, "complex128": 1e-13}
 _NARROWEST = 1e-6
 
-#: Sums in another order, in the compute type; operands that are rounded to another type, cut off or to the nearest.
+#: Sums in another order in the compute type, and operands rounded to another type, by truncation or to nearest.
 _OF_COMPUTE = {
     "16F": 0.1,
     "32F": 1e-4,
@@ -32,20 +32,20 @@ _OF_COMPUTE = {
     "32F_FAST_16BF": 5e-2,
     "32F_FAST_TF32": 1e-2,
 }
-#: By the operands' dtype: tensor cores truncate while they accumulate, and fp8 sums after 13 bits.
+#: By the operands' dtype: tensor cores truncate while they accumulate, fp8 sums after 13 bits.
 _OF_OPERANDS = {"float16": 1e-3, "bfloat16": 1e-3, "float8_e4m3fn": 3e-2, "float8_e5m2": 3e-2}
 
 _BLOCK, _MOST_BLOCKS = 256, 1024
 
 
 def tolerances(problem: Problem) -> Tolerances:
-    """By what right results of `problem` may differ."""
+    """Return by how much correct results of `problem` may differ."""
     relative = _OF_OUTPUT.get(problem.d.dtype, _NARROWEST)
     return relative, _OF_COMPUTE[problem.compute] + _OF_OPERANDS.get(problem.a.dtype, 0.0) + relative
 
 
 def difference(got: int, expected: int, nbytes: int, dtype: str, allowed: Tolerances) -> str | None:
-    """How what lies at `got` differs from what lies at `expected`, in words; None where it does not. Waits."""
+    """Return how the data at `got` differs from the data at `expected`, in words, or None. Waits for the device."""
     real = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
     if real.startswith("float8"):
         return "results in fp8 are not compared"

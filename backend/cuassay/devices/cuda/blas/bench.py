@@ -1,8 +1,8 @@
-"""Times ways to compute one problem as a program would meet them: cold operands, random data, no launch gaps.
+"""Times candidates for one problem under realistic conditions: cold operands, random data, no gaps between launches.
 
-A sample is the replay of a graph of several calls, each on operands of its own, between two events. Where the operands
-of all its calls do not exceed three times the level-2 cache, the cache is flushed before each sample. All is given to
-one stream a device, so that the pool's memory serves one bench after another.
+A sample replays a graph of several calls, each with its own operands, between two events. If the operands of all calls
+together are not larger than three times the level-2 cache, the cache is flushed before each sample. Everything runs on
+one stream for each device, so that one bench after another reuses the pool's memory.
 """
 
 from __future__ import annotations
@@ -24,38 +24,39 @@ from cuassay.tune.space import Candidate
 
 __all__ = ["Bench"]
 
-#: How long a sample lasts, and its most calls: events resolve 0.5 µs, and capturing a call takes 10 µs.
+#: The duration of a sample and the most calls in it: events resolve 0.5 µs, and capturing a call takes 10 µs.
 _SAMPLE_SECONDS, _MOST_CALLS = 200e-6, 32
 
-#: Calls of the graph by which it is found how many a sample takes.
+#: Calls of the graph that measures how many calls a sample needs.
 _FIRST_CALLS = 4
 
-#: How many level-2 caches the operand sets exceed, and the part of the free memory that they take at most.
+#: The operand sets exceed this many level-2 caches, but take at most this part of the free memory.
 _CACHES, _PART_OF_MEMORY = 3, 0.25
 
-#: About 20 µs: the host takes 10 to record an event and launch a graph.
+#: About 20 µs, because the host needs 10 µs to record an event and launch a graph.
 _HOLDING_CYCLES = 40_000
 
-#: All bits of an element set is NaN in every floating dtype: what a candidate leaves out does not agree.
+#: An element with all bits set is NaN in every floating dtype, so elements that a candidate does not write do not
+#: agree.
 _NAN_BYTE = 255
 
 
 class Bench:
-    """Times candidates for `problem` on the current device, and compares what they compute.
+    """Times candidates for `problem` on the current device, and compares their results.
 
     Parameters
     ----------
     problem : Problem
-        What to compute.
+        The problem to compute.
     device : int
-        The current device.
+        The index of the current device.
     default : Candidate
-        Whose result is right; its time decides how many calls a sample has.
+        The candidate whose result counts as right, and whose time decides how many calls a sample has.
     make : callable
-        From a candidate to its plan.
+        Maps a candidate to its plan.
     rotating_nbytes : int, optional
-        Bytes that all operand sets exceed together, 0: the same operands each time; by default three times the
-        level-2 cache.
+        The bytes that all operand sets together exceed; 0 uses the same operands for every call; by default three times
+        the level-2 cache.
     tolerances : (float, float), optional
         See `agreement.Tolerances`; by default those of the problem.
     """
@@ -99,12 +100,14 @@ class Bench:
         return f"Bench({self.problem}; {self._calls} calls on {len(self._sets)} sets of operands{flushed})"
 
     def sample(self, candidate: Candidate) -> float:
-        """Seconds a call of one more sample; the first also makes the plan and captures the calls.
+        """Take one more sample and return the seconds of a call.
+
+        The first sample also makes the plan and captures the calls.
 
         Raises
         ------
         CuassayError
-            If it cannot be made, or cannot run.
+            If the plan cannot be made or cannot run.
         """
         with self._stream:
             graph = self._graphs.get(candidate)
@@ -113,14 +116,14 @@ class Bench:
             return self._timed(graph) / self._calls
 
     def check(self, candidate: Candidate) -> str | None:
-        """How the result of `candidate` differs from the default's, or None: see the table of tolerances."""
+        """Return how the result of `candidate` differs from the default's beyond the tolerances, or None."""
         with self._stream:
             self._compute(candidate)
             at, expected = self._sets[0].d, self._expected.ptr
             return agreement.difference(at, expected, self._result_nbytes, self.problem.d.dtype, self._tolerances)
 
     def describe(self, candidate: Candidate) -> str:
-        """Its plan's own words."""
+        """Return the plan's description."""
         plan = self._plan(candidate)
         return plan.library if plan.algorithm is None else f"{plan.library}, {plan.algorithm}"
 
@@ -142,7 +145,7 @@ class Bench:
             plan.run(one.a, one.b, one.c, one.d, workspace=workspace)
 
     def _workspace(self, nbytes: int) -> int:
-        """A workspace of at least `nbytes`, shared by all: the calls of a sample follow one another."""
+        """Return a workspace of at least `nbytes`, which all candidates share, as the calls run one after another."""
         if not nbytes:
             return 0
         size = max(nbytes, *self._workspaces, 0)
@@ -151,7 +154,7 @@ class Bench:
         return int(self._workspaces[size].ptr)
 
     def _captured(self, candidate: Candidate, count: int) -> Any:
-        """A graph of `count` calls, made after one call that loads the kernel and shows what is wrong."""
+        """Capture a graph of `count` calls, after one call that loads the kernel and reveals errors."""
         self._run(candidate, 1)
         self._stream.synchronize()
         self._stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeThreadLocal)
@@ -179,7 +182,7 @@ class Bench:
 
     @property
     def _result(self) -> Any:
-        """The first set's output."""
+        """The output of the first operand set."""
         memory = self._sets[0].memory
         return memory + (self._sets[0].d - memory.ptr)
 
@@ -188,19 +191,22 @@ class Bench:
         return operands.nbytes_of(self.problem.d, self.problem.batch)
 
     def _compute(self, candidate: Candidate) -> None:
-        """What it makes of the first set; what it does not write stays NaN."""
+        """Compute on the first operand set; elements that are not written stay NaN."""
         self._result.memset_async(_NAN_BYTE, self._result_nbytes)
         self._run(candidate, 1)
 
 
 @cache
 def _stream(device: int) -> Any:
-    """Of the current device `device`."""
+    """The stream of the current device `device`."""
     return cupy.cuda.Stream(non_blocking=True)
 
 
 def _hold(device: int, *, flushing: bool) -> None:
-    """Keep the stream busy until the host has given it the sample, else its gaps are measured too."""
+    """Keep the stream busy until the host has submitted the sample.
+
+    Otherwise gaps between launches are measured too.
+    """
     if flushing:
         occupation.flush_cache(device)
     else:

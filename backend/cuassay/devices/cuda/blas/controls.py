@@ -1,6 +1,6 @@
-"""Which library multiplies, and how much workspace it may take: for the process, by torch's names.
+"""Which library multiplies, and how much workspace it may take: settings of the process, with torch's names.
 
-`generation` counts the changes: what was made ready before one is not used after it.
+`generation` counts the changes: what was prepared before a change is not used after it.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ __all__ = [
 
 LIBRARIES = ("default", "cublas", "cublaslt")
 
-#: What NVIDIA recommends from Hopper on, and for what came before; bytes.
+#: NVIDIA's recommendations from Hopper on, and for earlier GPUs, in bytes.
 _WORKSPACE_HOPPER, _WORKSPACE = 32 * 2**20, 4 * 2**20
 
-#: A search may find that more is worth it.
+#: The limit for a search, which may find that a larger workspace is faster.
 _WORKSPACE_TUNED = 64 * 2**20
 
-#: Where no limit was set, copies of operands take at most one part in this many of the device's memory: on an H200 2.2
-#: GiB, where the largest product of the public shapes that gains by copies takes 0.16.
+#: If no limit was set, copies of operands take at most one part in this many of the device's memory. On an H200 that is
+#: 2.2 GiB; among the public shapes the largest product that is faster with copies needs 0.16 GiB.
 _PARTS_OF_MEMORY = 64
 
 _preferred = "default"
 _workspaces: dict[int, int] = {}
 
-#: Changes of the controls so far.
+#: The number of changes of the controls.
 generation = 0
 
 
 def renew() -> None:
-    """Whatever was made ready so far is out of date."""
+    """Invalidate everything that was prepared so far."""
     global generation  # noqa: PLW0603  one count a process
     generation += 1
 
 
 def preferred_blas_library(backend: str | None = None) -> str:
-    """Prefer a library for matrix products from here; gives the one in force. None only asks.
+    """Prefer a library for matrix products from now on, and return the preferred one; None only returns it.
 
     Parameters
     ----------
     backend : str, optional
-        ``"cublaslt"``, ``"cublas"``, or ``"default"``: that of the setting, where cuBLASLt is there.
+        ``"cublaslt"``, ``"cublas"``, or ``"default"``: the library that the setting names, if cuBLASLt is available.
 
     Raises
     ------
     ArgumentError
-        If it is another.
+        If it is another name.
     """
     global _preferred  # noqa: PLW0603  one preference a process, as torch has it
     if backend is not None:
@@ -78,31 +78,34 @@ def preferred_blas_library(backend: str | None = None) -> str:
 
 
 def called() -> dict[str, Any]:
-    """What was set by call in this process, as JSON data: see `adopt`."""
+    """Return, as JSON data for `adopt`, what calls have set in this process."""
     return {"library": _preferred, "workspaces": {str(device): nbytes for device, nbytes in _workspaces.items()}}
 
 
 def adopt(data: Mapping[str, Any]) -> None:
-    """Set what another process had `called`."""
+    """Set what another process returned from `called`."""
     preferred_blas_library(data["library"])
     for device, nbytes in data["workspaces"].items():
         workspace_nbytes(int(device), nbytes=nbytes)
 
 
 def is_preferred() -> bool:
-    """Whether a library was named: nothing else computes then, tuned or not."""
+    """Whether a library was named: then nothing else multiplies, tuned or not."""
     return _preferred != "default"
 
 
 def library() -> str:
-    """The library that multiplies now: ``cublaslt`` or ``cublas``."""
+    """Return the library that multiplies now: ``cublaslt`` or ``cublas``."""
     if _preferred != "default":
         return _preferred
     return "cublaslt" if why_cublas() is None else "cublas"
 
 
 def why_cublas() -> str | None:
-    """Why products go to cuBLAS where no library was named; None where they go to cuBLASLt, or one was named."""
+    """Return why products go to cuBLAS although no library was named.
+
+    None if they do not, or if a library was named.
+    """
     if is_preferred():
         return None
     if not settings.get("CUASSAY_BLAS_PREFER_CUBLASLT"):
@@ -111,7 +114,7 @@ def why_cublas() -> str | None:
 
 
 def workspace_nbytes(device: int, library: str = "cublaslt", nbytes: int | None = None) -> int:
-    """Bytes a product on `device` may take as workspace; `nbytes`, where given, is the limit from here.
+    """Return the bytes of workspace that a product on `device` may take; `nbytes`, if given, becomes the limit.
 
     Raises
     ------
@@ -130,12 +133,12 @@ def workspace_nbytes(device: int, library: str = "cublaslt", nbytes: int | None 
 
 
 def most_workspace_nbytes(device: int) -> int:
-    """Bytes that a tuned product on `device` may take: the limit where one was set, else more than without tuning."""
+    """Return the bytes that a tuned product on `device` may take: the limit if set, else more than without tuning."""
     return workspace_nbytes(device) if _is_limited(device) else max(_WORKSPACE_TUNED, workspace_nbytes(device))
 
 
 def most_copied_nbytes(device: int) -> int:
-    """The same for a tuned product that copies its operands, the copies and the library's workspace together."""
+    """Return the same for a tuned product that copies its operands: the copies and the library's workspace together."""
     most = most_workspace_nbytes(device)
     return most if _is_limited(device) else max(most, _memory_nbytes(device) // _PARTS_OF_MEMORY)
 

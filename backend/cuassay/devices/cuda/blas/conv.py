@@ -1,6 +1,7 @@
-"""Convolution on CuPy arrays: windows unfolded by one strided copy, then a matrix product by cuBLAS.
+"""Convolution on CuPy arrays: one strided copy unfolds the windows, then cuBLAS multiplies.
 
-Images whose channels are last in memory are unfolded so, and written so where `out` is: nothing is transposed.
+Images in channels-last memory order stay in that order when they are unfolded, and when `out` has it: nothing is
+transposed.
 Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.conv`.
 """
 
@@ -26,7 +27,7 @@ Array = Any
 def slow_conv2d(
     a: Array, weight: Array, bias: Array | None, *, out: Array, precision: Mode | None, **window: Any
 ) -> None:
-    """Into `out`, on the current stream; as many images at a time as unfold into 256 MiB."""
+    """Compute into `out`, on the current stream; as many images at a time as unfold into 256 MiB."""
     if not out.size:
         return
     g = geometry({"a": a, "weight": weight, "bias": bias, **window})
@@ -46,7 +47,7 @@ def _is_channels_last(a: Array) -> bool:
 
 
 def _target(out: Array, *, channels_last: bool) -> Array:
-    """`out` where the product can write it as it is; else memory in the order of the product."""
+    """Return `out` if the product can write to it directly, else memory in the product's order."""
     if channels_last:
         if out.transpose(0, 2, 3, 1).flags.c_contiguous:
             return out
@@ -56,7 +57,7 @@ def _target(out: Array, *, channels_last: bool) -> Array:
 
 
 def _windows(a: Array, g: Geometry, *, channels_last: bool) -> Array:
-    """Contiguous, one window after the other: a view of the image itself where that holds nothing else."""
+    """Return the windows contiguously, one after another; a view of the image if it already has this layout."""
     padded = a
     if any(g.padding):
         shape = (len(a), *g.padded, g.channels) if channels_last else (len(a), g.channels, *g.padded)
@@ -69,7 +70,7 @@ def _windows(a: Array, g: Geometry, *, channels_last: bool) -> Array:
 
 
 def _channels_first(windows: Array, weight: Array, bias: Array | None, out: Array, g: Geometry, mode: Mode) -> None:
-    """Filters times columns, image by image; the bias is a column that broadcasts."""
+    """Multiply filters by columns, image by image; the bias is a column that broadcasts."""
     places = g.output[0] * g.output[1]
     filters, inner = g.filters // g.groups, g.channels // g.groups * g.kernel[0] * g.kernel[1]
     columns = windows.reshape(len(windows), g.groups * inner, places)
@@ -82,7 +83,7 @@ def _channels_first(windows: Array, weight: Array, bias: Array | None, out: Arra
 
 
 def _channels_last(windows: Array, weight: Array, bias: Array | None, out: Array, g: Geometry, mode: Mode) -> None:
-    """Rows times filters, all images at once; the bias is a row."""
+    """Multiply rows by filters, all images at once; the bias is a row."""
     inner = g.channels * g.kernel[0] * g.kernel[1]
     rows = windows.reshape(len(windows) * g.output[0] * g.output[1], inner)
     filters = cupy.ascontiguousarray(weight.transpose(0, 2, 3, 1)).reshape(g.filters, inner)
@@ -105,5 +106,5 @@ def _multiply(a: Array, b: Array, out: Array, c: Array | None, mode: Mode) -> No
 
 
 def register() -> None:
-    """Enter this into the registry."""
+    """Add this implementation to the registry."""
     registry.implement("slow_conv2d", kind="cuda", dtypes=registry.op("slow_conv2d").schema.dtypes)(slow_conv2d)

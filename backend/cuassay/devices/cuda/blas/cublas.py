@@ -1,8 +1,8 @@
-"""cuBLAS: a batch of strided products by ``cublasGemmStridedBatchedEx``, through ctypes and handles of our own.
+"""cuBLAS: a batch of strided products by ``cublasGemmStridedBatchedEx``, through ctypes and handles of this module.
 
-CuPy's binding refuses to be captured, and its handle cannot keep a workspace. The workspace is taken from our
-allocator for each call, so that it is ordered with the stream, and inside a capture belongs to the graph's own pool.
-No bias, no activation, `c` is `d`: `devices.cuda.blas.gemm` does around it what the library cannot.
+CuPy's binding cannot be captured, and its handle cannot keep a workspace. The allocator provides a workspace for each
+call, so that it is ordered with the stream and, inside a capture, belongs to the graph's pool. There is no bias and no
+activation, and `c` must be `d`: `devices.cuda.blas.gemm` does what the library cannot.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from cuassay.errors import DriverError
 __all__ = ["CublasPlan", "current_handle", "version"]
 
 #: ``CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION``: by default a product split along K adds its 16-bit parts in 16
-#: bits; bfloat16 (3, 1025) x (1025, 2) was measured 0.75 units in the last place off where half a unit is possible.
+#: bits. bfloat16 (3, 1025) x (1025, 2) then had an error of 0.75 ulp, where 0.5 ulp is possible.
 _DEFAULT_MATH, _WIDE_REDUCTION = 0, 16
 _REDUCED = 4
 
 _ALGORITHM_DEFAULT = -1
 
-#: What to do about cublasStatus_t.
+#: Advice for each cublasStatus_t.
 _STATUS: dict[int, tuple[str, str]] = {
     1: ("CUBLAS_STATUS_NOT_INITIALIZED", "check that the driver serves this cuBLAS (cuassay devices -v)"),
     3: ("CUBLAS_STATUS_ALLOC_FAILED", "free memory on the device"),
@@ -54,7 +54,7 @@ def _library() -> Any:
 
 @cache
 def version() -> str:
-    """The library's version, such as ``13.1.0``; needs no device."""
+    """Return the library's version, such as ``13.1.0``; no device is needed."""
     parts = []
     for part in range(3):  # libraryPropertyType: major, minor, patch
         number = ctypes.c_int()
@@ -79,7 +79,7 @@ _handles = ThreadHandles(_new_handle)
 
 
 def current_handle(device: int) -> int:
-    """The address of this thread's ``cublasHandle_t``, on the current stream, with cuBLAS' own workspace."""
+    """Return the address of this thread's ``cublasHandle_t``, on the current stream, with cuBLAS' own workspace."""
     handle = _handles.on(device)
     stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
     _check(_library().cublasSetStream_v2(handle, stream), "setting cuBLAS' stream")
@@ -87,7 +87,10 @@ def current_handle(device: int) -> int:
 
 
 class CublasPlan(Handle):
-    """A problem, ready to be called by this thread on the current device; parameters as of `cublaslt.CublasLtPlan`."""
+    """A problem, ready to be called by this thread on the current device.
+
+    See `cublaslt.CublasLtPlan` for the parameters.
+    """
 
     library = "cuBLAS"
     algorithm = None
@@ -96,7 +99,7 @@ class CublasPlan(Handle):
         self.problem = problem
         self.workspace_nbytes = controls.workspace_nbytes(device, "cublas")
         self._handle = _handles.on(device)
-        self._lease = _handles.lease  # while it is held, no other thread is given the handle
+        self._lease = _handles.lease  # as long as this exists, no other thread gets the handle
         self._factors: np.ndarray[Any, Any] = np.array([problem.alpha, problem.beta], problem.scale_dtype)
         self._math = _DEFAULT_MATH if problem.reductions & _REDUCED else _WIDE_REDUCTION
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")
@@ -105,22 +108,24 @@ class CublasPlan(Handle):
         return f"CublasPlan({self.problem}; {self.library})"
 
     def point(self, name: str, address: int) -> None:
-        """There is nothing to point at: the library fuses neither bias nor scales."""
+        """Raise `DriverError`: the library fuses neither a bias nor scales."""
         raise DriverError(f"cuBLAS reads no {name}; report this")
 
     def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
-        """Compute on these addresses, in order of the current stream; `c` must be `d`; `workspace` as of cuBLASLt's.
+        """Compute on these addresses, in order of the current stream; `c` must be `d`.
+
+        See `cublaslt.CublasLtPlan.run` for the parameters.
 
         Raises
         ------
         DriverError
-            What the library answered.
+            If the library reports an error.
         """
         library, handle, p = _library(), self._handle, self.problem
         memory = None if workspace else hook.allocate(self.workspace_nbytes)
         stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
         _check(library.cublasSetStream_v2(handle, stream), "setting cuBLAS' stream")
-        # After the stream: setting one takes the workspace back to cuBLAS' own.
+        # This must follow cublasSetStream_v2, which resets the workspace to cuBLAS' own.
         size, address = ctypes.c_size_t(self.workspace_nbytes), workspace if memory is None else memory.ptr
         _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(address), size), "setting cuBLAS' workspace")
         _check(library.cublasSetMathMode(handle, self._math), "setting cuBLAS' math mode")

@@ -1,8 +1,9 @@
 """cuBLASLt: descriptors, candidates and calls of one problem, through nvmath's bindings.
 
-The bindings take addresses as integers. From Python their call was measured 0.5 µs above the same call in a loop of C
-on the H200 host (ctypes: 1.5 to 2.5 µs), of 9.4. Handles and descriptors belong to one thread and device; a workspace
-is taken from our allocator for each call, so that it is ordered with the stream and, in a capture, the graph's own.
+The bindings take addresses as integers. On the H200 host a call from Python took 9.4 µs, only 0.5 µs more than the same
+call in a C loop (1.5 to 2.5 µs more with ctypes). Handles and descriptors belong to one thread and device. The
+allocator provides a workspace for each call, so that it is ordered with the stream; in a capture it comes from the
+graph's pool.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One way to compute a problem: what the library calls an algorithm, and the workspace it needs.
+    """One algorithm of the library for a problem, and the workspace it needs.
 
     Attributes
     ----------
     data : bytes
-        64 bytes, of this version of the library and this GPU only.
+        64 bytes, valid only for this version of the library and this GPU.
     workspace_nbytes : int
-        What a call must give it.
+        The size of the workspace that a call must provide.
     waves : float
-        How many times the blocks fill the GPU.
+        The number of times that the blocks fill the GPU.
     """
 
     data: bytes
@@ -61,7 +62,7 @@ class Algorithm:
     waves: float = 0.0
 
     def config(self) -> dict[str, int]:
-        """Its tile, stages, split along K and the rest, by the library's numbers."""
+        """Return its tile, stages, split along K and other settings, as the library's numbers."""
         lt, data = _lt(), np.frombuffer(self.data, np.uint8).copy()
         found = {}
         for name in _CONFIG:
@@ -82,12 +83,12 @@ class Algorithm:
 
 @cache
 def tiles() -> dict[str, int]:
-    """The library's numbers of tiles, by names such as ``TILE_128x64``."""
+    """Return the library's numbers of tiles, by names such as ``TILE_128x64``."""
     return {tile.name: int(tile) for tile in _lt().MatmulTile}
 
 
 def version() -> int:
-    """The library's version, such as 130100: an `Algorithm` is bound to it."""
+    """Return the library's version, such as 130100; an `Algorithm` is valid for one version."""
     return int(_lt().get_version())
 
 
@@ -118,13 +119,13 @@ def _new_handle() -> int:
         return int(_lt().create())
 
 
-#: The library itself may hand out one and the same for a device, as 13.1 does. Each thread has its own descriptors and
-#: workspaces in any case.
+#: The library may return the same handle to all callers on a device, as 13.1 does. Each thread has its own descriptors
+#: and workspaces in any case.
 _handles = ThreadHandles(_new_handle)
 
 
 def handle(device: int) -> int:
-    """The address of this thread's ``cublasLtHandle_t`` on the current device `device`."""
+    """Return the address of this thread's ``cublasLtHandle_t`` on the current device `device`."""
     return _handles.on(device)
 
 
@@ -132,7 +133,7 @@ def handle(device: int) -> int:
 
 
 class _Descriptors(Handle):
-    """The library's description of a problem; freed with this object."""
+    """The library's descriptors of a problem, which are destroyed with this object."""
 
     def __init__(self, problem: Problem) -> None:
         lt = _lt()
@@ -175,7 +176,7 @@ class _Descriptors(Handle):
 
 
 def _operation(problem: Problem) -> dict[str, int]:
-    """Attributes of the operation, by name; what is left out has the library's default."""
+    """Return attributes of the operation by name; omitted attributes have the library's defaults."""
     lt = _lt()
     found = {"TRANSA": int(problem.transpose_a), "TRANSB": int(problem.transpose_b)}
     if problem.epilogue != "none":
@@ -187,12 +188,15 @@ def _operation(problem: Problem) -> dict[str, int]:
     return found
 
 
-#: Represents addresses that are known at the call only: the search asks whether there is one.
+#: Replaces addresses that only a call knows: the search checks only whether there is an address.
 _SOME_ADDRESS = 256
 
 
 def candidates(problem: Problem, device: int, *, count: int = 1, workspace_nbytes: int = 0) -> tuple[Algorithm, ...]:
-    """Up to `count` algorithms for `problem` on the current device `device`, the library's favourite first; or none."""
+    """Return up to `count` algorithms for `problem` on the current device `device`, the library's favourite first.
+
+    The result is empty if the library has no algorithm for the problem.
+    """
     lt, described = _lt(), _searched(problem)
     results = np.zeros(count, lt.matmul_heuristic_result_dtype)
     found = np.zeros(1, np.int32)
@@ -221,7 +225,7 @@ def _searched(problem: Problem) -> _Descriptors:
 
 
 def adjusted(problem: Problem, algorithm: Algorithm, device: int, **config: int) -> Algorithm | None:
-    """`algorithm` with these of its numbers (see `Algorithm.config`) changed; None where the library refuses that."""
+    """Return `algorithm` with some numbers of its config changed, or None if the library rejects the change."""
     lt, described = _lt(), _searched(problem)
     data = np.frombuffer(algorithm.data, np.uint8).copy()
     result = np.zeros(1, lt.matmul_heuristic_result_dtype)
@@ -234,7 +238,7 @@ def adjusted(problem: Problem, algorithm: Algorithm, device: int, **config: int)
         lt.matmul_algo_check(handle(device), described.operation, *layouts, data.ctypes.data, result.ctypes.data)
     except lt.cuBLASLtError:  # NOT_SUPPORTED, or INVALID_VALUE where a combination does not exist
         return None
-    # The check fills in what the algorithm needs; the algorithm is the one that was asked about.
+    # The check reports what the algorithm needs, and does not change the algorithm.
     found = result[0]
     return Algorithm(data.tobytes(), int(found["workspace_size"]), float(found["waves_count"]))
 
@@ -267,11 +271,11 @@ class CublasLtPlan(Handle):
     Parameters
     ----------
     problem : Problem
-        What to compute.
+        The problem to compute.
     algorithm : Algorithm
-        How.
+        The algorithm to use.
     device : int
-        The current device.
+        The index of the current device.
     """
 
     library = "cuBLASLt"
@@ -296,20 +300,25 @@ class CublasLtPlan(Handle):
         return f"CublasLtPlan({self.problem}; {self.library}, {self.algorithm})"
 
     def point(self, name: str, address: int) -> None:
-        """Where the bias (``BIAS_POINTER``) or a scale (``A_SCALE_POINTER``) is read from."""
+        """Set the address of the bias (``BIAS_POINTER``) or of a scale (``A_SCALE_POINTER``)."""
         if self._pointers.get(name) != address:
             self._described.set(name, address)
             self._pointers[name] = address
 
     def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
-        """Compute on these addresses, in order of the current stream; `c` is `d` where beta is 0.
+        """Compute on these addresses, in order of the current stream; `c` must equal `d` if beta is 0.
 
-        `workspace` is memory of the caller's, which must live until the call is done; 0 takes some for this call.
+        Parameters
+        ----------
+        a, b, c, d : int
+            Addresses of the operands and the result, in the library's order.
+        workspace : int
+            The address of memory that the caller keeps until the call is done; 0 allocates a workspace for this call.
 
         Raises
         ------
         DriverError
-            What the library answered.
+            If the library reports an error.
         """
         nbytes, stream = self.workspace_nbytes, self._stream().ptr
         memory = self._allocate(nbytes) if nbytes and not workspace else None

@@ -1,19 +1,20 @@
-"""Float32 products of the split modes, by bfloat16 tensor cores: operands split into parts, then multiplied by parts.
+"""Float32 products in the split modes: operands are split into parts, which bfloat16 tensor cores multiply.
 
-For compute capability 9.0. Elsewhere, and where a product is too small to gain, a mode is computed natively, which is
-never less precise than asked. ``tf32x3`` is served by ``bf16x6``: TF32 has half the rate, so that its three products
-would cost as much as these six, which are more precise.
+This needs compute capability 9.0. On other devices, and if a product is too small to gain, the mode is computed
+natively, which is never less precise than requested. ``bf16x6`` also serves ``tf32x3``: TF32 runs at half the rate, so
+its three products would cost as much as these six, which are more precise.
 
 Errors. The parts hold 16 (bf16x3) or 24 bits of each operand, down to 2**-133, the smallest bfloat16: numbers below
-2**-110 have fewer bits, those below 2**-134 none. Infinities and NaN give what they give in float32, but an infinity
-times a number below 2**-134 is NaN. Sums leave the tensor cores every 64 terms (bf16x3: 256), so that the cores'
-truncation does not add up: 1.5e-7 of a sum of one sign, less of others. They are added in a fixed order: equal calls
-give equal bits.
+2**-110 keep fewer bits, and those below 2**-134 none. Infinities and NaN give the same results as in float32, except
+that an infinity times a number below 2**-134 is NaN. Sums leave the tensor cores every 64 terms (bf16x3: 256), so that
+the truncation of the tensor cores does not accumulate: the error is 1.5e-7 of a sum of terms with one sign, and less
+for other sums. Sums are added in a fixed order, so equal calls give equal bits.
 
-Memory: a workspace of 4 (bf16x3) or 6 bytes an element of the operands, in tiles of 128 by 64, from the allocator for
-the time of the call; a stack goes in groups, so that it takes no more than `_MOST_WORKSPACE` unless one matrix does.
+Memory. The workspace takes 4 (bf16x3) or 6 bytes for each element of the operands, in tiles of 128 by 64. The allocator
+provides it for the duration of the call. A stack is computed in groups, so that the workspace is at most
+`_MOST_WORKSPACE` unless one matrix needs more.
 
-Kernels: kernels/emulated_gemm.cu. Called by `gemm`, as `register_emulation` says.
+The kernels are in kernels/emulated_gemm.cu. `gemm` calls this module, as `register_emulation` describes.
 """
 
 from __future__ import annotations
@@ -38,15 +39,16 @@ __all__ = ["FORMS", "Form", "find", "register"]
 
 _FILE = "emulated_gemm.cu"
 
-#: As emulated_gemm.cu has them: a tile of parts, what follows its parts in device and in shared memory, bytes.
+#: Constants of emulated_gemm.cu: the extents of a tile, and in bytes a part and what follows the parts in device and
+#: shared memory.
 _ROWS, _DEPTH, _PLANE, _FLAG, _SHARED_FLAG = 128, 64, 128 * 64 * 2, 128, 1024
 
 _SPLITTING_THREADS, _MULTIPLYING_THREADS = 256, 384
 
-#: Workspace that a stack is divided for, bytes.
+#: The workspace in bytes above which a stack is divided into groups.
 _MOST_WORKSPACE = 2**30
 
-#: Tiles of the output that one launch counts.
+#: The most output tiles of one launch.
 _MOST_TILES = 2**30
 
 _ACTIVATIONS = {None: 0, "relu": 1, "gelu_tanh": 2}
@@ -54,9 +56,9 @@ _ACTIVATIONS = {None: 0, "relu": 1, "gelu_tanh": 2}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a mode is computed: `parts` of each operand, `products` of them, `chain` chunks of 64 terms a rounding.
+    """How a mode is computed: `parts` of each operand, `products` of parts, `chain` chunks of 64 terms a rounding.
 
-    `stages` chunks are loaded ahead: as many as shared memory holds.
+    `stages` chunks are loaded ahead, as many as fit into shared memory.
     """
 
     parts: int
@@ -66,17 +68,17 @@ class Form:
 
     @property
     def image(self) -> int:
-        """Bytes of a tile's parts."""
+        """The bytes of a tile's parts."""
         return self.parts * _PLANE + _FLAG
 
     @property
     def shared(self) -> int:
-        """Bytes of dynamic shared memory: the tiles of both operands at multiples of 1,024 bytes."""
+        """The bytes of dynamic shared memory: the tiles of both operands at multiples of 1,024 bytes."""
         return self.stages * 2 * (self.parts * _PLANE + _SHARED_FLAG) + 1024
 
     @property
     def names(self) -> tuple[str, str]:
-        """The kernels that split and multiply."""
+        """The names of the kernels that split and multiply."""
         return (
             f"split_parts<{self.parts}>",
             f"multiply_parts<{self.parts}, {self.products}, {self.stages}, {self.chain}>",
@@ -91,25 +93,26 @@ FORMS: dict[Mode, Form] = {
     "bf16x9": Form(parts=3, products=9, stages=2, chain=1),
 }
 
-#: What a product takes on an H200, seconds. By parts: one product of parts of a chunk, storing a tile, splitting (bytes
-#: a second), launches with start and end. Natively: what fills the device (operations a second), and a launch.
+#: Times of a product on an H200 in seconds. By parts: one product of parts of a chunk, storing a tile, splitting (in
+#: bytes a second), and launches with their start and end. Natively: the rate of a full device (operations a second),
+#: and a launch.
 _CHUNK_S, _TILE_S, _SPLIT_RATE, _PARTS_S = 0.28e-6, 2e-6, 3.5e12, 14e-6
 _NATIVE_RATE, _NATIVE_S = 46e12, 8e-6
 
 
 def register() -> None:
-    """Enter the modes of `FORMS`."""
+    """Register the modes of `FORMS`."""
     for mode in FORMS:
         register_emulation(mode, find)
 
 
 def find(product: Product, a: Stack, b: Stack, c: Stack | None, d: Stack) -> Multiply | None:
-    """What computes products of these layouts by parts; None where they are computed natively."""
+    """Return what computes products of these layouts by parts, or None to compute them natively."""
     properties = runtime.get_device_properties(cupy.cuda.runtime.getDevice())
     if (properties.major, properties.minor) != (9, 0):
         return None
     a, b, c, d = merged(a, b, c, d)
-    form, b = FORMS[product.mode], b.transposed  # its rows are columns of the product
+    form, b = FORMS[product.mode], b.transposed  # the rows of b are columns of the product
     blocks = properties.multi_processor_count
     return _Parts(form, product, (a, b, c, d), blocks) if _gains(form, a, b, d.count, blocks) else None
 
@@ -156,13 +159,13 @@ class _Operand(ctypes.Structure):
     )
 
     def place(self, array: Any, first: int, count: int) -> None:
-        """Matrices from index `first` on are split next; one that all share has been, with the first."""
+        """Split the matrices from index `first` on next; a matrix that all share is split only with the first group."""
         self.x = array.data.ptr + 4 * first * self.batch_stride
         self.tiles = self.row_tiles * (count if self.batch_stride else not first)
 
 
 class _Parts:
-    """Products of given layouts, by parts: what does not change from call to call."""
+    """Products of given layouts by parts; it keeps what does not change from call to call."""
 
     def __init__(
         self, form: Form, product: Product, stacks: tuple[Stack, Stack, Stack | None, Stack], blocks: int
@@ -211,7 +214,7 @@ class _Parts:
             self._multiply(grid, _MULTIPLYING_THREADS, given, shared=self._form.shared)
 
     def _place(self, product: Product, first: int) -> None:
-        """Results go to the matrices from index `first` on."""
+        """Write results to the matrices from index `first` on."""
         out, c, bias, to = product.out, product.c, product.bias, self._epilogue
         to.out = out.data.ptr + first * self._steps[0]
         to.c = 0 if c is None else c.data.ptr + first * self._steps[1]

@@ -1,7 +1,7 @@
-"""fp8 products. CuPy has no fp8 dtype: on this kind fp8 arrays are their codes, held as uint8.
+"""fp8 products. CuPy has no fp8 dtype: on this device kind an fp8 array holds its codes as uint8.
 
-cuBLASLt multiplies fp8 in one form: `a` row-major, `b` column-major, K and the distances of rows multiples of 16.
-Another layout is copied into it; what is left (other K, one column, two operands of e5m2, cards before compute
+cuBLASLt multiplies fp8 in one layout: `a` row-major, `b` column-major, K and the row strides multiples of 16. Other
+layouts are copied into this one. Everything else (another K, one column, two operands of e5m2, GPUs before compute
 capability 8.9, no cuBLASLt) is decoded to float16, which holds every number of both formats, and multiplied there.
 Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.scaled`.
 """
@@ -32,18 +32,19 @@ __all__ = ["Scaled"]
 
 Array = Any
 
-#: Tensor cores take fp8 from here on.
+#: The first compute capability whose tensor cores support fp8.
 _FP8_COMPUTE = (8, 9)
 
-#: What cuBLASLt makes of fp8 operands; a bias has the dtype of the output, for float32 it would be bfloat16.
+#: The outputs that cuBLASLt computes from fp8; a bias has the output's dtype (for float32, cuBLASLt would read
+#: bfloat16).
 _OUTPUTS, _BIASED = ("bfloat16", "float16", "float32"), ("bfloat16", "float16")
 
-#: One column lies alike in row-major and in column-major order. The library takes it for row-major, and is wrong then.
+#: A single column is both row-major and column-major. The library takes it for row-major, and its result is then wrong.
 _MIN_COLUMNS = 2
 
 
 class Scaled:
-    """`scaled_mm`: fp8 by cuBLASLt where it is there and can, else through float16."""
+    """`scaled_mm`: by cuBLASLt's fp8 where it is available and supports the operands, otherwise through float16."""
 
     def __call__(
         self, a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, *, out: Array, **named: Any
@@ -65,14 +66,14 @@ class Scaled:
         _decoded_product(_decoded(a, of_a), _decoded(b, of_b), scales, bias, out)
 
     def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
-        """The call made ready as one graph."""
+        """Prepare the call as one graph."""
         arrays = op.schema.pick_arrays(bound)
         scalars = {name: bound[name] for name in op.schema.scalar_names}
         return plans.BoundProduct(partial(self, *arrays, out=out, **scalars), (*arrays, out))
 
 
 def _contiguous(array: Array, dtype: Any) -> Array:
-    """`array` as the library reads scales and a bias: contiguous, at an address of whole pieces of 16 bytes."""
+    """Return `array` as the library reads scales and a bias: contiguous, at a multiple of 16 bytes."""
     if is_c_contiguous(array) and array.dtype == dtype and array.data.ptr % 16 == 0:
         return array
     return cupy.array(aligned(array), dtype, order="C")
@@ -103,7 +104,7 @@ def _row_major(codes: Array) -> Array:
 
 
 def _plan(a: Array, b: Array, bias: Array | None, out: Array, how: tuple[Any, ...]) -> ProductPlan | None:
-    """The plan of these shapes, addresses' alignment and scales; None where the library has none."""
+    """Return the plan for these shapes, this alignment and these scales, or None if the library has none."""
     alignment = alignment_of(a, b, out, bias)
     key = ("scaled", a.shape, b.shape, out.dtype, bias is None, alignment, *how)
     known = table()
@@ -131,7 +132,7 @@ def _stack(array: Array, dtype: str) -> Stack:
 
 
 def _point(plan: ProductPlan, scales: tuple[Array, Array], bias: Array | None) -> None:
-    """The library's first operand is `b`: the output is row-major."""
+    """Set the pointers; the library's first operand is `b`, because the output is row-major."""
     if is_explaining():
         note(f"{plan.problem}; {plan.library}, {plan.algorithm}")
     plan.point("A_SCALE_POINTER", scales[1].data.ptr)
@@ -151,7 +152,7 @@ def _decoded_product(a: Array, b: Array, scales: tuple[Array, Array], bias: Arra
 
 
 def _decoded(codes: Array, name: str) -> Array:
-    """The numbers as float16: e5m2 is its upper byte, e4m3 has its exponent 8 lower; all exact."""
+    """Decode to float16, exactly: e5m2 is its upper byte, and the exponent of e4m3 is smaller by 8."""
     if is_explaining():
         reason = why_no_cublaslt() or "cuBLASLt does not take these operands as they are"
         note(f"{name} decoded to float16: {reason}")

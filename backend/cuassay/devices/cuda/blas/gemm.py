@@ -1,8 +1,8 @@
-"""Products of CuPy arrays: a call finds what is ready for its layouts, and runs it. One dictionary look-up, one call.
+"""Products of CuPy arrays: one dictionary look-up finds what is ready for a call's layouts, and one call runs it.
 
-What is ready is a *route*: a plan of the library, or what must happen first (an operand copied, an epilogue apart, a
-precision mode emulated). Routes belong to one thread and device, as the library's handles do. A change of the controls
-drops them. `blas.layouts` turns arrays into a problem, and `blas.plans` a problem into a plan.
+What is ready is a *route*: a plan of the library, or a step that must happen first (copy an operand, apply an epilogue
+separately, emulate a precision mode). Routes belong to one thread and device, as the library's handles do. A change of
+the controls drops them. `blas.layouts` turns arrays into a problem, and `blas.plans` turns a problem into a plan.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ __all__ = ["BIAS_ALIGNMENT", "bind", "compute", "gemm", "register_emulation", "r
 
 Array = Any
 
-#: Bytes of the pieces in which cuBLASLt reads a bias, whatever it knows about the other operands.
+#: cuBLASLt reads a bias in pieces of this many bytes, whatever alignment it is given for the other operands.
 BIAS_ALIGNMENT = 16
 
-#: A stack that the library cannot read at once is split into at most this many calls, each of at least this many
-#: operations: about what an H200 computes while the host launches the next call. Otherwise an operand is copied.
+#: If the library cannot read a stack in one call, the stack is split into at most this many calls, each with at least
+#: this many operations: about what an H200 computes while the host launches the next call. Otherwise an operand is
+#: copied.
 _MOST_CALLS, _LEAST_FLOPS = 16, 10**9
 
 
@@ -51,10 +52,16 @@ _emulations: dict[str, Find] = {}
 
 
 def register_emulation(mode: Mode, find: Find) -> None:
-    """Float32 products in `mode` are computed by what `find` gives from here.
+    """Let `find` provide the computation of float32 products in `mode` from now on.
 
-    It is asked once for a layout, with a product of it and how a, b, c and out lie over the output's stack. What it
-    gives computes any such product, in order of the current stream; None: the library does, in float32.
+    Parameters
+    ----------
+    mode : str
+        The precision mode.
+    find : callable
+        Called once for each layout, with a product of that layout and the stacks that describe a, b, c and out. It
+        returns a function that computes any product of this layout, in order of the current stream, or None to let the
+        library compute it in float32.
     """
     _emulations[mode] = find
     controls.renew()
@@ -74,12 +81,12 @@ def gemm(
     activation: str | None = None,
     mode: Mode = "ieee",
 ) -> None:
-    """Compute a `Product` on the current device, in order of the current stream; operands of other dtypes are cast.
+    """Compute a `Product` on the current device, in order of the current stream; cast operands of other dtypes.
 
     Raises
     ------
     DriverError
-        What the library answered.
+        If the library reports an error.
     """
     at_a, at_b, at_d = a.data.ptr, b.data.ptr, out.data.ptr
     at_c = at_d if c is None else c.data.ptr
@@ -87,7 +94,7 @@ def gemm(
     bits = at_a | at_b | at_c | at_d | MOST_ALIGNED
     key = (
         a.shape, b.shape, a.dtype, b.dtype, out.dtype,
-        # array.strides costs 0.2 µs, and of contiguous arrays says nothing that the shape does not
+        # array.strides takes 0.2 µs, and the strides of a contiguous array follow from its shape
         is_c_contiguous(a) or a.strides, is_c_contiguous(b) or b.strides, is_c_contiguous(out) or out.strides,
         c is not None and (c is out or (c.dtype, c.shape, c.strides)),
         bias is not None and (bias.dtype, is_c_contiguous(bias)),
@@ -119,7 +126,7 @@ def _through(route: _Route, product: Product) -> None:
 
 
 def bind(product: Product) -> Callable[[], None]:
-    """The same made ready: a call that computes it again on the same arrays, whose addresses it keeps."""
+    """Prepare a product: return a call that computes it again on the same arrays, whose addresses it keeps."""
     arrays = (product.a, product.b, product.out, product.c, product.bias)
     if not product.out.size:
         return lambda: None
@@ -138,7 +145,7 @@ def bind(product: Product) -> Callable[[], None]:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """How a product is computed: by a plan of the library, else by `run`."""
+    """How a product is computed: by a plan of the library, or else by `run`."""
 
     text: str
     plan: ProductPlan | None = None
@@ -154,18 +161,18 @@ class _Route:
 
 
 def compute(product: Product) -> None:
-    """`gemm` of a product."""
+    """Call `gemm` for a product."""
     p = product
     gemm(p.a, p.b, p.out, p.c, p.bias, p.alpha, p.beta, p.activation, p.mode)
 
 
 def route_of(product: Product, alignment: int) -> _Route:
-    """How `product` is computed, and any other of its layouts whose operands and output are aligned to `alignment`."""
+    """Return how to compute `product`, and any other product of its layouts whose arrays are aligned to `alignment`."""
     return _before(product, alignment) or _by_library(product, alignment)
 
 
 def _before(product: Product, alignment: int) -> _Route | None:
-    """What no library is asked for, or what must happen first."""
+    """Return the route of a product that needs no library, or that needs another step first."""
     if alignment < min(array.dtype.itemsize for array in (product.a, product.b, product.out)):
         return _Route("operands copied to aligned addresses", run=_with_aligned_operands)
     if not product.out.size or not product.a.shape[-1]:
@@ -198,7 +205,7 @@ def _by_library(product: Product, alignment: int) -> _Route:
 
 
 def _is_direct(product: Product) -> bool:
-    """Whether the library has these dtypes: one for all, or float32 out of 16 bits; and the bias is contiguous."""
+    """Whether the library supports these dtypes (all the same, or float32 from 16 bits) and the bias is contiguous."""
     dtype, result = product.a.dtype, product.out.dtype
     if product.b.dtype != dtype or not (dtype == result or (_is_half(dtype) and result == np.float32)):
         return False
@@ -212,7 +219,7 @@ def _is_half(dtype: np.dtype[Any]) -> bool:
 
 
 def _cast(product: Product) -> None:
-    """Operands in their common dtype; an output of a dtype that the library lacks, from the nearest it has."""
+    """Cast operands to their common dtype; compute an output of an unsupported dtype in the nearest supported one."""
     p = product
     dtype = promote(*(array.dtype for array in (p.a, p.b, p.c, p.bias) if array is not None))
     result = np.dtype(np.float32) if _is_half(dtype) and p.out.dtype != dtype else dtype
@@ -233,7 +240,7 @@ def _as(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _with_aligned_operands(product: Product) -> None:
-    """No kernel reads elements that do not begin at multiples of their size: their bytes are copied."""
+    """Copy operands whose elements do not begin at multiples of their size: no kernel can read them."""
     given = {name: getattr(product, name) for name in ("a", "b", "c", "bias")}
     target = target_for(product.out)
     copied: dict[str, Any] = {name: array if array is None else aligned(array) for name, array in given.items()}
@@ -246,12 +253,12 @@ def _with_aligned_bias(product: Product) -> None:
 
 
 def _without_terms(product: Product) -> None:
-    """A sum of nothing: what is added, and its activation."""
+    """Compute a product with K = 0: only what is added, and the activation."""
     add, out = registry.op("add"), product.out
     if not out.size:
         return
     added = None if product.c is None else registry.op("mul")(_as(product.c, out.dtype), product.beta)
-    out.fill(0)  # not before `c` was read, which may be the output
+    out.fill(0)  # only after `c` was read, which may be the output
     if added is not None:
         add(out, added, out=out)
     if product.bias is not None:
@@ -277,7 +284,7 @@ def _stack(product: Product, name: str) -> Stack | None:
 
 
 def _fields(product: Product) -> Mapping[str, Any]:
-    """What of a problem does not follow from the layouts."""
+    """The fields of a problem that do not follow from the layouts."""
     words = {"relu": "relu", "gelu_tanh": "gelu"}
     parts = [words[product.activation]] if product.activation else []
     options, dtype = matmul_options(), product.a.dtype
@@ -291,7 +298,7 @@ def _fields(product: Product) -> Mapping[str, Any]:
 
 
 def _otherwise(product: Product, placed: Placed) -> _Route:
-    """What to do where the library has no algorithm: the epilogue apart, `c` into place, or cuBLAS."""
+    """Return the route where the library has no algorithm: separate epilogue, `c` copied to the output, or cuBLAS."""
     problem = placed.problem
     if problem.epilogue != "none":
         return _Route("bias and activation apart: the library does not fuse them here", run=_apart)
@@ -315,7 +322,7 @@ def _apart(product: Product) -> None:
 
 
 def _may_loop(product: Product) -> bool:
-    """Whether a stack at two distances, as heads inside rows are, is better taken apart than copied."""
+    """Whether to loop over, instead of copy, a stack that has two strides, such as heads in rows."""
     stack = product.out.shape[:-2]
     if len(stack) < 2 or not 1 < stack[0] <= _MOST_CALLS:
         return False
@@ -323,7 +330,7 @@ def _may_loop(product: Product) -> bool:
 
 
 def _one_by_one(product: Product) -> None:
-    """Each index of the first axis by itself; what has no such axis is the same for all."""
+    """Compute each index of the first axis separately; operands without that axis are used for every index."""
     axes = product.out.ndim
 
     def at(array: Array | None, index: int) -> Array | None:
@@ -337,7 +344,7 @@ def _one_by_one(product: Product) -> None:
 
 
 def _copying(name: str) -> _Route:
-    """The library cannot read operand `name` as it lies, or cannot write the output there."""
+    """Return the route for an operand, or the output, whose layout the library cannot access."""
 
     def run(product: Product) -> None:
         if name == "d":
@@ -357,7 +364,7 @@ def _copying(name: str) -> _Route:
 
 
 def _contiguous(array: Array, stack: tuple[int, ...]) -> Array:
-    """A copy; of a stack that broadcasts in part, every matrix."""
+    """Return a contiguous copy; if the stack broadcasts only partly, the copy has every matrix."""
     if array.ndim > 2 and array.shape[:-2] != stack and _has_extents(array.shape[:-2]):
         array = cupy.broadcast_to(array, (*stack, *array.shape[-2:]))
     copied = hook.empty(array.shape, array.dtype, array.data.device_id)

@@ -1,4 +1,4 @@
-"""Handles of a library: one for each thread and device, as two threads must not use one at once."""
+"""Handles of a library: one for each thread and device, because two threads must not use one handle at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Lease(Generic[T]):
-    """The handles of one thread, by device; idle again once the thread has ended and nobody holds this."""
+    """The handles of one thread, by device; they become idle when the thread has ended and nobody holds the lease."""
 
     def __init__(self, idle: dict[int, list[T]]) -> None:
         self.by_device: dict[int, T] = {}
@@ -28,7 +28,7 @@ class Lease(Generic[T]):
 
 
 class ThreadHandles(Generic[T]):
-    """Makes a handle when a thread first asks on a device, unless one of an ended thread is idle.
+    """Makes a handle at a thread's first request on a device, unless an ended thread has left an idle one.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ class ThreadHandles(Generic[T]):
 
     @property
     def lease(self) -> Lease[T]:
-        """The lease of the calling thread; while it is held, no other thread is given its handles."""
+        """The lease of the calling thread; as long as the lease exists, no other thread gets its handles."""
         if not hasattr(self._local, "lease"):
             self._local.lease = Lease(self._idle)
         found: Lease[T] = self._local.lease
         return found
 
     def on(self, device: int) -> T:
-        """The calling thread's handle on the current device `device`."""
+        """Return the calling thread's handle on the current device `device`."""
         by_device = self.lease.by_device
         if device not in by_device:
             try:
@@ -60,6 +60,6 @@ class ThreadHandles(Generic[T]):
         return by_device[device]
 
     def _made(self) -> T:
-        with relaxed():  # it takes memory, which would break a capture
-            cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
+        with relaxed():  # making a handle allocates, which would break a capture
+            cupy.cuda.runtime.free(0)  # creates a context, which a new thread does not have
             return self._make()

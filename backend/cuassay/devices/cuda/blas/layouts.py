@@ -1,7 +1,9 @@
-"""How arrays of any strides become a `Problem`: which are read as they lie, which must be copied first. Pure numbers.
+"""How arrays with any strides become a `Problem`: which can be read in place, and which must be copied first.
 
-Row-major ``D = A B`` is asked of the column-major library as ``D^T = B^T A^T``: a row-major matrix is its transpose in
-column-major order, without a copy. Where `d` itself is column-major, nothing is swapped.
+Only arithmetic.
+
+Row-major ``D = A B`` is computed by the column-major library as ``D^T = B^T A^T``: a row-major matrix is its transpose
+in column-major order, without a copy. If `d` itself is column-major, nothing is swapped.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """`count` matrices of (rows, columns): strides in elements; how an array is seen once its axes are collapsed."""
+    """`count` matrices of (rows, columns), strides in elements: an array whose leading axes are collapsed into one."""
 
     count: int
     rows: int
@@ -34,13 +36,16 @@ class Stack:
 
     @property
     def transposed(self) -> Stack:
-        """The same elements, rows and columns exchanged."""
+        """The same elements with rows and columns exchanged."""
         return Stack(
             self.count, self.columns, self.rows, self.batch_stride, self.column_stride, self.row_stride, self.dtype
         )
 
     def stored(self) -> tuple[bool, Operand] | None:
-        """As the library reads it: whether its columns are contiguous (else its rows), and the matrix; or None."""
+        """Return whether the columns (not the rows) are contiguous, and the matrix as the library reads it.
+
+        None if it cannot.
+        """
         if self.batch_stride < 0:
             return None
         for flipped, one in ((False, self), (True, self.transposed)):
@@ -50,7 +55,7 @@ class Stack:
         return None
 
     def tall(self) -> Stack | None:
-        """All matrices below one another, as one; None where their rows do not follow at one distance."""
+        """Return all matrices stacked into one tall matrix, or None if their rows do not have one common stride."""
         step = self.batch_stride if self.rows == 1 else self.row_stride
         if self.batch_stride != self.rows * step:
             return None
@@ -58,12 +63,15 @@ class Stack:
 
     @property
     def extents_and_strides(self) -> tuple[Shape, Shape]:
-        """As those of an array of three dimensions."""
+        """The extents and strides as those of an array of three dimensions."""
         extents = self.count, self.rows, self.columns
         return extents, (self.batch_stride, self.row_stride, self.column_stride)
 
     def leading(self) -> int | None:
-        """The distance of two rows whose elements are contiguous; what an extent of 1 has as stride does not matter."""
+        """The stride between rows whose elements are contiguous, or None.
+
+        The stride along an extent of 1 is ignored.
+        """
         if self.columns > 1 and self.column_stride != 1:
             return None
         if self.rows > 1 and self.row_stride < self.columns:
@@ -72,7 +80,7 @@ class Stack:
 
 
 def collapse(shape: Shape, strides: Sequence[int], itemsize: int, dtype: str, stack: Shape) -> Stack | None:
-    """An array of (..., rows, columns), strides in bytes, broadcast over `stack`; None where that needs a copy."""
+    """Return an array of (..., rows, columns), strides in bytes, broadcast over `stack`; None if that needs a copy."""
     if any(stride % itemsize for stride in strides):
         return None
     steps = [stride // itemsize for stride in strides]
@@ -94,12 +102,12 @@ class Placed:
 
 
 def place(a: Stack, b: Stack, c: Stack | None, d: Stack, **more: Any) -> Placed | str:
-    """The problem of ``d = a b (+ c)``; else the name of the one that must be copied first: a, b, c or d.
+    """Return the problem of ``d = a b (+ c)``, or the name of the array that must be copied first: a, b, c or d.
 
     Parameters
     ----------
     a, b, c, d : Stack
-        (rows, inner), (inner, columns) and twice (rows, columns); `c` None where beta is 0.
+        (rows, inner), (inner, columns) and twice (rows, columns); `c` is None if beta is 0.
     **more
         Fields of `Problem`.
     """
@@ -114,7 +122,7 @@ def place(a: Stack, b: Stack, c: Stack | None, d: Stack, **more: Any) -> Placed 
 
 
 def _row_major(a: Stack, b: Stack, c: Stack | None, d: Stack, names: str, more: dict[str, Any]) -> Placed | str:
-    """Where `d` is row-major: the library's first operand is `b`, its second `a`."""
+    """Place a row-major `d`: the library's first operand is `b`, its second is `a`."""
     a, b, c, d = merged(a, b, c, d)
     found = {}
     for name, one in zip(names, (a, b, c or d, d), strict=True):
@@ -133,7 +141,7 @@ def _row_major(a: Stack, b: Stack, c: Stack | None, d: Stack, names: str, more: 
 
 
 def merged(a: Stack, b: Stack, c: Stack | None, d: Stack) -> tuple[Stack, Stack, Stack | None, Stack]:
-    """One tall product instead of many that share `b`, where the rows of the others follow one another."""
+    """Return one tall product instead of many that share `b`, if the other arrays' rows have one common stride."""
     tall = [None if stack is None else stack.tall() for stack in (a, c, d)]
     if a.count == 1 or b.batch_stride or tall[0] is None or tall[2] is None or (c is not None and tall[1] is None):
         return a, b, c, d

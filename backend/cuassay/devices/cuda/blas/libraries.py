@@ -1,7 +1,7 @@
 """The libraries as providers of candidates: cuBLASLt's algorithms, and cuBLAS.
 
-cuBLASLt is asked for a hundred algorithms at each of four limits of workspace, as another limit gives another list.
-What it leaves out is `neighbours`'.
+cuBLASLt is asked for a hundred algorithms at each of four workspace limits, because each limit gives another list.
+`neighbours` adds algorithms that it omits.
 """
 
 from __future__ import annotations
@@ -18,45 +18,48 @@ from cuassay.tune.space import Candidate, in_turn
 
 __all__ = ["CUBLAS", "CUBLASLT", "algorithm_of", "candidate_of", "first_choices", "set_requested"]
 
-#: Algorithms asked for at each limit of workspace.
+#: The number of algorithms requested at each workspace limit.
 _requested = 100
 
-#: Of ``cublasLtMatmulAlgo_t``.
+#: The size of a ``cublasLtMatmulAlgo_t``.
 _ALGORITHM_NBYTES = 64
 
-#: At this limit, torch's own, the heuristic leaves splits that it prefers at a larger one, wrongly so for few rows: on
-#: an H200 32 x 4096 x 4096 in bfloat16 takes 13.4 µs as it is split at 32 MiB, and 11.6 as at this.
+#: At this limit, which is torch's, the heuristic omits splits that it prefers at a larger limit. For few rows that
+#: preference is wrong: on an H200 32 x 4096 x 4096 in bfloat16 takes 13.4 µs with the split chosen at 32 MiB, and 11.6
+#: µs at this limit.
 _LITTLE_WORKSPACE = 2**20
 
 
 def set_requested(count: int) -> int:
-    """Ask for up to `count` algorithms at each limit of workspace from here; gives the former number."""
+    """Request up to `count` algorithms at each workspace limit from now on; return the previous number."""
     global _requested
     if count < 1:
-        raise ArgumentError(f"at least 1 algorithm must be asked for; got {count}")
+        raise ArgumentError(f"the number of algorithms must be at least 1; got {count}")
     former, _requested = _requested, count
     return former
 
 
 def candidate_of(algorithm: Algorithm) -> Candidate:
-    """As plain data: the library's bytes in hexadecimal, and the workspace."""
+    """Return an algorithm as plain data: the library's bytes in hexadecimal, and the workspace."""
     return Candidate.of("cublaslt", algorithm=algorithm.data.hex(), workspace=algorithm.workspace_nbytes)
 
 
 def algorithm_of(candidate: Candidate) -> Algorithm:
-    """Of a candidate that has one.
+    """Return the algorithm of a candidate of cuBLASLt.
 
     Raises
     ------
     ArgumentError
-        If its parameters are none.
+        If the candidate's parameters do not describe an algorithm.
     """
     try:
         found = Algorithm(bytes.fromhex(candidate["algorithm"]), int(candidate["workspace"]))
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{candidate} is not an algorithm of cuBLASLt: {error}; tune again") from error
     if len(found.data) != _ALGORITHM_NBYTES or found.workspace_nbytes < 0:  # the library would read beyond it
-        raise ArgumentError(f"{candidate} is not an algorithm of cuBLASLt, of {_ALGORITHM_NBYTES} bytes; tune again")
+        raise ArgumentError(
+            f"{candidate} is not an algorithm of cuBLASLt, which has {_ALGORITHM_NBYTES} bytes; tune again"
+        )
     return found
 
 
@@ -77,7 +80,7 @@ class _CublasLt:
 
 
 def _by_limit(problem: Problem, device: int, count: int) -> list[list[Candidate]]:
-    """Up to `count` algorithms at each limit of workspace."""
+    """Return up to `count` algorithms at each workspace limit."""
     most = controls.most_workspace_nbytes(device)
     limits = dict.fromkeys((controls.workspace_nbytes(device), 0, min(_LITTLE_WORKSPACE, most), most))
     found = (cublaslt.candidates(problem, device, count=count, workspace_nbytes=limit) for limit in limits)
@@ -100,12 +103,12 @@ class _Cublas:
 
 
 def _is_plain(problem: Problem) -> bool:
-    """Nothing fused or scaled; and nothing added, as the library adds only what lies in the output."""
+    """Whether nothing is fused, scaled or added; cuBLAS can add only what is in the output."""
     return problem.epilogue == "none" and problem.scaling == "none" and not problem.beta
 
 
 def first_choices(problem: Problem, device: int) -> tuple[Candidate, ...]:
-    """What is used without a search: by cuBLAS, and by cuBLASLt at each limit of workspace, torch's among them."""
+    """Return what is used without a search: by cuBLAS, and by cuBLASLt at each workspace limit, torch's among them."""
     of_cublaslt = _by_limit(problem, device, 1) if why_no_cublaslt() is None else []
     return in_turn(*of_cublaslt, CUBLAS.candidates(problem, device))
 

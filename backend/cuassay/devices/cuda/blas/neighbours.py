@@ -1,8 +1,8 @@
-"""Algorithms of cuBLASLt that its heuristic leaves out, near those that were fast: other in one number each.
+"""Algorithms of cuBLASLt that its heuristic omits: neighbours of fast ones, which differ in one number.
 
-They gain most where a product is of few rows: on an H200 1 x 6144 x 4096 in bfloat16 takes 16.3 µs by the heuristic's
-first, 15.8 by what it gives at other workspaces, 14.5 by a tile twice as tall in a cluster of two. Of 2,640
-configurations that the library allows for that product, 1,219 were timed, and none took less.
+They gain most for products with few rows. On an H200, 1 x 6144 x 4096 in bfloat16 takes 16.3 µs with the heuristic's
+first algorithm, 15.8 with those it gives for other workspaces, and 14.5 with a tile twice as tall in a cluster of two.
+The library allows 2,640 configurations for that product; 1,219 of them were timed, and none was faster.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from cuassay.tune.space import Candidate
 
 __all__ = ["near"]
 
-#: Of a cluster, by the library's number: 1 to 8 blocks, in one direction or two. Other cards have none: they refuse it.
+#: Cluster shapes by the library's number: 1 to 8 blocks, in one or two directions. Other GPUs have no clusters: they
+#: reject it.
 _CLUSTERS = (2, 3, 4, 5, 6, 7, 8, 9)
 
-#: What the library calls a custom option has no meaning in words; Hopper's kernels take these.
+#: The library does not say what its custom options mean; Hopper's kernels accept these.
 _CUSTOM = (0, 1, 2, 3, 4, 5, 6, 7)
 
-#: ``cublasLtReductionScheme_t``: none; in the compute type, in place, in the output's type.
+#: ``cublasLtReductionScheme_t``: none; then in the compute type, in place, and in the output's type.
 _NONE, _REDUCTIONS = 0, (2, 1, 4)
 
-#: The fewest terms of one part of a split sum.
+#: The fewest terms in one part of a split sum.
 _LEAST_TERMS = 128
 
 
 def near(problem: Problem, candidates: Sequence[Candidate], device: int) -> Iterator[Candidate]:
-    """What differs in one number from those of `candidates` that are cuBLASLt's, and the library takes."""
+    """Yield the neighbours, in one number, of those `candidates` that are cuBLASLt's, if the library accepts them."""
     most = controls.most_workspace_nbytes(device)
     for candidate in candidates:
         if candidate.implementation == "cublaslt":
@@ -54,12 +55,12 @@ def _changes(problem: Problem, config: dict[str, int]) -> Iterator[dict[str, int
 
 
 def _splits_near(split: int) -> tuple[int, ...]:
-    """Without a split, a part more or less, twice as many; where the library splits by itself, nothing."""
+    """Return no split, one part more or less, and twice as many; nothing if the library splits by itself."""
     return tuple({1, split - 1, split + 1, 2 * split} - {0, split}) if split > 0 else ()
 
 
 def _schemes(problem: Problem, split: int) -> tuple[int, ...]:
-    """How the parts may be added: see `Problem.reductions`."""
+    """Return how the parts may be added; see `Problem.reductions`."""
     if split == 1:
         return (_NONE,)
     return tuple(scheme for scheme in _REDUCTIONS if problem.reductions & scheme)
@@ -67,14 +68,14 @@ def _schemes(problem: Problem, split: int) -> tuple[int, ...]:
 
 @cache
 def _tiles() -> dict[tuple[int, int], int]:
-    """The library's number of each tile, by rows and columns."""
+    """Return the library's number of each tile, by rows and columns."""
     found = (re.fullmatch(r"TILE_(\d+)x(\d+)", name) for name in cublaslt.tiles())
     return {(int(match[1]), int(match[2])): cublaslt.tiles()[match[0]] for match in found if match}
 
 
 @cache
 def _tiles_near(tile: int) -> tuple[int, ...]:
-    """Half and twice as tall or wide, and 8 columns or rows more or less."""
+    """Return tiles half or twice as tall or wide, or with 8 rows or columns more or less."""
     tiles = _tiles()
     sizes = [size for size, number in tiles.items() if number == tile]
     wanted = [

@@ -1,8 +1,8 @@
-"""Tuning of listed problems, apart from the program that met them: here, or in one process a GPU.
+"""Tuning of listed problems, separately from the program that recorded them: in this process, or in one process a GPU.
 
-``python -m cuassay.devices.cuda.blas.offline DEVICE`` reads what was set by call in the process that starts it, then
-problems, from standard input, a line each, and adds what it finds to the device's file of results, which takes rows of
-several processes; a line for each goes to standard output.
+``python -m cuassay.devices.cuda.blas.offline DEVICE`` reads lines from standard input: first the state that was set by
+calls in the parent process, then the problems. It adds results to the device's file, which accepts rows from several
+processes, and writes a line for each result to standard output.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Tell = Callable[[Row], object]
 
 
 def problems_in(paths: Sequence[str | Path]) -> tuple[Problem, ...]:
-    """The products that files of untuned problems list, each once.
+    """Return the products that files of untuned problems list, each once.
 
     Raises
     ------
     TuningError
-        If there is no file, one is something else or unreadable, or it lists what is not a product.
+        If there is no file, if a file is unreadable or of another kind, or if it lists something that is not a product.
     """
     if not paths:
         raise TuningError("no file of untuned products matches; record one first: cuda.tunable.record_untuned_enable()")
@@ -52,19 +52,19 @@ def problems_in(paths: Sequence[str | Path]) -> tuple[Problem, ...]:
         try:
             found.append(Problem.from_plain(problem))
         except ArgumentError as error:
-            raise TuningError(f"{', '.join(map(str, paths))} lists what is not a product: {error}") from error
+            raise TuningError(f"{', '.join(map(str, paths))} lists something that is not a product: {error}") from error
     return tuple(found)
 
 
 def problem_of(shape: GemmShape, dtype: str | None = None, out_dtype: str | None = None) -> Problem:
-    """A product as a call of `cuassay.ops.mm` asks for it, in the precision mode and with the options in force.
+    """Return the product of a call of `cuassay.ops.mm`, in the current precision mode and with the current options.
 
     Parameters
     ----------
     shape : GemmShape
-        Extents and layout.
+        The extents and the layout.
     dtype, out_dtype : str, optional
-        Instead of the shape's own; where only `dtype` is given, the result has it too.
+        Replace the shape's own dtypes; if only `dtype` is given, the result has it too.
     """
     taken = dtype or shape.dtype
     result = out_dtype or dtype or shape.out_dtype
@@ -82,14 +82,14 @@ def problem_of(shape: GemmShape, dtype: str | None = None, out_dtype: str | None
 
 
 def unknown(problems: Iterable[Problem], device: int) -> list[Problem]:
-    """Those for which nothing was found yet, each once."""
+    """Return the problems that have no result yet, each once."""
     known = tuner().results(device)
     once = dict.fromkeys(map(representative, problems))
     return [problem for problem in once if known.find(OP, problem.plain()) is None]
 
 
 def tune(problems: Iterable[Problem], device: int, tell: Tell | None = None) -> None:
-    """Tune each that is not known yet, on `device`; `tell` is given a row a product, as it is found.
+    """Tune each problem that is not known yet on `device`; `tell` receives a row for each product when it is found.
 
     Raises
     ------
@@ -104,17 +104,17 @@ def tune(problems: Iterable[Problem], device: int, tell: Tell | None = None) -> 
 
 
 def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: Tell | None = None) -> None:
-    """The same in one process a device, each taking every so-manyth product; all add to the files of their devices.
+    """Tune in one process for each device, dividing the products among them; all add to their devices' files.
 
     Raises
     ------
     StateError
-        If results are not written, as files hand them over; or if a process failed: the others have gone on to their
-        ends, and what was found is kept.
+        If results are not written, since the processes hand them over in files; or if a process failed: the others have
+        then finished, and their results are kept.
     """
     if not tuner().options.writing:
         raise StateError(
-            "processes that tune hand over what they find by files, and none is written; "
+            "tuning processes exchange results through files, but no file is written; "
             "call cuda.tunable.write_file_on_exit(True), or tune on one device"
         )
     lock, state = threading.Lock(), _called()
@@ -124,8 +124,8 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
         command = [sys.executable, "-m", __name__, str(devices[place])]
         process: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         with process:
-            # All of it, before anything is read: the child reads to the end before it begins.
-            with suppress(BrokenPipeError):  # it has ended already: its status says so
+            # Write everything before reading: the child reads all of its input before it starts.
+            with suppress(BrokenPipeError):  # the child has ended already; its status says why
                 process.stdin.write("".join(f"{json.dumps(line)}\n" for line in (state, *part)))
                 process.stdin.close()
             for line in process.stdout:
@@ -138,18 +138,21 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
         statuses = dict(zip(devices, pool.map(run, range(len(devices))), strict=True))
     failed = [f"cuda:{device} ended with {status}" for device, status in statuses.items() if status]
     if failed:
-        raise StateError(f"a process that tuned failed: {', '.join(failed)}; what it printed says why")
+        raise StateError(f"a tuning process failed: {', '.join(failed)}; see what it printed")
 
 
 def main(device: int) -> None:
-    """Tune what standard input lists, after a line of what was set by call; print a row for each."""
+    """Tune the problems on standard input, which follow a line with the parent's state; print a row for each."""
     state, *problems = (json.loads(line) for line in sys.stdin)
     _adopt(state)
     tune(map(Problem.from_plain, problems), device, _show)
 
 
 def _called() -> dict[str, Any]:
-    """What was set by call in this process and products go by, as JSON data; settings are in the environment."""
+    """Return, as JSON data, the state that calls have set and that affects products.
+
+    Settings are in the environment.
+    """
     return {
         "options": tuner().options.plain(),
         "precision": current_precision(),
@@ -160,7 +163,7 @@ def _called() -> dict[str, Any]:
 
 
 def _adopt(state: Mapping[str, Any]) -> None:
-    """Set what another process had `_called`."""
+    """Set the state that another process returned from `_called`."""
     set_default_precision(state["precision"])
     set_matmul_options(**state["products"])
     set_deterministic_debug_mode(state["determinism"])

@@ -1,6 +1,6 @@
-"""Random operands of a problem, laid out and aligned as it says, with its bias and scales; memory from the pool.
+"""Random operands of a problem, with its layout and alignment, its bias and its scales; the pool provides the memory.
 
-Zeros would not do: on an H200 a product of zeros runs 13 % faster than one of random numbers.
+Zeros are not realistic: on an H200 a product of zeros runs 13 % faster than a product of random numbers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from cuassay.errors import OutOfMemoryError
 
 __all__ = ["Operands", "extras", "nbytes_of", "sets"]
 
-#: Between two operands, and where the first begins.
+#: Operands begin at multiples of this many bytes.
 _APART = 512
 
-#: Random numbers of one block, which is repeated; a prime, so that rows of a matrix differ.
+#: The random numbers in one block, which is repeated. A prime number makes the rows of a matrix differ.
 _BLOCK = 1_048_573
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Addresses of one set, and the memory that holds them."""
+    """The addresses of one set, and the memory that holds them."""
 
     a: int
     b: int
@@ -39,23 +39,23 @@ class Operands:
 
     @property
     def nbytes(self) -> int:
-        """Of all together."""
+        """The bytes of all operands together."""
         return int(self.memory.mem.size)
 
 
 def nbytes_of(operand: Operand, batch: int) -> int:
-    """From the first element to the end of the last, gaps included."""
+    """Return the bytes from the first element to the end of the last, including gaps."""
     elements = (operand.columns - 1) * operand.leading + operand.rows + (batch - 1) * operand.batch_stride
     return elements * as_dtype(operand.dtype).itemsize
 
 
 def sets(problem: Problem) -> Iterator[Operands]:
-    """One set after another, until there is no room for one more; `c` is apart from `d` where it is read at all.
+    """Yield one set after another until the memory is full; `c` is separate from `d` only if it is read.
 
     Raises
     ------
     OutOfMemoryError
-        If there is no room for the first.
+        If there is no memory for the first set.
     """
     yield _set(problem)
     while True:
@@ -69,7 +69,7 @@ def _set(problem: Problem) -> Operands:
     parts = {"a": problem.a, "b": problem.b, "d": problem.d} | ({"c": problem.c} if problem.beta else {})
     places, size = {}, 0
     for name, operand in parts.items():
-        places[name] = size + problem.alignment  # a multiple of that, and of nothing more
+        places[name] = size + problem.alignment  # a multiple of the alignment, and of no larger power of two
         size += -(-(nbytes_of(operand, problem.batch) + problem.alignment) // _APART) * _APART
     memory = hook.allocate(size)
     at = {name: memory.ptr + place for name, place in places.items()}
@@ -80,7 +80,7 @@ def _set(problem: Problem) -> Operands:
 
 
 def _fill(address: int, nbytes: int, dtype: str, seed: int) -> None:
-    """Random numbers: one block, doubled until it is enough, in order of the current stream."""
+    """Fill with random numbers, by doubling one block until it is large enough, in order of the current stream."""
     block = _block(cupy.cuda.runtime.getDevice(), dtype, seed)
     stream, done = cupy.cuda.get_current_stream().ptr, min(block.nbytes, nbytes)
     copy, kind = cupy.cuda.runtime.memcpyAsync, cupy.cuda.runtime.memcpyDeviceToDevice
@@ -93,7 +93,7 @@ def _fill(address: int, nbytes: int, dtype: str, seed: int) -> None:
 
 @cache
 def _block(device: int, dtype: str, seed: int) -> Any:
-    """Normal numbers of `dtype` as bytes on the current device `device`."""
+    """Return normal random numbers of `dtype` as bytes on the current device `device`."""
     wanted, random = as_dtype(dtype), np.random.default_rng(seed)
     numbers: Any = random.standard_normal(_BLOCK, np.float32)
     if wanted.kind == "c":
@@ -102,7 +102,7 @@ def _block(device: int, dtype: str, seed: int) -> Any:
 
 
 def extras(problem: Problem) -> dict[str, Any]:
-    """Arrays by what a plan calls the pointer to them: a bias, and scales, all of them 1."""
+    """Return arrays by the plan's name for their pointer: a bias, and scales that are all 1."""
     found: dict[str, Any] = {}
     if "bias" in problem.epilogue:
         nbytes = problem.m * as_dtype(problem.d.dtype).itemsize

@@ -1,14 +1,16 @@
-"""Products of misaligned operands: copied to where columns begin at multiples of 16 bytes, multiplied, copied back.
+"""Products of misaligned operands: copy them so that columns begin at multiples of 16 bytes, multiply, and copy back.
 
-The library's fast kernels read and write by the tensor memory accelerator, which wants 16 bytes of addresses and of the
-distance of columns. Else it takes kernels of an older kind: on an H200 1500 x 5124 x 2560 in bfloat16 runs at 206
-TFLOP/s, of 780. The copies are a few per cent of such a product where all its extents are large.
+The library's fast kernels read and write with the tensor memory accelerator, which requires addresses and column
+strides that are multiples of 16 bytes. Otherwise the library uses older kernels: on an H200, 1500 x 5124 x 2560 in
+bfloat16 runs at 206 TFLOP/s instead of 780. The copies take a few per cent of the time of such a product if all its
+extents are large.
 
-The extents m and n are rounded up with the distances: the library chooses by extents too, and on padded copies of these
-takes the same kernels as without. What nobody reads of the output comes of whatever lies in the copies. The product
-above takes 80 µs so, of 168; 7133 x 1760 x 1760, its left operand transposed, 91 of 325.
+The extents m and n are rounded up with the strides: the library also chooses by the extents, and for padded copies with
+the original extents it would choose the same kernels as without padding. Elements of the output beyond the original
+extents depend on whatever the padding holds, and nobody reads them. The product above takes 80 µs instead of 168 this
+way; 7133 x 1760 x 1760 with a transposed left operand takes 91 µs instead of 325.
 
-Kernel: kernels/pitched.cu. Called by `blas.providers`; a tuner decides where it wins.
+The kernel is kernels/pitched.cu. `blas.providers` calls this module, and a tuner decides where it wins.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ from cuassay.errors import CapabilityError
 
 __all__ = ["PADDED", "PaddedPlan", "may_round", "padded", "why_not"]
 
-#: What the tensor memory accelerator wants of addresses and distances, bytes.
+#: The alignment in bytes that the tensor memory accelerator requires of addresses and strides.
 _ALIGNMENT = 16
 
-#: Where copies begin in the workspace.
+#: Copies begin at multiples of this many bytes in the workspace.
 _APART = 256
 
-#: Algorithms of the library for the padded problem that take part.
+#: The number of the library's algorithms for the padded problem that become candidates.
 _MOST = 4
 
 _THREADS = 256  # of pitched.cu
@@ -45,7 +47,7 @@ _WORDS = {16: "int4", 8: "long long", 4: "int", 2: "short"}
 
 
 def why_not(problem: Problem) -> str | None:
-    """Why there is nothing to pad, or None."""
+    """Return why there is nothing to pad, or None."""
     if problem.batch != 1 or problem.beta or problem.scaling != "none":
         return "stacks, what is added to and scaled operands are not copied"
     if not _misaligned(problem):
@@ -54,7 +56,7 @@ def why_not(problem: Problem) -> str | None:
 
 
 def _misaligned(problem: Problem) -> frozenset[str]:
-    """Which of a, b and d must be copied; all, where it is an address that is not aligned."""
+    """Return which of a, b and d must be copied: all of them if an address is misaligned."""
     names = ("a", "b", "d")
     if problem.alignment < _ALIGNMENT:
         return frozenset(names)
@@ -62,12 +64,12 @@ def _misaligned(problem: Problem) -> frozenset[str]:
 
 
 def _distance(operand: Operand) -> int:
-    """Of two columns, bytes; that of one alone does not matter."""
+    """Return the stride between two columns in bytes; 0 for a single column, whose stride does not matter."""
     return operand.leading * as_dtype(operand.dtype).itemsize if operand.columns > 1 else 0
 
 
 def padded(problem: Problem, *, rounded: bool = False) -> Problem:
-    """The same product of what is aligned; `rounded`, of the extents of `_rounded`."""
+    """Return the same product of aligned operands; with `rounded`, the one with the extents of `_rounded`."""
     m, n = _rounded(problem) if rounded else (problem.m, problem.n)
     copied = _copied(problem, rounded=rounded)
     a = replace(problem.a, columns=m) if problem.transpose_a else replace(problem.a, rows=m)
@@ -78,12 +80,12 @@ def padded(problem: Problem, *, rounded: bool = False) -> Problem:
 
 
 def may_round(problem: Problem) -> bool:
-    """Whether a contiguous extent is not a multiple of what kernels read at once; with a bias it may not be rounded."""
+    """Whether a contiguous extent is not a multiple of what kernels read at once; a bias prevents rounding."""
     return _rounded(problem) != (problem.m, problem.n) and "bias" not in problem.epilogue
 
 
 def _rounded(problem: Problem) -> tuple[int, int]:
-    """The extents m and n, up to the next multiple of 16 bytes where an operand along them is misaligned."""
+    """Return the extents m and n, rounded up to 16 bytes if an operand that is contiguous along them is misaligned."""
     misaligned = _misaligned(problem)
     step = _ALIGNMENT // as_dtype(problem.a.dtype).itemsize
     along_m = "d" in misaligned or ("a" in misaligned and not problem.transpose_a)
@@ -92,7 +94,7 @@ def _rounded(problem: Problem) -> tuple[int, int]:
 
 
 def _copied(problem: Problem, *, rounded: bool) -> frozenset[str]:
-    """What is misaligned, and what has more rows or columns in the copy."""
+    """Return the operands to copy: those that are misaligned or have more rows or columns in the copy."""
     found = _misaligned(problem)
     if rounded:
         m, n = _rounded(problem)
@@ -112,7 +114,7 @@ def _padded(operand: Operand) -> Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """One operand between its own place and its place in the workspace."""
+    """The copy of one operand between its own address and its place in the workspace."""
 
     operand: Operand
     padded: Operand
@@ -121,11 +123,11 @@ class _Copy:
 
     @property
     def nbytes(self) -> int:
-        """In the workspace."""
+        """The size of the copy in the workspace."""
         return self.padded.columns * self.padded.leading * as_dtype(self.padded.dtype).itemsize
 
     def run(self, at: int, workspace: int, *, back: bool = False) -> None:
-        """To the workspace, or back, in order of the current stream."""
+        """Copy to the workspace, or back, in order of the current stream."""
         itemsize = as_dtype(self.operand.dtype).itemsize
         outside = at, self.operand.leading * itemsize // self.word
         inside = workspace + self.offset, self.padded.leading * itemsize // self.word
@@ -136,7 +138,7 @@ class _Copy:
 
 
 def _copies(problem: Problem, inner: Problem, *, rounded: bool) -> tuple[dict[str, _Copy], int]:
-    """What is copied for `inner`, and the bytes that it takes."""
+    """Return the copies for `inner`, and the bytes they take in the workspace."""
     found, size = {}, 0
     for name in sorted(_copied(problem, rounded=rounded)):
         operand = getattr(problem, name)
@@ -153,13 +155,13 @@ class PaddedPlan(Handle):
     Parameters
     ----------
     problem : Problem
-        What to compute; see `why_not`.
+        The problem to compute; see `why_not`.
     algorithm : Algorithm
-        The library's, for `padded` of it.
+        The library's algorithm for the `padded` problem.
     device : int
-        The current device.
+        The index of the current device.
     rounded : bool
-        As of `padded`.
+        See `padded`.
     """
 
     library = "cuBLASLt on padded copies"
@@ -176,7 +178,7 @@ class PaddedPlan(Handle):
         return f"PaddedPlan({self.problem}; {self.library}, {self.algorithm})"
 
     def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
-        """Compute on these addresses, in order of the current stream; as `cublaslt.CublasLtPlan.run`."""
+        """Compute on these addresses, in order of the current stream; see `cublaslt.CublasLtPlan.run`."""
         memory = None if workspace else hook.allocate(self.workspace_nbytes)
         at = workspace if memory is None else memory.ptr
         given = {"a": a, "b": b, "d": d}

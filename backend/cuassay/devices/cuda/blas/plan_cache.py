@@ -1,7 +1,7 @@
-"""What a thread has ready for products: plans by everything that decides them, and graphs by their addresses as well.
+"""What a thread has ready for products: plans by everything that decides them, and graphs by the addresses as well.
 
-Handles, descriptors and graphs belong to one thread and one device. The controls and options of products decide too.
-They change seldom, and a change drops everything made before.
+Handles, descriptors and graphs belong to one thread and one device. Plans also depend on the controls and the options
+of products, which seldom change; a change drops everything made before.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from cuassay.devices.cuda.driver.graph_driver import capture_status
 
 __all__ = ["PlanCache", "provisional", "table"]
 
-#: Plans a thread keeps for a device. Beyond that all are dropped: shapes that never repeat must not fill the memory.
+#: The most plans that a thread keeps for a device. Beyond that all are dropped, so that shapes that never repeat do not
+#: fill the memory.
 _MOST_PLANS = 8192
 
-#: Graphs a thread keeps for a device, each with about 0.1 MiB of its memory, and calls that it counts.
+#: The most graphs that a thread keeps for a device, with about 0.1 MiB of device memory each, and the most calls it
+#: counts.
 _MOST_GRAPHS, _MOST_COUNTED = 256, 4096
 
-#: Graphs that found no room before those there are taken for stale.
+#: When this many graphs have found no room, the existing ones count as stale.
 _MOST_REFUSED = 4096
 
-#: Calls on the same addresses before a graph is made of them, which takes as long as ten calls.
+#: Calls on the same addresses before a graph is made, which takes as long as ten calls.
 _PATIENCE = 8
 
-#: The generation of no controls.
+#: A generation that the controls never have.
 _NEVER = -1
 
 
 class PlanCache(dict[Any, Any]):
-    """What one thread has ready on one device: plans, each by all that decides it.
+    """What one thread has ready on one device: plans, by everything that decides them.
 
     Attributes
     ----------
     repeats : dict
-        By the same and the addresses: how often a product was called, then the graph that was made of the call.
+        By that key and the addresses: how often a product was called, then the graph of the call.
     """
 
     def __init__(self) -> None:
@@ -50,7 +52,7 @@ class PlanCache(dict[Any, Any]):
         self._patience = _PATIENCE
 
     def count(self, key: Any, calls: int) -> bool:
-        """Enter that `key` was called `calls` times; True where it is time for a graph."""
+        """Record that `key` was called `calls` times; return True when it is time to make a graph."""
         if calls >= self._patience:
             return True
         if len(self.repeats) >= _MOST_COUNTED:
@@ -59,10 +61,10 @@ class PlanCache(dict[Any, Any]):
         return False
 
     def keep(self, key: Any, graph: Any) -> None:
-        """Enter a graph where there is room.
+        """Store a graph if there is room.
 
-        Where there has been none for long, all go, and from then on one is made after twice as many calls: addresses
-        that come again but seldom shall not cost more than they save.
+        If there has been no room for long, drop all graphs and double the number of calls before a graph is made, so
+        that addresses that seldom repeat do not cost more than they save.
         """
         if self._graphs >= _MOST_GRAPHS:
             self._refused += 1
@@ -75,10 +77,10 @@ class PlanCache(dict[Any, Any]):
 
 
 class _Tables:
-    """The `PlanCache` of each device, for the controls and the options as they were.
+    """The `PlanCache` of each device, for one state of the controls and options.
 
-    Those of a capture in which something was decided for the time being have a generation that never comes, so that
-    each call looks whether the capture has ended, and `during` says which was theirs.
+    The tables of a capture in which something was decided provisionally get a generation that never occurs, so that
+    each call checks whether the capture has ended. `during` is the generation of the controls at that time.
     """
 
     __slots__ = ("by_device", "during", "generation", "options")
@@ -98,7 +100,7 @@ _state = _ThreadState()
 
 
 def table(device: int | None = None) -> PlanCache:
-    """What this thread has ready for `device` (None: the current one), and for the controls as they are."""
+    """Return what this thread has ready for `device` (None: the current one) and the current controls."""
     tables, options = _state.tables, matmul_options()
     if tables.generation != controls.generation or tables.options is not options:
         tables = _state.tables = _renewed(tables, options)
@@ -111,7 +113,7 @@ def table(device: int | None = None) -> PlanCache:
 
 
 def _renewed(tables: _Tables, options: MatmulOptions) -> _Tables:
-    """New tables; in a capture those that were made for the time being, while nothing else has changed."""
+    """Return new tables; during a capture, the provisional ones as long as nothing else has changed."""
     if tables.during == controls.generation and tables.options is options and _is_capturing():
         return tables
     return _Tables(controls.generation, options)
@@ -122,9 +124,9 @@ def _is_capturing() -> bool:
 
 
 def provisional() -> None:
-    """Keep what this thread has ready until it next calls outside any thread's capture; then make it again.
+    """Keep what this thread has ready until its next call outside any capture of this thread; then make it again.
 
-    For who cannot decide while the current stream is being captured.
+    For callers that cannot decide while the current stream is being captured.
     """
     tables = _state.tables
     if tables.during is None:

@@ -1,6 +1,6 @@
-"""Plans by problem: chosen once for the process, made once for each thread and device. The tuner's seam.
+"""Plans of problems: a choice is made once for the process, and a plan once for each thread and device.
 
-See the package's docstring for how a tuner takes part.
+A tuner connects to this module; the package's docstring describes how.
 """
 
 from __future__ import annotations
@@ -48,16 +48,19 @@ __all__ = [
     "set_selector",
 ]
 
-#: An algorithm of cuBLASLt, or what any provider offers.
+#: An algorithm of cuBLASLt, or a candidate of any provider.
 Choice = Algorithm | Candidate
 
-#: From a problem and a device's index to what computes it there, or None: the library in force, its first algorithm.
+#: Maps a problem and a device's index to a choice; None: the current library with its first algorithm.
 Selector = Callable[[Problem, int], Choice | None]
 
 
 def _by_settings(problem: Problem, device: int) -> Choice | None:
-    """The first selector: the tuner, where a setting turns it on. No plan exists yet, so none has to be made again."""
-    global _selector  # noqa: PLW0603  one a process
+    """The initial selector: installs the tuner if a setting enables it.
+
+    No plan exists yet, so none must be made again.
+    """
+    global _selector  # noqa: PLW0603  one for the process
     chosen: Selector | None = None
     if settings.get("CUASSAY_TUNABLEOP_ENABLED"):
         chosen = _offered()
@@ -67,8 +70,8 @@ def _by_settings(problem: Problem, device: int) -> Choice | None:
 
 
 def offer(selector: Callable[[], Selector]) -> None:
-    """Ask `selector` for the selector that ``CUASSAY_TUNABLEOP_ENABLED`` turns on: the tuner's, which is above."""
-    global _offered  # noqa: PLW0603  one a process
+    """Register the function that returns the tuner's selector, which ``CUASSAY_TUNABLEOP_ENABLED`` enables."""
+    global _offered  # noqa: PLW0603  one for the process
     _offered = selector
 
 
@@ -76,29 +79,29 @@ _offered: Callable[[], Selector]
 _selector: Selector | None = _by_settings
 _observers: list[Callable[[Problem, int], object]] = []
 
-#: Choices that could not be made, and were told of.
-_told: set[tuple[Problem, Candidate, int]] = set()
+#: Choices that could not be used and were reported.
+_reported: set[tuple[Problem, Candidate, int]] = set()
 
-#: What the library's search gave, by problem, device and most workspace: threads share it.
+#: The algorithms that the library found, by problem, device and workspace limit; threads share them.
 _found: dict[tuple[Problem, int, int], tuple[Algorithm, ...]] = {}
 
 
 def plan_on_current_device(problem: Problem, algorithm: Algorithm) -> cublaslt.CublasLtPlan:
-    """A plan of exactly this algorithm, for this thread and the current device."""
+    """Make a plan of exactly this algorithm, for this thread and the current device."""
     return cublaslt.CublasLtPlan(problem, algorithm, cupy.cuda.runtime.getDevice())
 
 
 def candidates(problem: Problem, *, count: int = 100, workspace_nbytes: int | None = None) -> tuple[Algorithm, ...]:
-    """Up to `count` algorithms of cuBLASLt for `problem` on the current device, its favourite first."""
+    """Return up to `count` algorithms of cuBLASLt for `problem` on the current device, in the library's order."""
     device = cupy.cuda.runtime.getDevice()
     limit = controls.workspace_nbytes(device) if workspace_nbytes is None else workspace_nbytes
     return cublaslt.candidates(problem, device, count=count, workspace_nbytes=limit)
 
 
 def set_selector(selector: Selector | None) -> Selector | None:
-    """Let `selector` choose from here on, and make earlier plans again; gives the former selector.
+    """Use `selector` from now on, make earlier plans again, and return the previous selector.
 
-    It is not asked while a library is preferred by name.
+    The selector is not called while a library is preferred by name.
     """
     global _selector
     former, _selector = _selector, selector
@@ -107,12 +110,12 @@ def set_selector(selector: Selector | None) -> Selector | None:
 
 
 def observe(observer: Callable[[Problem, int], object]) -> None:
-    """Call `observer` with each problem and its device's index when a plan is made for it."""
+    """Call `observer` with the problem and the device's index whenever a plan is made."""
     _observers.append(observer)
 
 
 def choose(problem: Problem, device: int) -> Algorithm | None:
-    """The first algorithm of cuBLASLt; None where it has none."""
+    """Return the first algorithm of cuBLASLt, or None if it has none."""
     key = problem, device, controls.workspace_nbytes(device)
     found = _found.get(key)
     if found is None:
@@ -121,7 +124,7 @@ def choose(problem: Problem, device: int) -> Algorithm | None:
 
 
 def make(problem: Problem) -> ProductPlan | None:
-    """A plan for this thread and the current device: the selector's, else `default`."""
+    """Make a plan for this thread and the current device: the selector's choice, or else `default`."""
     device = cupy.cuda.runtime.getDevice()
     plan = _selected(problem, device) or default(problem, device)
     for observer in _observers if plan is not None else ():
@@ -136,34 +139,34 @@ def _selected(problem: Problem, device: int) -> ProductPlan | None:
     if isinstance(choice, Candidate):
         try:
             return providers.plan(problem, choice, device)
-        except CuassayError as error:  # chosen with another factor, or where there was more to choose from
-            _tell(representative(problem), choice, device, error)
+        except CuassayError as error:  # chosen with other factors, or where more was available
+            _warn_once(representative(problem), choice, device, error)
             return None
     return None if choice is None else cublaslt.CublasLtPlan(problem, choice, device)
 
 
-def _tell(problem: Problem, choice: Candidate, device: int, error: CuassayError) -> None:
-    """Warn once of a choice that cannot be made."""
-    if (problem, choice, device) in _told:
+def _warn_once(problem: Problem, choice: Candidate, device: int, error: CuassayError) -> None:
+    """Warn once about a choice that cannot be used."""
+    if (problem, choice, device) in _reported:
         return
-    _told.add((problem, choice, device))
+    _reported.add((problem, choice, device))
     warnings.warn(
-        f"{problem} is computed on cuda:{device} as without tuning, since its choice {choice} cannot be made: {error}",
+        f"{problem} is computed on cuda:{device} without tuning, as its choice {choice} cannot be used: {error}",
         stacklevel=2,
     )
 
 
 def default(problem: Problem, device: int) -> ProductPlan | None:
-    """What computes `problem` where nothing was chosen: the library in force; None where it cannot."""
+    """Make the plan that is used without a choice, with the current library; None if the library cannot compute it."""
     if controls.library() == "cublas" and problem.scaling == "none":
-        # What is added must lie in the output, which a problem does not tell.
+        # cuBLAS adds only what is in the output, and a problem does not say whether `c` is the output.
         return cublas.CublasPlan(problem, device) if problem.epilogue == "none" and not problem.beta else None
     algorithm = choose(problem, device)
     return None if algorithm is None else cublaslt.CublasLtPlan(problem, algorithm, device)
 
 
 def fallback(problem: Problem, device: int) -> ProductPlan:
-    """cuBLAS, for what cuBLASLt has no algorithm for; it says itself what it cannot."""
+    """Make a plan of cuBLAS, for a problem without an algorithm of cuBLASLt; cuBLAS reports what it cannot compute."""
     return cublas.CublasPlan(problem, device)
 
 
@@ -176,30 +179,32 @@ _side = _Side()
 
 
 def _side_stream() -> Any:
-    """A stream of this thread's own to capture on: the driver keeps half a MiB for each that was ever made."""
+    """Return this thread's stream for captures, made once: the driver keeps 0.5 MiB for every stream ever made."""
     device = cupy.cuda.runtime.getDevice()
     if device not in _side.by_device:
         _side.by_device[device] = cupy.cuda.Stream(non_blocking=True)
     return _side.by_device[device]
 
 
-#: Direct calls before a graph is made of one: the first loads kernels, and a plan that is run once needs none.
+#: Direct calls before a graph is made: the first call loads kernels, and a plan that runs only once needs no graph.
 _DIRECT_CALLS = 2
 
 
 class BoundProduct(Handle):
-    """A computation on given arrays, called without arguments; after two calls a graph of what it launches.
+    """A computation on given arrays, called without arguments; after two calls it is a graph.
 
     Launching the graph costs the host a fraction of the library's call. While the current stream is being captured, the
-    library is called instead: a graph cannot be launched into another.
+    library is called instead, because a graph cannot be launched into another graph.
 
     Parameters
     ----------
     run : callable
-        Computes, in order of the current stream; takes ``workspace=``, an address, where `nbytes` is given.
+        Computes, in order of the current stream; it takes ``workspace=``, an address, if `nbytes` is given.
     keep : object
-        What the graph has addresses of.
+        The arrays whose addresses the graph holds.
     nbytes : int, optional
+        The size of the workspace of the only call that `run` makes; None if `run` allocates in other ways, so that the
+        graph needs its own pool.
         Workspace of the one call that `run` makes; None where it allocates otherwise, and the graph needs its own pool.
     """
 
@@ -212,7 +217,7 @@ class BoundProduct(Handle):
         self._stream, self._is_capturing = cupy.cuda.get_current_stream, cupy.cuda.runtime.streamIsCapturing
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Destroy the graph; that would break a capture of another thread, such as one that waits for this to end."""
+        """Destroy the graph, without breaking a capture of another thread, such as one that waits for this thread."""
         if self._launch is not None and not is_finalizing() and not forks.is_child():
             with relaxed():
                 self._launch = None
@@ -234,13 +239,13 @@ class BoundProduct(Handle):
             self._capture(stream.ptr)
 
     def _use_on(self, address: int) -> None:
-        """The workspace may not be used again before what this stream has been given is done."""
+        """Keep the workspace from being reused before the work that this stream has received is done."""
         hook.record_stream(self._memory, address)
-        if self._streams is not None and address != PER_THREAD:  # which is another stream in another thread
+        if self._streams is not None and address != PER_THREAD:  # PER_THREAD is a different stream in each thread
             self._streams.add(address)
 
     def _capture(self, address: int) -> None:
-        """Record one call."""
+        """Record one call into a graph."""
         stream, run = _side_stream(), self._run
         if self._nbytes:
             self._memory = hook.empty((self._nbytes,), np.uint8, cupy.cuda.runtime.getDevice())
@@ -259,12 +264,12 @@ class BoundProduct(Handle):
         self._launch = graph.launch
 
     def _own_pool(self) -> graph_pool.GraphPool:
-        """Memory for what the captured call allocates, as long as the graph lives."""
+        """Return a pool for what the captured call allocates, which lives as long as the graph."""
         pool = graph_pool.acquire(graph_pool_handle(), cupy.cuda.runtime.getDevice())
         weakref.finalize(self, graph_pool.release, pool).atexit = False
         return pool
 
 
 def bind(plan: ProductPlan, a: int, b: int, c: int, d: int, keep: Any) -> BoundProduct:
-    """`plan` on these addresses; `keep` is what must live as long as the result."""
+    """Bind `plan` to these addresses; `keep` must live as long as the result."""
     return BoundProduct(partial(plan.run, a, b, c, d), keep, plan.workspace_nbytes)

@@ -1,6 +1,8 @@
-"""What decides the kernel of a matrix product: a `Problem`, in the library's column-major words. Pure numbers.
+"""A `Problem` is everything that decides the kernel of a matrix product, in the library's column-major terms.
 
-Everything a plan depends on is a field, so that equal problems may share one and a tuner can write them down.
+Only arithmetic.
+
+Every input of a plan's choice is a field, so that equal problems can share a plan and a tuner can store them.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ __all__ = [
     "representative",
 ]
 
-#: ``cudaDataType_t`` of a dtype.
+#: The ``cudaDataType_t`` of each dtype.
 DATA_TYPES: dict[str, int] = {
     "float32": 0,
     "float64": 1,
@@ -39,7 +41,7 @@ DATA_TYPES: dict[str, int] = {
     "float8_e5m2": 29,
 }
 
-#: ``cublasComputeType_t`` by the name it has after ``CUBLAS_COMPUTE_``.
+#: The ``cublasComputeType_t`` by its name after ``CUBLAS_COMPUTE_``.
 COMPUTE_TYPES: dict[str, int] = {
     "16F": 64,
     "32F": 68,
@@ -49,22 +51,22 @@ COMPUTE_TYPES: dict[str, int] = {
     "32F_FAST_TF32": 77,
 }
 
-#: Of float32 operands in a mode other than ieee. A split mode without an emulation computes as ieee does: not worse.
+#: For float32 operands, by mode. A split mode without an emulation is computed as ieee, which is not less precise.
 _FLOAT32_MODES: dict[str, str] = {"tf32": "32F_FAST_TF32", "bf16": "32F_FAST_16BF", "fp16": "32F_FAST_16F"}
 
 Epilogue = Literal["none", "bias", "relu", "relu_bias", "gelu", "gelu_bias"]
 
-#: How fp8 operands are scaled: not, by one float32 each, or by one a row of `a` and a column of `b`.
+#: How fp8 operands are scaled: not at all, by one float32 each, or by one for each row of `a` and each column of `b`.
 Scaling = Literal["none", "tensor", "outer"]
 
-#: ``cublasLtReductionScheme_t`` as a mask: 1, in place, which adds in the output's type; 2, in the compute type; 4, in
-#: the output's.
+#: ``cublasLtReductionScheme_t`` as a mask: 1: in place, adding in the output's type; 2: in the compute type; 4: in the
+#: output's type.
 _NO_SPLIT, _WIDE, _ANY = 0, 2, 7
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A stack of matrices in column-major order: rows and columns as stored, and how they lie, in elements."""
+    """A stack of matrices in column-major order: rows and columns as stored, and strides in elements."""
 
     rows: int
     columns: int
@@ -75,30 +77,30 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """``d = activation(alpha * op(a) op(b) + beta * c + bias)``, `batch` of them.
+    """``d = activation(alpha * op(a) op(b) + beta * c + bias)``, for `batch` matrices.
 
     Attributes
     ----------
     m, n, k, batch : int
-        ``op(a)`` is (m, k), ``op(b)`` (k, n), `c` and `d` (m, n).
+        ``op(a)`` is (m, k), ``op(b)`` is (k, n), `c` and `d` are (m, n).
     transpose_a, transpose_b : bool
         Whether ``op`` transposes.
     a, b, c, d : Operand
-        As stored. `c` is `d` where beta is 0.
+        The operands as stored. `c` is `d` if beta is 0.
     compute : str
         One of `COMPUTE_TYPES`.
     alpha, beta : complex or float
-        On the host.
+        The factors, on the host.
     epilogue : str
-        The bias has m elements of `d`'s dtype; gelu is the one by tanh.
+        The bias has m elements of `d`'s dtype; gelu is the tanh approximation.
     scaling : str
         One of `Scaling`.
     fast_accumulation : bool
-        fp8 sums may stay in the tensor core for longer, with fewer bits.
+        Whether fp8 sums may stay in the tensor cores for longer, with fewer bits.
     alignment : int
-        Of all addresses together, bytes.
+        The alignment that all addresses have, in bytes.
     reductions : int
-        Mask of the schemes by which a product split along K may be added; 0: no split.
+        A mask of the schemes by which the parts of a product split along K may be added; 0: no split.
     """
 
     m: int
@@ -129,27 +131,27 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Operations of the definition."""
+        """The number of operations in the definition of the product."""
         return 2 * self.m * self.n * self.k * self.batch * (4 if self.d.dtype in COMPLEX else 1)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the operands, each element once."""
+        """The bytes of the operands, counting each element once."""
         sizes = (operand.rows * operand.columns * as_dtype(operand.dtype).itemsize for operand in (self.a, self.b))
         return self.batch * (sum(sizes) + self.m * self.n * as_dtype(self.d.dtype).itemsize * (2 if self.beta else 1))
 
     def plain(self) -> dict[str, Any]:
-        """As JSON data; of a `representative`, whose factors are real."""
+        """Return the fields as JSON data; for a `representative`, whose factors are real."""
         return asdict(self)
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Problem:
-        """From what `plain` gave.
+        """Make a problem from the data of `plain`.
 
         Raises
         ------
         ArgumentError
-            If a field is missing, unknown, or of another type.
+            If a field is missing or unknown, or has another type.
         """
         operands = {name: Operand(**_checked(Operand, data.get(name), name)) for name in "abcd"}
         return cls(**_checked(cls, data, "a problem") | operands)
@@ -175,7 +177,7 @@ class Problem:
 
 
 def _checked(kind: type, data: Any, name: str) -> dict[str, Any]:
-    """`data` as the fields of `kind`; numbers, flags and words are told apart, as JSON tells them."""
+    """Check `data` as the fields of `kind`; numbers, flags and strings are distinguished as in JSON."""
     wanted = {field.name: str(field.type) for field in fields(kind)}
     if not isinstance(data, Mapping) or set(data) != set(wanted):
         raise ArgumentError(f"{name} should have the fields {', '.join(wanted)}; got {data!r}")
@@ -195,21 +197,21 @@ _WORDS: dict[str, Collection[str]] = {
     "scaling": get_args(Scaling),
 }
 
-#: What a field's values are in JSON; what is not here is a word.
+#: The types of a field's values in JSON; all other fields are strings.
 _PLAIN: dict[str, tuple[type, ...]] = {"int": (int,), "bool": (bool,), "complex | float": (int, float)}
 
 
 def representative(problem: Problem) -> Problem:
-    """What represents all problems that differ from `problem` in the value of a factor only.
+    """Return the problem that represents all problems that differ from `problem` only in the values of the factors.
 
-    The kernel depends on whether alpha is 1 and beta 0 or 1, so another factor is 2.
+    The kernel depends on whether alpha is 1 and whether beta is 0 or 1, so any other factor becomes 2.
     """
     alpha, beta = (1.0 if problem.alpha == 1 else 2.0), (float(problem.beta.real) if problem.beta in (0, 1) else 2.0)
     return replace(problem, alpha=alpha, beta=beta)
 
 
 def compute_of(dtype: Any, mode: str, options: MatmulOptions) -> str:
-    """The compute type of operands of `dtype` in a precision mode; 16-bit products accumulate in float32."""
+    """Return the compute type for operands of `dtype` in a precision mode; 16-bit products accumulate in float32."""
     name = dtype_name(dtype)
     if name in ("float64", "complex128"):
         return "64F"
@@ -219,7 +221,7 @@ def compute_of(dtype: Any, mode: str, options: MatmulOptions) -> str:
 
 
 def reductions_of(dtype: Any, options: MatmulOptions) -> int:
-    """Which reductions a product in `dtype` may use: by default 16-bit parts are added in float32."""
+    """Return which reductions a product in `dtype` may use; by default 16-bit parts are added in float32."""
     prefix = {"float16": "fp16", "bfloat16": "bf16"}.get(dtype_name(dtype))
     if prefix is None:
         return _ANY

@@ -1,4 +1,4 @@
-"""A matrix product of CuPy arrays as one value: what routes are made for, and what an emulation computes."""
+"""A matrix product of CuPy arrays as one value: routes are made for it, and emulations compute it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["MOST_ALIGNED", "Multiply", "Product", "alignment_of"]
 
 Array = Any
 
-#: Alignment of addresses, bytes: more changes no route.
+#: Alignment of addresses in bytes, up to which routes distinguish it.
 MOST_ALIGNED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``out = activation(alpha * a @ b + beta * c + bias)``, as an emulation gets it.
+    """``out = activation(alpha * a @ b + beta * c + bias)``, as an emulation receives it.
 
     Attributes
     ----------
     a, b, out : cupy.ndarray
         (..., M, K), (..., K, N) and (..., M, N), of one dtype; a and b broadcast over the axes before the last two.
     c : cupy.ndarray or None
-        Broadcasts to `out`; None where beta is 0.
+        Broadcasts to `out`; None if beta is 0.
     bias : cupy.ndarray or None
         (N,), added to each row.
     alpha, beta : number
@@ -54,6 +54,6 @@ Multiply = Callable[[Product], None]
 
 
 def alignment_of(*arrays: Array | None) -> int:
-    """The largest power of two, up to 256, that divides every address, bytes."""
+    """Return the largest power of two, up to 256, that divides every address (in bytes)."""
     bits = reduce(or_, (array.data.ptr for array in arrays if array is not None), MOST_ALIGNED)
     return bits & -bits

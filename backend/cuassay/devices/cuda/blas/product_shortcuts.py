@@ -1,10 +1,10 @@
-"""The plainest calls of matrix products, past dispatch: dense operands of one dtype, on the only device.
+"""A fast path past dispatch for the simplest matrix products: dense operands of one dtype, on the only device.
 
-What the layouts decide is found once, and so is the library's plan (see `gemm`). A product that is repeated on
-the same addresses becomes a graph, as a plan does: launching it costs the host 1.5 µs on an H200, the library's call
-7.0. The addresses of a loop do come again: an output that is given always, a new one because the allocator hands out
-first what was given back last. A graph holds addresses, not arrays: of the same layouts it is the same product,
-whichever arrays lie there by then.
+What follows from the layouts is computed once, and so is the library's plan (see `gemm`). A product that is repeated on
+the same addresses becomes a graph, as a plan does: on an H200 the host needs 1.5 µs to launch it, and 7.0 for the
+library's call. A loop often repeats its addresses, either because it passes the same output or because the allocator
+first reuses the memory that was freed last. A graph holds addresses, not arrays: for the same layouts it computes the
+same product on whichever arrays are there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Shape = tuple[int, ...]
 #: The arguments of `gemm`, in order; see `Product`.
 GemmArguments = tuple[Any, ...]
 
-#: A product of more operations takes an H200 longer than its call takes the host.
+#: A product with more operations takes an H200 longer than its call takes the host.
 _MOST_FLOPS = 10**9
 
 _ndarray: Any = cupy.ndarray
@@ -57,11 +57,11 @@ class _Form:
     out : tuple
         The output's layout.
     nbytes : int
-        Its bytes; 0 where dispatch must look.
+        The output's bytes; 0 if dispatch must handle the call.
     sizes : tuple of int
-        The operands' bytes.
+        The bytes of each operand.
     is_dense : bool
-        Whether the layouts say where each element of the operands lies.
+        Whether the layouts determine where every element of the operands is.
     """
 
     out: tuple[np.dtype[Any], Shape, bool]
@@ -70,7 +70,7 @@ class _Form:
     is_dense: bool
 
     def is_apart(self, addresses: Sequence[int]) -> bool:
-        """Whether the output, whose address is the last, shares no memory with the operands."""
+        """Whether the output, whose address is last, shares no memory with the operands."""
         start = addresses[-1]
         end = start + self.nbytes
         for address, nbytes in zip(addresses, self.sizes):  # noqa: B905, SIM110  a loop costs half of what all() does
@@ -86,11 +86,12 @@ class _ReadyProduct:
     Attributes
     ----------
     plan : ProductPlan
-        The library's.
+        The plan.
     swapped : bool
-        Whether it takes the second operand first.
+        Whether the plan takes the second operand first.
     may_repeat : bool
-        Whether calls that come again become graphs: of short products without a workspace, as each keeps its own.
+        Whether repeated calls become graphs: only short products without a workspace, because each graph keeps its
+        workspace.
     """
 
     plan: ProductPlan
@@ -98,7 +99,7 @@ class _ReadyProduct:
     may_repeat: bool
 
     def run(self, addresses: tuple[int, ...], *, workspace: int = 0) -> None:
-        """Compute on addresses of the operands, a bias among them, and of the output, on the current stream."""
+        """Compute on the addresses of the operands (with a bias, if any) and of the output, on the current stream."""
         first, second, out = addresses[0], addresses[1], addresses[-1]
         if len(addresses) > 3:
             self.plan.point("BIAS_POINTER", addresses[2])
@@ -107,21 +108,21 @@ class _ReadyProduct:
         self.plan.run(first, second, out, out, workspace=workspace)
 
     def graph(self, addresses: tuple[int, ...]) -> BoundProduct:
-        """The call on these addresses, to be made a graph by itself."""
+        """Return a call on these addresses that will become a graph."""
         return BoundProduct(partial(self.run, addresses), None, self.plan.workspace_nbytes)
 
 
 class Products(Shortcut):
-    """Serves `op`, on matrices, as long as the registry has the implementation that it represents.
+    """Serves `op` on matrices, as long as the registry has the implementation that this object replaces.
 
     Parameters
     ----------
     op : Op
-        Implemented by one function in all its dtypes.
+        An op that one function implements in all its dtypes.
     shape : callable
-        From the operands' shapes to the output's; None where dispatch must look.
+        Maps the operands' shapes to the output's; returns None if dispatch must handle the call.
     spread : callable
-        From the operands and the output to the arguments of `gemm`, of which the first two and the bias are operands.
+        Maps the operands and the output to the arguments of `gemm`; the first two and the bias are operands.
     """
 
     def __init__(self, op: Op, shape: Callable[..., Shape | None], spread: Callable[..., GemmArguments]) -> None:
@@ -131,7 +132,7 @@ class Products(Shortcut):
         self._implementation = registry.find(op, "cuda", as_dtype(op.schema.dtypes[0]))
 
     def serve(self, operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
-        """The result; or `NotImplemented`, and nothing is done."""
+        """Return the result; or do nothing and return `NotImplemented`."""
         if scalars or tuple(map(type, operands)) != self._types:
             return NotImplemented
         if registry.routes is not self.routes:
@@ -154,7 +155,7 @@ class Products(Shortcut):
         known = cache.repeats.get(key, 0)
         if known.__class__ is BoundProduct:
             known()
-        elif is_new or form.is_apart(addresses):  # of a graph they were, when it was made
+        elif is_new or form.is_apart(addresses):  # checked for a graph when it was made
             self._compute(cache, key, known, operands, out)
         else:
             return NotImplemented
@@ -168,7 +169,7 @@ class Products(Shortcut):
         operands: tuple[Any, ...],
         out: Array,
     ) -> None:
-        """Without a graph: by the library's plan where that is all there is to do, else by `gemm`."""
+        """Compute without a graph: with the library's plan if that is all there is to do, else with `gemm`."""
         form, mode, addresses = key
         bits = addresses[0] | addresses[1] | addresses[-1] | MOST_ALIGNED
         ready = cache.get((form, mode, bits & -bits))
@@ -192,7 +193,7 @@ class Products(Shortcut):
         return _Form((dtype, shape, True), prod(shape) * dtype.itemsize, sizes, is_dense)
 
     def _made_ready(self, operands: tuple[Any, ...], out: Array, alignment: int) -> _ReadyProduct | Literal[False]:
-        """The library's plan for this form; False where more must be done."""
+        """Return the library's plan for this form, or False if more must be done."""
         product = Product(*self._spread(*operands, out))
         route = route_of(product, alignment)
         if route.plan is None:
@@ -222,7 +223,7 @@ def _biased(a: Array, weight: Array, bias: Array, out: Array) -> GemmArguments:
     return a, weight.T, out, None, bias, 1.0, 0.0, None, current_precision()
 
 
-#: Op to shape rule and arguments.
+#: The shape rule and the arguments of each op.
 _SERVED: dict[str, tuple[Callable[..., Shape | None], Callable[..., GemmArguments]]] = {
     "mm": (_two, _plain),
     "matmul": (lambda a, b: _two(a, b) or _many(a, b), _plain),
@@ -232,6 +233,6 @@ _SERVED: dict[str, tuple[Callable[..., Shape | None], Callable[..., GemmArgument
 
 
 def install() -> None:
-    """Let these ops, once they are implemented, try a shortcut first."""
+    """Make these ops, which must be implemented, try a shortcut first."""
     for name, (shape, spread) in _SERVED.items():
         Products(registry.op(name), shape, spread).install()

@@ -1,17 +1,17 @@
-"""Who offers ways to compute a product, for a tuner to choose among: cuBLASLt, cuBLAS, kernels of our own.
+"""Providers offer ways to compute a product, among which a tuner chooses: cuBLASLt, cuBLAS, and cuassay's own kernels.
 
-A provider is any object with the members of `Provider`. A module that has one calls ``register(MINE)`` when it is
-imported, and is listed in `_MODULES`, so that it is imported when candidates are first asked for::
+A provider is any object with the members of `Provider`. Its module calls ``register(MINE)`` when it is imported, and is
+listed in `_MODULES`, so that it is imported when candidates are first requested::
 
     class Skinny:
         name = "skinny"
 
         def version(self) -> str:
-            return "1"                             # another one: results tuned with the former are not used any more
+            return "1"                             # a change invalidates results of the old one
 
         def candidates(self, problem, device):
             if problem.n > 64 or problem.epilogue != "none":
-                return ()                          # what it cannot compute, or never wins
+                return ()                          # a problem it cannot compute or never wins
             return tuple(Candidate.of("skinny", rows=rows, parts=parts) for rows in (1, 2, 4) for parts in (1, 4))
 
         def plan(self, problem, candidate, device):
@@ -19,14 +19,15 @@ imported, and is listed in `_MODULES`, so that it is imported when candidates ar
 
     register(Skinny())
 
-What a provider must know:
+What a provider must respect:
 
-- A `Problem` is in column-major words: a row-major ``(M, K) @ (K, N)`` comes as m = N, n = M, its `a` being the right
-  operand. `alpha` and `beta` are on the host; with `beta` 0 what lies in `c` must not be read, it may be NaN.
-- A choice made for one problem is used for all whose factors differ only in value (`problem.representative`): alpha is
-  1 or not, beta 0, 1 or neither. `candidates` looks at no more of them; a plan is made for exactly its problem.
+- A `Problem` is in column-major terms: a row-major ``(M, K) @ (K, N)`` becomes m = N, n = M, and its `a` is the right
+  operand. `alpha` and `beta` are on the host. If `beta` is 0, `c` must not be read, because it may hold NaN.
+- A choice for one problem is used for all problems that differ only in the values of the factors
+  (`problem.representative`): alpha is 1 or not; beta is 0, 1 or neither. `candidates` may depend on no more than that.
+  A plan is made for exactly its problem.
 - Equal inputs must give equal bits: no atomic sums.
-- A choice from a file of results may be of another day: `plan` raises `CuassayError` for what it cannot make.
+- A choice from a file of results may be out of date: `plan` raises `CuassayError` for a choice that it cannot make.
 - Plans belong to one thread and device; they allocate nothing but their workspace, and may be captured.
 """
 
@@ -44,23 +45,24 @@ __all__ = ["Candidate", "ProductPlan", "Provider", "candidates", "plan", "regist
 
 
 class ProductPlan(Protocol):
-    """A problem ready to be computed by this thread on one device."""
+    """A problem that is ready to be computed by this thread on one device."""
 
-    #: What `cuassay.ops.explain` prints: who computes it, and how (printed by ``str``, None: nothing to say).
+    #: Printed by `cuassay.ops.explain`: what computes the product, and how (printed by ``str``; None: nothing to add).
     library: str
     algorithm: Any
 
     problem: Problem
-    #: What a call needs in addition to the operands, bytes; from the allocator for each call, or given as `workspace`.
+    #: The bytes that a call needs in addition to the operands; allocated for each call, or passed as `workspace`.
     workspace_nbytes: int
 
     def point(self, name: str, address: int) -> None:
-        """Where the bias is (``BIAS_POINTER``), or a scale (``A_SCALE_POINTER``); before each `run` that has one."""
+        """Set the address of a bias (``BIAS_POINTER``) or scale (``A_SCALE_POINTER``) before each `run` with it."""
 
     def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
-        """Compute on these addresses, in order of the current stream; `c` is `d` where beta is 0.
+        """Compute on these addresses, in order of the current stream; `c` must equal `d` if beta is 0.
 
-        `workspace` is memory of the caller's, which lives until the call is done; 0: the plan takes some.
+        `workspace` is the address of memory that the caller keeps until the call is done; if it is 0, the plan
+        allocates.
         """
 
 
@@ -71,16 +73,16 @@ class Provider(Protocol):
     name: str
 
     def version(self) -> str:
-        """What its candidates mean, and how fast they are, depends on: a library's version, a number of ours."""
+        """Return the version of what its candidates depend on: a library's version, or a number of cuassay's."""
 
     def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
-        """Ways to compute `problem` on the current device, the likeliest first; none where it cannot."""
+        """Return ways to compute `problem` on the current device, the most promising first; empty if there is none."""
 
     def plan(self, problem: Problem, candidate: Candidate, device: int) -> ProductPlan:
-        """`problem` computed this way, for this thread and the current device."""
+        """Return a plan that computes `problem` this way, for this thread and the current device."""
 
 
-#: Modules that register a provider; imported when one is first asked for.
+#: Modules that register a provider; they are imported when a provider is first needed.
 _MODULES: tuple[str, ...] = (
     "cuassay.devices.cuda.blas.libraries",
     "cuassay.devices.cuda.blas.padded",
@@ -91,7 +93,7 @@ _providers: dict[str, Provider] = {}
 
 
 def register(provider: Provider) -> None:
-    """`provider` takes part from here; another of its name is replaced."""
+    """Add `provider`; it replaces a provider of the same name."""
     _providers[provider.name] = provider
 
 
@@ -102,29 +104,29 @@ def _all() -> dict[str, Provider]:
 
 
 def versions() -> dict[str, str]:
-    """The version of each provider: what results are bound to."""
+    """Return the version of each provider; results are valid for these versions."""
     return {name: provider.version() for name, provider in sorted(_all().items())}
 
 
 def candidates(problem: Problem, device: int) -> tuple[Candidate, ...]:
-    """What every provider offers for `problem` on the current device `device`, the likeliest of each first."""
+    """Return the candidates of all providers for `problem` on the current device, each one's most promising first."""
     return in_turn(*(provider.candidates(problem, device) for provider in _all().values()))
 
 
 def plan(problem: Problem, candidate: Candidate, device: int) -> ProductPlan:
-    """A plan of `candidate`, for this thread and the current device.
+    """Make a plan of `candidate`, for this thread and the current device.
 
     Raises
     ------
     CapabilityError
-        If nobody here offers it.
+        If no provider here offers it.
     CuassayError
-        If who offers it cannot compute `problem` so.
+        If its provider cannot compute `problem` this way.
     """
     found = _all().get(candidate.implementation)
     if found is None:
         raise CapabilityError(
-            f"{candidate} is of no provider here ({', '.join(_providers) or 'there is none'}); tune again"
+            f"{candidate} is not offered by any provider here ({', '.join(_providers) or 'there is none'}); tune again"
         )
     made = found.plan(problem, candidate, device)
     if made.problem != problem:

@@ -1,7 +1,7 @@
-"""Matrix products: from an op's arrays to a product of `gemm`, where all end; `cuassay.ops.explain` shows the way.
+"""Matrix products: turns an op's arrays into a product of `gemm`; `cuassay.ops.explain` shows the steps.
 
-CuPy's own `matmul` is not used: from three dimensions on it fails for bfloat16 and computes float16 at float32's
-speed (cupy#10317). Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`.
+CuPy's own `matmul` is not used: for three or more dimensions it fails for bfloat16, and computes float16 at the speed
+of float32 (cupy#10317). Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Arguments = tuple[Any, ...]
 
 
 class _Products:
-    """An op on matrices: `spread` makes of its arguments those of `gemm`."""
+    """An op on matrices: `spread` turns its arguments into those of `gemm`."""
 
     def __init__(self, spread: Callable[..., Arguments]) -> None:
         self._spread = spread
@@ -37,7 +37,7 @@ class _Products:
         gemm(*self._spread(*arrays, out=out, **scalars))
 
     def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
-        """The product made ready."""
+        """Prepare the product."""
         scalars = {name: bound[name] for name in op.schema.scalar_names}
         return bind(Product(*self._spread(*op.schema.pick_arrays(bound), out=out, **scalars)))
 
@@ -53,7 +53,7 @@ def matmul(a: Array, b: Array, *, out: Array, precision: Mode | None) -> Argumen
 
 
 def mm(a: Array, b: Array, *, out: Array, precision: Mode | None, out_dtype: Any) -> Arguments:
-    """Two matrices, or as many pairs: `bmm` is the same here."""
+    """The product of two matrices, or of stacks of matrices: `bmm` is the same here."""
     return a, b, out, None, None, 1.0, 0.0, None, resolved(precision)
 
 
@@ -61,10 +61,10 @@ def addmm(
     c: Array, a: Array, b: Array, *, out: Array, alpha: complex, beta: complex, precision: Mode | None,
     activation: str | None = None,
 ) -> Arguments:  # fmt: skip
-    """A row of `c` added as it is rides along with the product; anything else is the library's third operand."""
+    """A row of `c` with beta 1 becomes the bias; any other `c` is the library's third operand."""
     if beta == 0:
-        return a, b, out, None, None, alpha, 0.0, activation, resolved(precision)  # NaN of `c` stays out, as in BLAS
-    if c.data.ptr == out.data.ptr:  # then it is `out`: a bias would be read while it is written
+        return a, b, out, None, None, alpha, 0.0, activation, resolved(precision)  # NaN of `c` is ignored, as in BLAS
+    if c.data.ptr == out.data.ptr:  # `c` is `out`: a bias would be read while it is written
         return a, b, out, out, None, alpha, beta, activation, resolved(precision)
     if beta == 1 and c.ndim and c.shape[-1] == out.shape[-1] == c.size:
         row = c if c.ndim == 1 else c.reshape(-1)
@@ -75,14 +75,14 @@ def addmm(
 def linear(
     a: Array, weight: Array, bias: Array | None, *, out: Array, activation: str | None, precision: Mode | None
 ) -> Arguments:
-    """`addmm` of the rows of `a`: ``addmm(bias, a, weight.T)``; leading axes are folded by `blas.layouts`."""
+    """`addmm` on the rows of `a`: ``addmm(bias, a, weight.T)``; `blas.layouts` folds the leading axes."""
     if a.ndim == 1:
         a, out = a[None, :], out[None, :]
     return a, weight.T, out, None, bias, 1.0, 0.0, activation, resolved(precision)
 
 
 class _Linear(_Products):
-    """`linear` says that it is an `addmm`."""
+    """`linear`, which explains itself as an `addmm`."""
 
     def __call__(self, *arrays: Array, out: Array, **scalars: Any) -> None:
         """Compute into `out`, on the current stream."""
@@ -96,7 +96,7 @@ class _Linear(_Products):
 
 
 class _Grouped:
-    """`grouped_mm`: one product a group, each on its own rows; the rows past the last are 0."""
+    """`grouped_mm`: one product for each group, on the group's rows; the rows after the last group are set to 0."""
 
     def __call__(self, a: Array, b: Array, *, out: Array, offs: tuple[int, ...], precision: Mode | None) -> None:
         """Compute into `out`, on the current stream."""
@@ -110,18 +110,18 @@ class _Grouped:
             out[end:] = 0
 
     def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
-        """All groups made ready as one graph."""
+        """Prepare all groups as one graph."""
         return BoundProduct(partial(self, out=out, **bound), (bound["a"], bound["b"], out))
 
 
 def _tuned() -> plans.Selector:
-    from cuassay.devices.cuda.blas.tuning import tuner  # a process that does not tune need not load it
+    from cuassay.devices.cuda.blas.tuning import tuner  # a process that does not tune does not load it
 
     return tuner().select
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     table: dict[str, registry.Implementation] = {
         "matmul": _Products(matmul),
         "mm": _Products(mm),

@@ -1,12 +1,13 @@
-"""Products of a tall matrix by few columns, by kernels of our own: the weights of a layer by a small batch of tokens.
+"""Products of a tall matrix and few columns (a layer's weights and a small batch of tokens), by cuassay's own kernels.
 
-In the words of `Problem`: `a` has m *rows*, `b` has n <= 128 columns, the *tokens*; k is the *depth*. Such a product
-takes as long as reading `a` does. Where that is some tens of microseconds the libraries are near it; below, they lose a
-third to half: to idle multiprocessors, to the time between two kernels. Here tiles have as few rows as fill the GPU,
-terms are shared among blocks and added in a fixed order, and a launch begins early.
+In the terms of `Problem`: `a` has m *rows*, `b` has n <= 128 columns, the *tokens*; k is the *depth*. Such a product
+takes as long as reading `a`. If that is some tens of microseconds, the libraries are close to this limit. For shorter
+products they lose a third to a half of it, to idle multiprocessors and to the time between two kernels. These kernels
+use tiles with just enough rows to fill the GPU, share the terms among blocks, add them in a fixed order, and start
+early.
 
-Kernels: kernels/skinny_narrow.cu and skinny_wide.cu; how products are cut for them is `tilings`'. Called by
-`blas.providers`; a tuner decides where they win.
+The kernels are kernels/skinny_narrow.cu and skinny_wide.cu; `tilings` decides how products are cut for them.
+`blas.providers` calls this module, and a tuner decides where it wins.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ from cuassay.tune.space import distinct
 
 __all__ = ["SKINNY", "SkinnyPlan", "why_not"]
 
-#: Raised with every change of the kernels, or of what is offered: results of another version are not used.
+#: Increased with every change of the kernels or of the offered candidates: results of other versions are not used.
 _VERSION = "4"
 
-#: Words of a tensor map.
+#: 64-bit words of a tensor map.
 _MAP_WORDS = 16
 
 _ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2}
 
 
 def why_not(device: int) -> str | None:
-    """Why `device` cannot run the kernels, or None."""
+    """Return why `device` cannot run the kernels, or None."""
     capability = runtime.get_device_capability(device)
     if capability != (9, 0):
         return f"cuda:{device} has compute capability {capability[0]}.{capability[1]}; they are for 9.0"
@@ -66,7 +67,7 @@ class _Skinny:
         found = _cuts(problem, device)
         try:
             _compile(problem, found, device)
-        except CuassayError:  # there is no compiler, or no room to load what it made
+        except CuassayError:  # there is no compiler, or no memory to load the kernels
             return ()
         return distinct(Candidate.of(self.name, **asdict(cut)) for cut in found)
 
@@ -84,14 +85,17 @@ class _Skinny:
 
 
 def _cuts(problem: Problem, device: int) -> list[Tiling]:
-    """What is offered, and keeps to the limit of workspace."""
+    """Return the tilings that are offered and stay within the workspace limit."""
     properties, most = runtime.get_device_properties(device), controls.most_workspace_nbytes(device)
     found = cuts(problem, properties.multi_processor_count, properties.shared_memory_per_multiprocessor)
     return [cut for cut in found if cut.workspace_nbytes(problem) <= most]
 
 
 def _compile(problem: Problem, found: Iterable[Tiling], device: int) -> None:
-    """Load the kernels of `found`: each is compiled once, in half a second, side by side and not in a search's time."""
+    """Load the kernels of `found`, concurrently and before the search is timed.
+
+    Each compiles once, in half a second.
+    """
 
     def load(tiling: Tiling) -> None:
         with cupy.cuda.Device(device):
@@ -125,11 +129,11 @@ class _TensorMap(ctypes.Structure):
     _fields_ = (("words", ctypes.c_uint64 * _MAP_WORDS),)
 
 
-#: What a block writes where its sums are complete, another number in each process: memory that a workspace gets holds
-#: it by a chance of 2**-64, and no launch leaves it behind.
+#: A block writes this number when its sums are complete. It differs in each process: memory allocated for a workspace
+#: contains it by chance with a probability of 2**-64, and every launch clears it.
 _READY = secrets.randbits(64) | 1
 
-#: Tensor maps that a plan keeps, of the last addresses.
+#: The most tensor maps that a plan caches, by addresses.
 _MOST_MAPS = 256
 
 
@@ -139,11 +143,11 @@ class SkinnyPlan(Handle):
     Parameters
     ----------
     problem : Problem
-        What to compute.
+        The problem to compute.
     tiling : Tiling
-        How.
+        The tiling to use.
     device : int
-        The current device.
+        The index of the current device.
     """
 
     library = "cuassay"
@@ -162,18 +166,18 @@ class SkinnyPlan(Handle):
         return f"SkinnyPlan({self.problem}; {self.library}, {self.algorithm})"
 
     def point(self, name: str, address: int) -> None:
-        """Where the bias is read from (``BIAS_POINTER``)."""
+        """Set the address of the bias (``BIAS_POINTER``)."""
         if name != "BIAS_POINTER":
             raise CapabilityError(f"the kernels of few columns read no {name}; report this")
         self._launch.words[self._first + 2] = address
 
     def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
-        """Compute on these addresses, in order of the current stream; as of `cublaslt.CublasLtPlan`.
+        """Compute on these addresses, in order of the current stream; see `cublaslt.CublasLtPlan.run`.
 
         Raises
         ------
         CuassayError
-            What the driver answered.
+            If the driver reports an error.
         """
         words, first, stream = self._launch.words, self._first, self._stream().ptr
         memory = self._allocate(self.workspace_nbytes) if self.workspace_nbytes and not workspace else None
@@ -192,7 +196,7 @@ class SkinnyPlan(Handle):
             cupy.cuda.runtime.streamSynchronize(stream)
 
     def _encoded(self, a: int, b: int) -> memoryview:
-        """The words of both tensor maps."""
+        """Return the words of both tensor maps."""
         if len(self._maps) >= _MOST_MAPS:
             self._maps.clear()
         of_a, of_b = self._boxes
@@ -201,13 +205,13 @@ class SkinnyPlan(Handle):
 
 
 def _boxes(problem: Problem, tiling: Tiling) -> tuple[tuple[Operand, tuple[int, int]], tuple[Operand, tuple[int, int]]]:
-    """Of both operands what a bulk copy takes: contiguous elements by lines."""
+    """Return, for both operands, the box that one bulk copy takes: contiguous elements by lines."""
     lines = tiling.tile_rows if problem.transpose_a else PANEL
     return (problem.a, (PANEL, lines)), (problem.b, (PANEL, padded(problem.n)))
 
 
 def _ready_launch(problem: Problem, tiling: Tiling) -> tuple[Launch, int]:
-    """The argument block, filled but for addresses; and the word of the third operand's, after the operands' own."""
+    """Return the launch with every argument but the addresses set, and the word of `third` (a and b precede it)."""
     p, tokens = problem, padded(problem.n)
     extents = _Extents(p.m, p.n, p.k, p.a.leading, p.b.leading, p.c.leading, p.d.leading)
     activation, _, _ = p.epilogue.partition("_")
@@ -230,7 +234,10 @@ def _ready_launch(problem: Problem, tiling: Tiling) -> tuple[Launch, int]:
 
 
 def _tensor_map(address: int, operand: Operand, box: tuple[int, int]) -> tuple[int, ...]:
-    """A matrix at `address`, copied in boxes swizzled by 128 bytes, zeros beyond; sizes from the inner to the outer."""
+    """Encode a matrix at `address` with the 128-byte swizzle and zeros beyond it.
+
+    Sizes go from the inner to the outer.
+    """
     from cuda.bindings import driver
 
     kinds = driver.CUtensorMapDataType

@@ -1,8 +1,8 @@
 """Linear algebra on CuPy arrays: cuSOLVER, and cuBLAS for stacks of small matrices.
 
-Nothing here waits for the device: what failed is told by `info`, which the libraries write there. Both are
-column-major, so that they get transposes. CuPy calls neither in a capture, so these are refused there.
-Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
+Nothing here waits for the device: the libraries write failures to `info` on the device. Both libraries are
+column-major, so they receive transposes. CuPy calls neither of them in a capture, so these operations are rejected
+there. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["register"]
 
 Array = Any
 
-#: What the libraries call a dtype.
+#: The letter by which the libraries name a dtype.
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
-#: Up to here a stack is factored by one batched call, beyond it matrix by matrix; CuPy's limit too.
+#: Up to this size one batched call factors a stack; larger matrices are factored one by one. CuPy has the same limit.
 _BATCHED = 256
 
-#: Up to here a stack of Hermitian matrices goes to Jacobi's method at once, cuSOLVER's limit for singular values too.
+#: Up to this size a stack of Hermitian matrices goes to the batched Jacobi method; cuSOLVER has this limit for SVD too.
 _JACOBI = 32
 
 
-def solve_(a: Array, b: Array, x: Array, info: Array) -> None:
-    """By LU with partial pivoting."""
+def solve(a: Array, b: Array, x: Array, info: Array) -> None:
+    """Solve by LU with partial pivoting."""
     _solve(a, b.astype(x.dtype, copy=False), x, info)
 
 
-def inv_(a: Array, inverse: Array, info: Array) -> None:
-    """By LU with partial pivoting, for the columns of 1."""
+def inv(a: Array, inverse: Array, info: Array) -> None:
+    """Invert by LU with partial pivoting, solving for the columns of the identity."""
     one = cupy.eye(a.shape[-1], dtype=a.dtype)
     _solve(a, cupy.broadcast_to(one, a.shape), inverse, info)
 
@@ -58,7 +58,7 @@ def _solve(a: Array, b: Array, x: Array, info: Array) -> None:
 
 
 def _copied(stack: Array, dtype: Any) -> Array:
-    """Memory of its own, (matrices, rows, columns), C-contiguous."""
+    """Return a C-contiguous copy of shape (matrices, rows, columns)."""
     return stack.astype(dtype, order="C", copy=True).reshape(-1, *stack.shape[-2:])
 
 
@@ -67,13 +67,16 @@ def _routine(library: Any, name: str, dtype: Any) -> Any:
 
 
 def _pointers(stack: Array) -> Array:
-    """The address of each matrix, on the device; to be kept by a name, or the next allocation takes its place."""
+    """Return the address of each matrix, on the device.
+
+    Keep a reference, or the next allocation may reuse the memory.
+    """
     step = stack.shape[1] * stack.shape[2] * stack.itemsize
     return cupy.arange(stack.data.ptr, stack.data.ptr + step * len(stack), step, dtype=np.uint64)
 
 
 def _factored(transposed: Array, dtype: Any) -> tuple[Array, Array, Array]:
-    """LU of each matrix whose transpose, in C order, is its column-major form: factors, pivots from 1, codes."""
+    """Factor each matrix, given its transpose in C order (its column-major form): LU factors, pivots from 1, codes."""
     factors = _copied(transposed, dtype)
     count, n, _ = factors.shape
     pivots, codes = cupy.empty((count, n), np.int32), cupy.empty(count, np.int32)
@@ -93,11 +96,11 @@ def _factored(transposed: Array, dtype: Any) -> tuple[Array, Array, Array]:
 
 
 def _substitute(factors: Array, pivots: Array, columns: Array) -> None:
-    """Solve in place: `columns` is (matrices, K, N), each row a right side."""
+    """Solve in place: `columns` is (matrices, K, N), and each row is a right-hand side."""
     count, n, _ = factors.shape
     k, dtype = columns.shape[1], factors.dtype
     if count > 1 and n <= _BATCHED:
-        status = np.zeros(1, np.int32)  # of the arguments, on the host
+        status = np.zeros(1, np.int32)  # the status of the arguments, on the host
         batched, left, right = _routine(cublas(), "getrsBatched", dtype), _pointers(factors), _pointers(columns)
         batched(
             device.get_cublas_handle(), cublas().CUBLAS_OP_N, n, k, left.data.ptr, n, pivots.data.ptr,
@@ -114,20 +117,20 @@ def _substitute(factors: Array, pivots: Array, columns: Array) -> None:
 
 
 def det(a: Array, *, out: Array) -> None:
-    """The product of the pivots of LU; each exchange of rows turns the sign."""
+    """Compute the product of the pivots of LU; each exchange of rows changes the sign."""
     if not a.size:
         out[...] = 1
         return
-    factors, pivots, codes = _factored(a, a.dtype)  # a determinant is that of the transpose
+    factors, pivots, codes = _factored(a, a.dtype)  # the transpose has the same determinant
     exchanges = (pivots != cupy.arange(1, a.shape[-1] + 1, dtype=np.int32)).sum(axis=-1) % 2
     diagonal = cupy.diagonal(factors, axis1=-2, axis2=-1)
     product = cupy.prod(diagonal, axis=-1)
     signed = cupy.where(exchanges == 1, -product, product)
-    out[...] = cupy.where(codes > 0, 0, signed).reshape(out.shape)  # past a pivot of 0 the factors mean nothing
+    out[...] = cupy.where(codes > 0, 0, signed).reshape(out.shape)  # after a pivot of 0 the factors are meaningless
 
 
-def cholesky_(a: Array, factor: Array, info: Array) -> None:
-    """The lower triangle of `a`, in C order the upper one of its column-major form, is read."""
+def cholesky(a: Array, factor: Array, info: Array) -> None:
+    """Factor `a`, of which only the lower triangle is read: in column-major order it is the upper one."""
     if not a.size:
         info[...] = 0
         return
@@ -148,24 +151,27 @@ def cholesky_(a: Array, factor: Array, info: Array) -> None:
     info[...] = codes.reshape(info.shape)
 
 
-def qr_(a: Array, q: Array, r: Array, *, mode: str) -> None:
-    """By Householder reflections."""
+def qr(a: Array, q: Array, r: Array, *, mode: str) -> None:
+    """Decompose by Householder reflections."""
     q[...], r[...] = cupy.linalg.qr(a, mode)
 
 
-def svd_(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
-    """By QR iteration, of stacks up to 32 by 32 by Jacobi's method; one that did not converge has no finite values."""
+def svd(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
+    """Decompose by QR iteration, or stacks up to 32 by 32 by Jacobi's method.
+
+    Without convergence values are not finite.
+    """
     u[...], s[...], vh[...] = cupy.linalg.svd(a, full_matrices=full_matrices)
     info[...] = _unlike_numbers(s)
 
 
 def _unlike_numbers(values: Array) -> Array:
-    """1 for each row with an infinity or NaN."""
+    """Return 1 for each row with an infinity or NaN, else 0."""
     return (~cupy.isfinite(values).all(axis=-1)).astype(np.int32)
 
 
-def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
-    """By divide and conquer; of stacks up to 32 by 32 by Jacobi's method."""
+def eigh(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
+    """Decompose by divide and conquer, or stacks up to 32 by 32 by Jacobi's method."""
     if not a.size:
         info[...] = 0
         return
@@ -177,14 +183,14 @@ def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
     info[...] = _unlike_numbers(w)
 
 
-def lstsq_(
+def lstsq(
     a: Array, b: Array, x: Array, residuals: Array, rank: Array, s: Array, info: Array, *, rcond: float | None
 ) -> None:
-    """By singular values: those up to `rcond` times the largest count as 0."""
+    """Solve by singular values; values up to `rcond` times the largest count as 0."""
     a, b = a.astype(x.dtype, copy=False), b.astype(x.dtype, copy=False)
     u, values, vh = cupy.linalg.svd(a, full_matrices=False)
     least = np.finfo(x.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
-    kept = values > values[..., :1] * float(least)  # descending
+    kept = values > values[..., :1] * float(least)  # values are in descending order
     inverse = cupy.where(kept, 1 / cupy.where(kept, values, 1), 0).astype(values.dtype)
     x[...] = _product(_adjoint(vh), inverse[..., None] * _product(_adjoint(u), b))
     rest = b - _product(a, x)
@@ -199,7 +205,7 @@ def _adjoint(a: Array) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
-    """``a @ b`` in full precision, whatever the mode in force."""
+    """Compute ``a @ b`` in full precision, whatever precision mode is in force."""
     out = cupy.zeros((*a.shape[:-1], b.shape[-1]), a.dtype)
     if out.size and a.shape[-1]:
         gemm(cupy.ascontiguousarray(a), cupy.ascontiguousarray(b), out, mode="ieee")
@@ -207,9 +213,9 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None]:
-    """The same, with cuSOLVER loaded; refused with the reason while the current stream is being captured.
+    """Wrap `implementation`: load cuSOLVER, and reject calls while the current stream is being captured.
 
-    So are arrays whose elements are not aligned: the results would be written into copies of some of them.
+    Arrays with misaligned elements are rejected too, because results would be written to copies of them.
     """
 
     @wraps(implementation)
@@ -227,7 +233,7 @@ def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None
 
 
 def register() -> None:
-    """Enter these into the registry."""
-    for implementation in (solve_, inv_, det, cholesky_, qr_, svd_, eigh_, lstsq_):
+    """Add these implementations to the registry."""
+    for implementation in (solve, inv, det, cholesky, qr, svd, eigh, lstsq):
         name = implementation.__name__
         registry.implement(name, kind="cuda", dtypes=decompositions.LAPACK)(_outside_captures(implementation))

@@ -1,6 +1,8 @@
-"""How products of few columns are cut for the kernels of `skinny`: what is refused, tiles, blocks. Pure numbers.
+"""How products of few columns are cut for the kernels of `skinny`: rejected problems, tiles and blocks.
 
-In the words of `Problem`: `a` has m *rows*, `b` has n <= 128 columns, the *tokens*; k is the *depth*.
+Only arithmetic.
+
+In the terms of `Problem`: `a` has m *rows*, `b` has n <= 128 columns, the *tokens*; k is the *depth*.
 """
 
 from __future__ import annotations
@@ -16,35 +18,36 @@ __all__ = ["PANEL", "Tiling", "cuts", "padded", "refusal"]
 #: Elements in a line of shared memory; `kPanel` of the kernels.
 PANEL = 64
 
-#: Most blocks of a cluster on every device of compute capability 9.0.
+#: The most blocks of a cluster that every device of compute capability 9.0 supports.
 _MOST_SPLITS = 8
 
-#: Most warpgroups times tokens of a wide block that leave the registers of a multiprocessor to another one.
+#: The largest product of warpgroups and tokens at which two wide blocks fit into the registers of a multiprocessor.
 _HALF_THE_SUMS = 128
 
-#: A cluster waits for its blocks at each tile: it is offered for so much less idle time.
+#: A cluster synchronizes its blocks at each tile, so it is offered only if it saves more than this share of idle time.
 _WORTH_A_CLUSTER = 0.05
 
-#: Shared memory that a block takes in addition to its own: the system's, and where the wide kernel has its barriers.
+#: Shared memory that a block uses in addition to its dynamic part: the system's, and the barriers of the wide kernel.
 _SYSTEM_NBYTES, _BARRIERS_NBYTES = 1024, 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiling:
-    """How a product is cut, and by which kernel.
+    """How a product is cut, and for which kernel.
 
     Attributes
     ----------
     kernel : str
-        ``narrow``: warps of 16 or 32 rows; ``wide``: warpgroups of 64.
+        ``narrow``: warps of 16 or 32 rows; ``wide``: warpgroups of 64 rows.
     rows, warps : int
-        Rows of a warp (a warpgroup), and how many of these are side by side in a tile.
+        Rows of a warp (of a warpgroup if wide), and the number of these side by side in a tile.
     depth, stages : int
         Terms of a stage, and stages of a block.
     splits : int
-        Blocks that share the terms of a tile as a cluster.
+        Blocks of a cluster, which share the terms of a tile.
     blocks : int
-        Of the launch. A narrow cluster walks over tiles, a wide one has one; wide blocks alone have equally many steps.
+        Blocks of the launch. A narrow cluster walks over tiles and a wide cluster has one tile; without clusters, wide
+        blocks divide the steps evenly.
     """
 
     kernel: str
@@ -73,33 +76,33 @@ class Tiling:
 
     @property
     def slices(self) -> int:
-        """Panels of a stage; in the narrow kernel each has warps of its own."""
+        """Panels of a stage; the narrow kernel has separate warps for each."""
         return self.depth // PANEL
 
     @property
     def threads(self) -> int:
-        """Of a block; the last warp of a wide one asks for the copies."""
+        """Threads of a block; the last warp of a wide block issues the copies."""
         return 128 * self.warps + 32 if self.is_wide else 32 * self.warps * self.slices
 
     def tiles(self, problem: Problem) -> int:
-        """Of all rows."""
+        """The number of tiles that cover all rows."""
         return -(-problem.m // self.tile_rows)
 
     def steps(self, problem: Problem) -> int:
-        """Stages that the terms of a tile take."""
+        """The number of stages that the terms of a tile take."""
         return -(-problem.k // self.depth)
 
     def shared_nbytes(self, tokens: int) -> int:
-        """Dynamic shared memory of a block: its stages and the sums, of a narrow one those of each slice.
+        """The dynamic shared memory of a block: its stages and its sums (in the narrow kernel, sums for each slice).
 
-        The sums of a wide cluster take the place of the stages.
+        The sums of a wide cluster overlay the stages.
         """
         stages = 2 * self.stages * (self.tile_rows + tokens) * self.depth
         sums = 4 * tokens * (self.tile_rows + 4) * (1 if self.is_wide else self.slices)
         return max(stages, sums) if self.is_wide and self.splits > 1 else stages + sums
 
     def workspace_nbytes(self, problem: Problem) -> int:
-        """A flag and a tile's sums for each block, where a tile is shared by others than a cluster."""
+        """The workspace: a flag and the sums of a tile for each block, if blocks share tiles outside of clusters."""
         if not self.is_wide or self.splits > 1 or self.tiles(problem) % self.blocks == 0:
             return 0
         return self.blocks * (8 + 4 * self.tile_rows * padded(problem.n))
@@ -113,8 +116,8 @@ def _wide(warps: int, depth: int, stages: int) -> Tiling:
     return Tiling(kernel="wide", rows=64, warps=warps, depth=depth, stages=stages)
 
 
-#: By tokens, rounded up: what is offered, the likeliest first. Stages fill the shared memory of a multiprocessor with
-#: one block, or with two.
+#: The offered tilings by the number of tokens, rounded up; the most promising first. Stages fill the shared memory of a
+#: multiprocessor with one block, or with two.
 _TILINGS: dict[int, tuple[Tiling, ...]] = {
     8: (_narrow(16, 1, 512, 4), _narrow(32, 1, 512, 3), _narrow(16, 1, 256, 6), _wide(1, 128, 6), _wide(2, 64, 12)),
     16: (_narrow(16, 1, 512, 4), _narrow(32, 1, 512, 3), _narrow(16, 1, 256, 6), _wide(1, 128, 10), _wide(2, 64, 11)),
@@ -123,7 +126,7 @@ _TILINGS: dict[int, tuple[Tiling, ...]] = {
     128: (_wide(1, 64, 7), _wide(1, 64, 3), _wide(2, 64, 4), _wide(3, 64, 3)),
 }
 
-#: As clusters; without the sums that lie next to the stages.
+#: Tilings for clusters; their sums do not need room next to the stages.
 _CLUSTERED: dict[int, tuple[Tiling, ...]] = {
     8: (),
     16: (),
@@ -132,10 +135,11 @@ _CLUSTERED: dict[int, tuple[Tiling, ...]] = {
     128: (_wide(1, 64, 4),),
 }
 
-#: In three warps side by side 6,144 rows, which no power of two deals evenly to 132 multiprocessors, are 128 tiles.
+#: No power of two divides 6,144 rows evenly among 132 multiprocessors, but three warps side by side give 128 tiles.
 _THREE: dict[int, Tiling] = {8: _narrow(16, 3, 256, 7), 16: _narrow(16, 3, 256, 6), 32: _narrow(16, 3, 256, 4)}
 
-#: Where the rows of a term lie together a narrow tile has a multiple of 64 rows.
+#: Tilings for a `a` that is not transposed, where the rows of a term are contiguous: narrow tiles have a multiple of 64
+#: rows.
 _TURNED: dict[int, tuple[Tiling, ...]] = {
     tokens: (
         *((_narrow(16, 4, 128, 6),) if tokens <= 32 else ()),
@@ -147,7 +151,7 @@ _TURNED: dict[int, tuple[Tiling, ...]] = {
 
 
 def padded(tokens: int) -> int:
-    """Tokens rounded up to what an instruction takes."""
+    """Round the tokens up to a number that an instruction supports."""
     return next(most for most in _TILINGS if tokens <= most)
 
 
@@ -158,7 +162,7 @@ def _offered(problem: Problem) -> tuple[Tiling, ...]:
 
 
 def refusal(problem: Problem) -> str | None:
-    """Why the kernels cannot compute `problem`, or None."""
+    """Return why the kernels cannot compute `problem`, or None."""
     p = problem
     contiguous = p.k if p.transpose_a else p.m
     refusals = {
@@ -179,11 +183,11 @@ def refusal(problem: Problem) -> str | None:
 
 
 def cuts(problem: Problem, multiprocessors: int, shared_nbytes: int) -> Iterator[Tiling]:
-    """The tilings offered on a device with `multiprocessors`, each with `shared_nbytes` of shared memory."""
+    """Yield the tilings offered on a device with `multiprocessors`, each with `shared_nbytes` of shared memory."""
     tokens = padded(problem.n)
 
     def most(tiling: Tiling) -> int:
-        """Blocks at a time: one on each multiprocessor, or two."""
+        """The number of blocks that run at a time: one or two on each multiprocessor."""
         if tiling.is_wide and tiling.warps * tokens > _HALF_THE_SUMS:
             return multiprocessors
         own = tiling.shared_nbytes(tokens) + _SYSTEM_NBYTES + (_BARRIERS_NBYTES if tiling.is_wide else 0)
@@ -197,14 +201,14 @@ def cuts(problem: Problem, multiprocessors: int, shared_nbytes: int) -> Iterator
 
 
 def _dealt(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
-    """Steps dealt evenly to one or all blocks that fit on each multiprocessor, or tiles cut into equal parts."""
+    """Divide the steps evenly among one or all blocks that fit on a multiprocessor, or cut tiles into equal parts."""
     tiles, steps = tiling.tiles(problem), tiling.steps(problem)
     for blocks in (many, few, tiles * max(1, min(many // tiles, steps // 2))):
         yield replace(tiling, blocks=min(blocks, tiles * steps))
 
 
 def _clusters(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
-    """Clusters of one tile each that leave few multiprocessors idle; the largest, where there are fewer tiles."""
+    """Yield clusters of one tile each that leave few multiprocessors idle, or the largest if there are few tiles."""
     tiles, most = tiling.tiles(problem), min(_MOST_SPLITS, tiling.steps(problem) // 2)
     for splits in range(2, most + 1):
         if 3 * few <= 4 * tiles * splits <= 4 * many:
@@ -214,13 +218,13 @@ def _clusters(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator
 
 
 def _walking(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
-    """Blocks or clusters that walk over tiles, all that fit or as many as there are tiles."""
+    """Yield blocks or clusters that walk over tiles: as many as fit, or one for each tile."""
     tiles, most = tiling.tiles(problem), min(_MOST_SPLITS, tiling.steps(problem) // 2)
     yield replace(tiling, blocks=min(tiles, many))
     yield from _clusters(problem, tiling, few, many)
 
     def idle(splits: int) -> float:
-        """Part of all blocks' time that is idle, as the last tiles are too few for all clusters."""
+        """The share of all blocks' time that is idle because the last tiles are too few for all clusters."""
         clusters = many // splits
         return 1 - tiles * splits / (-(-tiles // clusters) * many)
 

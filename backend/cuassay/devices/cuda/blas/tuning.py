@@ -1,7 +1,8 @@
-"""The tuner of matrix products: which candidate each problem gets, found once, kept in memory and in a file.
+"""The tuner of matrix products finds the best candidate for each problem once, and keeps it in memory and in a file.
 
-While it is on, it is the selector of `plans`: a problem that is known gets what was found, one that is not is tuned at
-its first plan, or written down to be tuned later. A choice holds for all problems of one `representative`.
+While it is enabled, it is the selector of `plans`: a known problem gets the recorded choice; an unknown problem is
+tuned when its first plan is made, or is recorded to be tuned later. A choice is valid for all problems of one
+`representative`.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from cuassay.tune.space import Candidate
 
 __all__ = ["DEFAULT", "OP", "Options", "Report", "Tuner", "TunerStatistics", "tuner", "validators"]
 
-#: Of every result here.
+#: The operation name in every result of this module.
 OP = "gemm"
 
-#: The name in results of what is used without tuning, whatever that is.
+#: The name in results of the plan that is used without tuning, whichever that is.
 DEFAULT = Candidate.of("default")
 
 
@@ -44,27 +45,28 @@ class Options:
     Attributes
     ----------
     enabled : bool
-        Whether what was found is used, and whatever else is on is done.
+        Whether choices are used. If False, all other options have no effect.
     tuning : bool
         Whether an unknown problem is tuned.
     recording : bool
         Whether an unknown problem that is not tuned is written to `untuned`.
     limits : Limits
-        Of one search.
+        Limits of one search.
     algorithms : int
-        How many cuBLASLt is asked for at each limit of workspace.
+        Number of algorithms requested from cuBLASLt at each workspace limit.
     rotating_nbytes : int or None
-        As of `Bench`.
+        See `Bench`.
     tolerances : (float, float) or None
-        As of `Bench`.
+        See `Bench`.
     checking : bool
         Whether a result must agree with the default's.
     path : str
-        The file of results, ``%d`` in it being the device's index; empty: one in the cache folder, by GPU and versions.
+        The file of results; ``%d`` is replaced by the device's index. Empty: a file in the cache folder, named by GPU
+        and versions.
     untuned : str
         The file of problems to tune later.
     writing : bool
-        Whether results are added to the file as they are found.
+        Whether each result is added to the file when it is found.
     """
 
     enabled: bool = False
@@ -81,7 +83,7 @@ class Options:
 
     @classmethod
     def of_settings(cls) -> Options:
-        """What the environment says."""
+        """Read the options from the environment."""
         absolute_relative = settings.get("CUASSAY_TUNABLEOP_NUMERICAL_CHECK")
         megabytes = settings.get("CUASSAY_TUNABLEOP_ROTATING_BUFFER_SIZE")
         return cls(
@@ -101,19 +103,19 @@ class Options:
         )
 
     def plain(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the options as JSON data."""
         return asdict(self)
 
     @staticmethod
     def fields_of(data: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields from what `plain` gave, after JSON."""
+        """Return the fields from the JSON data that `plain` made."""
         tolerances = data["tolerances"]
         return {**data, "limits": Limits(**data["limits"]), "tolerances": tolerances and tuple(tolerances)}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One problem tuned: the result, how it was found, and the plans' own words for default and choice."""
+    """The result of tuning one problem: how it was found, and the plans' descriptions of the default and the choice."""
 
     problem: Problem
     result: Result
@@ -122,7 +124,7 @@ class Report:
     choice: str
 
     def row(self) -> dict[str, Any]:
-        """As JSON data: what is shown of it."""
+        """Return the fields to show, as JSON data."""
         result, outcome = self.result, self.outcome
         figures = {name: getattr(result, name) for name in ("default_us", "us", "gain", "spread")}
         counts = {"tried": outcome.tried, "untried": outcome.untried, "refused": len(outcome.refused)}
@@ -132,14 +134,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TunerStatistics:
-    """A tuner as of now.
+    """The state of a tuner.
 
     Attributes
     ----------
     results : int
-        Problems for which something was found, over all devices, in this process or by file.
+        Problems with a known choice, over all devices, from this process or from a file.
     searches, seconds : int, float
-        Searches in this process, and what they took.
+        The number of searches in this process, and the seconds they took.
     failed : int
         Problems that could not be tuned.
     in_captures : int
@@ -154,7 +156,7 @@ class TunerStatistics:
 
 
 class Tuner:
-    """Finds and keeps what computes each problem; safe to use from several threads, one search a device at a time."""
+    """Finds and keeps the best candidate of each problem; thread-safe, with one search at a time on each device."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -173,7 +175,7 @@ class Tuner:
         return f"Tuner({state}, {self.statistics()})"
 
     def statistics(self) -> TunerStatistics:
-        """What it has found and done so far."""
+        """Return the current counts."""
         return TunerStatistics(
             results=sum(map(len, list(self._results.values()))),
             searches=len(self._searched_s),
@@ -183,7 +185,7 @@ class Tuner:
         )
 
     def configure(self, **options: Any) -> None:
-        """Change some of the options; plans that this may change are made again."""
+        """Change some of the options; plans that the change may affect are made again."""
         with self._state:
             was, self.options = self.options, replace(self.options, **options)
             if self.options.path != was.path:
@@ -198,7 +200,7 @@ class Tuner:
     # ------------------------------------------------------------------------------------ choosing
 
     def select(self, problem: Problem, device: int) -> Candidate | None:
-        """What was found for `problem`; where nothing was, tunes it or writes it down, as the options say."""
+        """Return the choice for `problem`; tune or record an unknown problem, as the options say."""
         key = representative(problem)
         found = self.results(device).find(OP, key.plain())
         if found is None and self.options.tuning:
@@ -220,13 +222,13 @@ class Tuner:
                 return found
             try:
                 return self.tune(key, device).result
-            except CuassayError as error:  # the call that wanted it goes on without
+            except CuassayError as error:  # the call continues without tuning
                 self._failed.add((device, key))
                 warnings.warn(f"not tuned: {key}: {error}", stacklevel=2)
                 return None
 
     def _miss(self, key: Problem) -> None:
-        """The stream is being captured: say so, and choose again at this thread's first call outside of captures."""
+        """Report that a capture prevented tuning, and choose again at this thread's first call outside of captures."""
         if is_explaining():
             note("not tuned, as the stream is being captured")
         plan_cache.provisional()
@@ -234,7 +236,7 @@ class Tuner:
             self._in_captures += 1
             if self._in_captures > 1:
                 return
-        warnings.warn(f"not tuned, as the stream is being captured: {key}; call it once before", stacklevel=2)
+        warnings.warn(f"not tuned, as the stream is being captured: {key}; call it before capturing", stacklevel=2)
 
     def _record(self, key: Problem, device: int) -> None:
         path = self.named(self.options.untuned, device)
@@ -246,9 +248,21 @@ class Tuner:
     # ------------------------------------------------------------------------------------ searching
 
     def tune(self, problem: Problem, device: int) -> Report:
-        """Search for what computes `problem` fastest on the current device `device`, and keep it.
+        """Search for the fastest way to compute `problem` on the current device `device`, and keep it.
 
-        Waits for the current stream first; work of other streams disturbs what is measured.
+        The search first waits for the current stream. Work on other streams disturbs the measurements.
+
+        Parameters
+        ----------
+        problem : Problem
+            The problem; it is replaced by its `representative`.
+        device : int
+            The index of the current device.
+
+        Returns
+        -------
+        Report
+            The result and how it was found.
 
         Raises
         ------
@@ -259,7 +273,7 @@ class Tuner:
         with self._searching(device), relaxed():
             found = self._searched(key, device)
             self._searched_s.append(found.outcome.seconds)
-            with self._state:  # no other file is named meanwhile
+            with self._state:  # so that no other thread changes the file meanwhile
                 self._keep(self.results(device), found.result, device)
         return found
 
@@ -269,7 +283,7 @@ class Tuner:
             self._use(self.path(device), lambda path: results.append(result, path))
 
     def _searching(self, device: int) -> threading.RLock:
-        """Held while candidates run on `device`."""
+        """Return the lock to hold while candidates run on `device`."""
         return self._searches.setdefault(device, threading.RLock())
 
     def _searched(self, key: Problem, device: int) -> Report:
@@ -301,9 +315,9 @@ class Tuner:
     # ------------------------------------------------------------------------------------ files
 
     def results(self, device: int) -> Results:
-        """What was found for `device` so far, and what its file held when it was first asked for.
+        """Return the results for `device`, including those its file held when it was first read.
 
-        What was found before the file was named, and had reached no other, is kept as if it were found now.
+        Results that were found before the file was named, and were written to no other file, are added as if found now.
         """
         found = self._results.get(device)
         if found is None:
@@ -320,13 +334,13 @@ class Tuner:
         return found
 
     def _leave_files(self) -> None:
-        """Forget what the files held; what is in none is carried to the next."""
+        """Forget what the files held; results that no file holds are carried to the next file."""
         for device, results in self._results.items():
             self._carried.setdefault(device, []).extend(results.unwritten())
         self._results.clear()
 
     def reread(self) -> None:
-        """Take over what other processes have added to the files meanwhile."""
+        """Read what other processes have added to the files."""
         for device, found in list(self._results.items()):
             path = self.path(device)
             if Path(path).exists():
@@ -334,27 +348,27 @@ class Tuner:
         controls.renew()
 
     def path(self, device: int) -> str:
-        """The file of results for `device`."""
+        """Return the path of the results file for `device`."""
         return self.named(self.options.path, device) or _own_path(validators(device))
 
     @staticmethod
     def named(path: str, device: int) -> str:
-        """`path` for `device`."""
+        """Replace ``%d`` in `path` by the device's index."""
         return path.replace("%d", str(device))
 
     def _use(self, path: str, use: Callable[[str], object]) -> None:
-        """Use a file; a rejected file is reported once, not changed, and not used again."""
+        """Call `use` on a file; a rejected file is reported once, not changed, and not used again."""
         if path in self._refused:
             return
         try:
             use(path)
         except TuningError as error:
             self._refused.add(path)
-            warnings.warn(f"tuning goes on without its file: {error}", stacklevel=2)
+            warnings.warn(f"tuning continues without its file: {error}", stacklevel=2)
 
 
 def _default(problem: Problem, device: int) -> Candidate:
-    """What `plans` uses without tuning, as a candidate."""
+    """Return, as a candidate, the plan that `plans` uses without tuning."""
     plan = plans.default(problem, device)
     if plan is None or plan.algorithm is None:
         return Candidate.of("cublas")
@@ -369,7 +383,7 @@ def _validators(device: int) -> dict[str, str]:
 
 
 def validators(device: int) -> dict[str, str]:
-    """What results on `device` depend on: its model, the driver, every provider's version."""
+    """Return what results on `device` depend on: its model, the driver, and the version of every provider."""
     return _validators(device) | providers.versions()
 
 
@@ -381,5 +395,5 @@ def _own_path(validated: dict[str, str]) -> str:
 
 @cache
 def tuner() -> Tuner:
-    """The tuner of this process; at first as the settings say."""
+    """Return the tuner of this process; its first options come from the settings."""
     return Tuner(Options.of_settings())

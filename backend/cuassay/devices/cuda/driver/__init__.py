@@ -1,1 +1,1 @@
-"""The driver and nothing of ours: its status codes, devices, contexts and libraries."""
+"""The driver without cuassay's objects: status codes, devices, contexts and libraries."""

@@ -1,4 +1,4 @@
-"""Which integers can be the address of a stream: the driver follows whatever it is given, and the process ends."""
+"""Which integers can be the address of a stream: the driver dereferences any address, which may end the process."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["address_of", "stream_at"]
 
-#: 0 is the default stream, 1 and 2 are the legacy one and that of each thread; all others are addresses.
+#: 0 is the default stream, 1 the legacy one, 2 that of each thread; all other values are addresses.
 _RESERVED = 2
 
-#: No program on Linux has memory below: executables that are not relocated begin here.
+#: No program on Linux has memory below this address, where non-relocated executables begin.
 _LOWEST = 0x40_0000
 
-#: The end of what a process can address, on x86-64 with five levels of pages; less on others.
+#: The end of a process's addresses on x86-64 with five-level paging; it is lower on other systems.
 _END = 2**56
 
-#: An address that the driver took from its heap is a multiple of it.
+#: Heap addresses from the driver are multiples of this.
 _ALIGNMENT = 8
 
 
 def address_of(stream: Any) -> int:
-    """The address of a stream that is not of CuPy's class: an address, or any object with ``__cuda_stream__``.
+    """Return the address of a stream that is not CuPy's: an address, or any object with ``__cuda_stream__``.
 
     Raises
     ------
     ArgumentError
-        If it is neither; see `stream_at`.
+        If the object is neither; see `stream_at`.
     """
     if hasattr(stream, "__cuda_stream__"):
         described = stream.__cuda_stream__
@@ -38,12 +38,12 @@ def address_of(stream: Any) -> int:
 
 
 def stream_at(address: Any) -> int:
-    """`address` as the address of a stream, which is not looked at: only the driver knows whether it is one.
+    """Check that `address` could be a stream's; only the driver knows whether there is a stream.
 
     Raises
     ------
     ArgumentError
-        If it is not an int, or is one that no stream can have, such as the number of a device.
+        If it is not an int, or no stream can have this address, such as the number of a device.
     """
     is_number = isinstance(address, int) and not isinstance(address, bool)
     if is_number and (0 <= address <= _RESERVED or (_LOWEST <= address < _END and not address % _ALIGNMENT)):

@@ -1,7 +1,7 @@
-"""From a driver's status to an exception: what was wrong, what the driver said, what to do.
+"""From a driver status to an exception: what failed, what the driver reported, and what to do.
 
-`check` reads the tuples that every call of cuda.bindings returns; `guarded` covers the other way those calls fail,
-an exception because the library itself is absent. The advice is in one table, for the statuses people meet.
+`check` reads the tuples that every call of cuda.bindings returns. `guarded` handles the other way in which those calls
+fail: an exception because the library is absent. One table has the advice for the statuses that users meet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOST = (
 _CAPTURE = "keep this call out of the capture, or end the capture first"
 _ENDED = "end the capture, read the error of the call that broke it, and capture again"
 
-#: Driver status, without its prefix, to (exception, what to do). Statuses that are not here are a plain `DriverError`.
+#: Maps a driver status without its prefix to (exception, what to do). Statuses that are not listed raise `DriverError`.
 ADVICE: dict[str, tuple[type[Exception], str]] = {
     "INVALID_VALUE": (DriverError, "check sizes, pointers and the launch shape: one of the arguments is out of range"),
     "OUT_OF_MEMORY": (
@@ -108,7 +108,7 @@ ADVICE: dict[str, tuple[type[Exception], str]] = {
     "STREAM_CAPTURE_WRONG_THREAD": (CaptureError, "end the capture in the thread that began it"),
 }
 
-#: The runtime's names that are not the driver's in camel case.
+#: The runtime's status names that are not the driver's names in camel case.
 _RUNTIME_NAMES = {
     "MEMORY_ALLOCATION": "OUT_OF_MEMORY",
     "INITIALIZATION_ERROR": "NOT_INITIALIZED",
@@ -120,7 +120,7 @@ _RUNTIME_NAMES = {
 
 
 def advice(status: str) -> tuple[type[Exception], str]:
-    """The exception and the advice for `status`, as the driver (``CUDA_ERROR_...``) or the runtime spells it."""
+    """Return the exception and the advice for `status`, as the driver (``CUDA_ERROR_...``) or the runtime spells it."""
     plain = status.removeprefix("CUDA_ERROR_")
     if status.startswith("cudaError"):
         words = status.removeprefix("cudaError")
@@ -130,24 +130,24 @@ def advice(status: str) -> tuple[type[Exception], str]:
 
 
 def is_sticky(status: str) -> bool:
-    """Whether the context is dead after it."""
+    """Whether the context is dead after this status."""
     return advice(status)[0] is DeviceLostError
 
 
 def check(result: tuple[Any, ...], doing: str = "") -> Any:
-    """The values of a cuda.bindings call, without the status: None, the one value, or a tuple of them.
+    """Return the values of a cuda.bindings call without the status: None, a single value, or a tuple.
 
     Parameters
     ----------
     result : tuple
-        ``(status, *values)`` of the driver, the runtime or NVRTC.
+        ``(status, *values)`` from the driver, the runtime or NVRTC.
     doing : str
-        What was being done, for the message.
+        What the call does, for the message.
 
     Raises
     ------
     CuassayError
-        Of the class that `ADVICE` gives for the status.
+        If the call failed; `ADVICE` maps the status to the exception's class.
     """
     status = result[0]
     if status:
@@ -156,7 +156,7 @@ def check(result: tuple[Any, ...], doing: str = "") -> Any:
 
 
 def error_of(status: Any, doing: str = "") -> Exception:
-    """The exception for a status enum; it has ``status`` and ``code`` whatever its class."""
+    """Return the exception for a status enum; whatever its class, it has ``status`` and ``code``."""
     kind, what_to_do = advice(status.name)
     message = f"{doing or 'a CUDA call'} failed: {status.name} ({int(status)}){_description(status)}; {what_to_do}"
     error = kind(message)
@@ -165,7 +165,7 @@ def error_of(status: Any, doing: str = "") -> Exception:
 
 
 def _description(status: Any) -> str:
-    """The library's own words, where it is there to be asked."""
+    """Return the library's own description of a status, if the library is available."""
     try:
         from cuda.bindings import driver, nvrtc, runtime
 
@@ -186,7 +186,7 @@ def _not_found() -> type[Exception]:
 
 @contextmanager
 def guarded(library: str) -> Iterator[None]:
-    """Turn the absence of `library` inside the block into `LibraryNotFoundError`."""
+    """Raise `LibraryNotFoundError` if `library` turns out to be absent inside the block."""
     try:
         yield
     except ImportError as error:
@@ -194,7 +194,7 @@ def guarded(library: str) -> Iterator[None]:
             f"{library} cannot be used: {error}; install cuassay[cuda13], or cuassay[cuda12] for a CUDA 12 driver"
         ) from error
     except RuntimeError as error:
-        # Some versions of cuda.bindings find a library by themselves, and say so with a bare RuntimeError.
+        # Some versions of cuda.bindings find a library by themselves, and report its absence as a bare RuntimeError.
         if not isinstance(error, _not_found()) and "Failed to dlopen" not in str(error):
             raise
         raise LibraryNotFoundError(

@@ -1,7 +1,6 @@
-"""What a stream's or an event's call needs around it: the right device current, and a refusal in words.
+"""What calls on streams and events need: the right device must be current, and errors must be explained.
 
-Handles of streams and events carry their device with them; only address 0, the default stream, means that of the
-device that is current.
+Handles of streams and events imply their device; only address 0, the default stream, means the current device's.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ __all__ = [
 
 CUDARuntimeError: Any = cupy.cuda.runtime.CUDARuntimeError
 
-#: ``cudaErrorNotReady``: what a query answers while work is under way.
+#: ``cudaErrorNotReady``: the status of a query while work is running.
 NOT_READY = 600
 
-#: Addresses of default streams: the legacy one by two names, each thread's own.
+#: Addresses of default streams: the legacy one by two names, and each thread's own.
 _DEFAULTS = (0, 1, 2)
 
 _device = cupy.cuda.runtime.getDevice
 
 
 def at(index: int) -> AbstractContextManager[Any]:
-    """Make device `index` current where it is not; a negative index means the current one."""
+    """Make device `index` current if it is not; a negative index means the current one."""
     if index < 0 or _device() == index:
         return nullcontext()
     device: AbstractContextManager[Any] = cupy.cuda.Device(index)
@@ -49,12 +48,12 @@ def at(index: int) -> AbstractContextManager[Any]:
 
 
 def index_of(device: int | str | Device | None) -> int:
-    """The index of `device`: an index, ``"cuda:1"``, a `Device`; None is the current one.
+    """Return the index of `device`: an index, ``"cuda:1"`` or a `Device`; None is the current one.
 
     Raises
     ------
     DeviceError
-        If it is of another kind.
+        If the device is of another kind.
     """
     if device is None:
         return int(_device())
@@ -62,12 +61,13 @@ def index_of(device: int | str | Device | None) -> int:
 
 
 def device_of_stream(address: int, stream: Any = None) -> int | None:
-    """The device of the stream at `address`, by `stream`, its object, if that tells; None where nothing does.
+    """Return the device of the stream at `address`, using its object `stream` if that tells it; None if unknown.
 
-    So it is with one device, of a default stream's address, within a capture of the stream, which the driver's answer
+    The device is unknown if there is only one, for the address of a default stream, during a capture of the stream
+    (which a query would break), and before CUDA 12.8.
     would break, and before CUDA 12.8.
     """
-    known = getattr(stream, "device_id", None)  # of CuPy's default stream -1
+    known = getattr(stream, "device_id", None)  # CuPy's default stream has -1
     if isinstance(known, int) and known >= 0:
         return known
     from cuda.bindings import runtime as cudart
@@ -80,7 +80,7 @@ def device_of_stream(address: int, stream: Any = None) -> int | None:
 
 
 def refusal(status: int, doing: str) -> Exception:
-    """The exception for a runtime call's `status`: in a forked child, that it is one."""
+    """Return the exception for a runtime call's `status`; in a forked child, the error that explains the fork."""
     from cuda.bindings import runtime as cudart
 
     return forks.error() if forks.is_child() else error_of(cudart.cudaError_t(status), doing)
@@ -88,7 +88,7 @@ def refusal(status: int, doing: str) -> Exception:
 
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
-    """CuPy's errors inside the block become ours, which say what to do."""
+    """Convert CuPy's errors inside the block to cuassay's, which say what to do."""
     try:
         yield
     except CUDARuntimeError as error:
@@ -96,9 +96,9 @@ def explained(doing: str) -> Iterator[None]:
 
 
 def refused_in_child(names: dict[str, Any], *calls: str) -> None:
-    """From a fork on, these `calls` of a module's `names` raise in the child, where the parent's handles mean nothing.
+    """Make these `calls` of a module's `names` raise in forked children, where the parent's handles are meaningless.
 
-    Left alone, a query there would answer "done".
+    Otherwise a query there would report that the work is done.
     """
 
     def replace() -> None:

@@ -1,12 +1,12 @@
-"""CuPy's private names: all that we use, each with its reason, under names of our own.
+"""All private names of CuPy that cuassay uses, each with its reason, under cuassay's own names.
 
-`suites/pure/runtime/test_cupy_private.py` sees that no other file uses one, and
-`suites/nvidia/runtime/test_cupy_private.py` names what an installed CuPy lacks. If CuPy drops a name that has a public
-counterpart, that one serves, slower. If it drops the hook of its waits, these are not seen.
+`suites/pure/runtime/test_cupy_private.py` checks that no other file uses one, and
+`suites/nvidia/runtime/test_cupy_private.py` names those that an installed CuPy lacks. If CuPy drops a name that has a
+public counterpart, the slower public one is used. If it drops the hook of its waits, waits are not seen.
 
-What it saves, with CuPy 14.2 on a host without a GPU: `array.flags.c_contiguous` takes 0.176 µs, because it makes an
-object first, the private attribute 0.018 µs, `is_c_contiguous` 0.026 µs; `cupy.ndarray(...)` takes 0.81 µs and
-`make_array` 0.41 µs. The other names have no public counterpart.
+The savings, with CuPy 14.2 on a host without a GPU: `array.flags.c_contiguous` takes 0.176 µs, because it makes an
+object first; the private attribute takes 0.018 µs, and `is_c_contiguous` 0.026 µs. `cupy.ndarray(...)` takes 0.81 µs,
+and `make_array` 0.41 µs. The other names have no public counterpart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 Array = Any
 
-#: Name to the reason for its use.
+#: Each name with the reason for its use.
 PRIVATE = {
     "cupy.ndarray._c_contiguous": "`array.flags` makes an object at each read",
     "cupy.ndarray._f_contiguous": "`array.flags` makes an object at each read",
@@ -58,28 +58,28 @@ _C, _F = (
     for order in "cf"
 )
 
-#: Whether the elements of a `cupy.ndarray` lie side by side in C order, or in Fortran's.
+#: Whether a `cupy.ndarray` is contiguous in C order, or in Fortran order.
 is_c_contiguous: Callable[[Array], bool] = attrgetter(_C)
 is_f_contiguous: Callable[[Array], bool] = attrgetter(_F)
 
-#: dtype, shape, and whether contiguous in C order, in one call of C.
+#: dtype, shape, and whether the array is contiguous in C order, in one C call.
 layout_of: Callable[[Array], tuple[np.dtype[Any], tuple[int, ...], bool]] = attrgetter("dtype", "shape", _C)
 
-#: dtype, shape, and whether contiguous in C order, and in Fortran's: of a dense array these say all but its address.
+#: dtype, shape, and contiguity in C and in Fortran order; for a dense array this is everything but the address.
 dense_layout_of: Callable[[Array], tuple[np.dtype[Any], tuple[int, ...], bool, bool]] = attrgetter(
     "dtype", "shape", _C, _F
 )
 
 
 def _short(shape: tuple[int, ...], dtype: Any, memory: Any) -> Array:
-    """What ``cupy.ndarray(shape, dtype, memory)`` does, without what its constructor does for subclasses."""
+    """Do what ``cupy.ndarray(shape, dtype, memory)`` does, without the constructor's work for subclasses."""
     array = _blank(_ndarray)
     array._init(shape, dtype, memory)  # noqa: SLF001
     return array
 
 
 def _has_short_way() -> bool:
-    """Whether this CuPy's arrays are still made so; tried on one without elements, which needs no device."""
+    """Whether this CuPy's arrays can still be made this way; an empty array, which needs no device, tests it."""
     asked = (0, 3), "float32", cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, 0), 0)
     try:
         made, wanted = _short(*asked), _ndarray(*asked)
@@ -90,15 +90,15 @@ def _has_short_way() -> bool:
 
 _blank: Any = getattr(getattr(cupy._core.core, "_ndarray_base", None), "__new__", None)  # noqa: SLF001
 
-#: From shape, dtype and `cupy.cuda.MemoryPointer` to a C-contiguous `cupy.ndarray`.
+#: Makes a C-contiguous `cupy.ndarray` from a shape, a dtype and a `cupy.cuda.MemoryPointer`.
 make_array: Callable[[tuple[int, ...], Any, Any], Array] = _short if _has_short_way() else _ndarray
 
-#: The owner that a `cupy.cuda.UnownedMemory` was made with, as a descriptor: a subclass gives it a public name.
+#: The owner of a `cupy.cuda.UnownedMemory`, as a descriptor, so that a subclass can give it a public name.
 owner_of_memory: Any = cupy.cuda.UnownedMemory._owner  # noqa: SLF001
 
 # ------------------------------------------------------------------------------------------------ streams and waits
 
-#: What is common to CuPy's kinds of stream.
+#: The base class of all kinds of CuPy streams.
 BaseStream: Any = cupy.cuda.Stream.__base__
 
 _syncdetect: Any = getattr(cupy._core, "syncdetect", None)  # noqa: SLF001
@@ -109,7 +109,7 @@ _listeners: dict[str, Callable[[], None]] = {}
 
 
 def listen_to_waits(name: str, listener: Callable[[], None] | None) -> None:
-    """Call `listener` before each wait of the host that CuPy declares; None ends what was set by that name."""
+    """Call `listener` before each wait of the host that CuPy reports; None removes the listener of that name."""
     _listeners.pop(name, None)
     if listener is not None:
         _listeners[name] = listener
@@ -128,7 +128,7 @@ def _tell_of_wait() -> None:
 
 @cache
 def cublas() -> Any:
-    """CuPy's bindings of cuBLAS."""
+    """Return CuPy's bindings of cuBLAS."""
     from cupy_backends.cuda.libs import cublas
 
     return cublas
@@ -136,7 +136,7 @@ def cublas() -> Any:
 
 @cache
 def cusolver() -> Any:
-    """CuPy's bindings of cuSOLVER, loaded at the first call: the rest of the kind must not fail without it.
+    """Return CuPy's bindings of cuSOLVER, loaded at the first call: other operations must work without it.
 
     Raises
     ------

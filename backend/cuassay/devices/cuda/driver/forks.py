@@ -1,6 +1,6 @@
-"""Whether this process was forked from one that had initialised the driver, which then serves neither.
+"""Whether this process was forked from one that had initialised the driver, which does not work in the child.
 
-Whoever initialised it: cuassay, CuPy or another library. What to refuse is `runtime`'s.
+It does not matter who initialised it: cuassay, CuPy or another library. `runtime` decides which calls raise.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _state = _State()
 
 
 def is_child() -> bool:
-    """Whether a parent had initialised the driver before the fork that made this process."""
+    """Whether a parent process had initialised the driver before the fork that made this process."""
     return _state.child
 
 
 def error() -> ForkError:
-    """What to raise in such a child."""
+    """Return the exception to raise in such a child."""
     return ForkError(
         f"CUDA was initialised before this process ({os.getpid()}) was forked, and a fork cannot use it; start "
         "workers with multiprocessing's 'spawn' or 'forkserver' method, or touch CUDA only after the fork"
@@ -45,9 +45,9 @@ def _in_child() -> None:
 
 
 def is_refused() -> bool:
-    """Whether a driver that is loaded already refuses to be initialised, as in a child whose fork was not seen here.
+    """Whether a loaded driver refuses to be initialised, as in a child of a fork that was not seen here.
 
-    Asked by the driver's plain symbol: cuda.bindings' own way to it was seen to crash in such a child.
+    This calls the driver's symbol directly, because cuda.bindings crashed in such a child.
     """
     driver = loaded_driver()
     return driver is not None and bool(driver.cuInit(0) == NOT_INITIALIZED)

@@ -1,6 +1,6 @@
-"""The driver's calls about graphs, by ctypes: their handles are kept as integers and go back into prepared calls.
+"""The driver's graph functions, by ctypes: handles are integers that are passed to prepared calls.
 
-cuda.bindings changed the signatures of some between 12 and 13; a symbol of the C interface never changes.
+cuda.bindings changed the signatures of some functions between 12 and 13; the C interface of a symbol never changes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = [
 
 _HANDLE, _INT, _UINT = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 _SIZE, _U64 = ctypes.c_size_t, ctypes.c_uint64
-_OUT = ctypes.c_void_p  # what `byref` and arrays of ctypes are passed as
+_OUT = ctypes.c_void_p  # for `byref` objects and ctypes arrays
 
-#: Symbol to the types of its arguments; names without a suffix where CUDA 12.4 added nothing to them.
+#: The argument types of each symbol; names have no suffix if CUDA 12.4 added no arguments to them.
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxGetCurrent": (_OUT,),
     "cuDeviceGet": (_OUT, _INT),
@@ -104,13 +104,13 @@ def _library() -> ctypes.CDLL:
 
 
 def status(name: str, *arguments: Any) -> int:
-    """The status of one call."""
+    """Make one call and return its status."""
     found: int = getattr(_library(), name)(*arguments)
     return found
 
 
 def call(name: str, *arguments: Any) -> None:
-    """One call; raises what `check.ADVICE` has for its status."""
+    """Make one call; raise the error of `check.ADVICE` for its status."""
     failed = status(name, *arguments)
     if failed:
         from cuda.bindings import driver
@@ -120,10 +120,10 @@ def call(name: str, *arguments: Any) -> None:
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """Calls that a capture forbids, here or in another thread, are allowed to this thread inside the block.
+    """Allow this thread, inside the block, calls that its own or another thread's capture forbids.
 
-    For those that touch no captured stream: taking and giving back memory, destroying graphs, loading kernels. A thread
-    that has no context yet may ask for it, too.
+    Use it for calls that touch no captured stream: allocating and freeing memory, destroying graphs, loading kernels.
+    It works also in a thread that has no context yet.
     """
     mode = _INT(_RELAXED)
     call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
@@ -134,14 +134,14 @@ def relaxed() -> Iterator[None]:
 
 
 def capture_status(stream: int) -> str:
-    """``none``, ``active`` or ``invalidated``: a call broke the capture of `stream`."""
+    """Return ``none``, ``active``, or ``invalidated`` if a call has broken the capture of `stream`."""
     found = _INT()
     call("cuStreamIsCapturing", stream, ctypes.byref(found))
     return _STATUSES[found.value]
 
 
 def capturing_graph(stream: int) -> tuple[int, Any, int]:
-    """The graph that `stream`'s work is recorded into, the nodes that its next one comes after, and their number."""
+    """Return the graph that `stream` is captured into, the nodes that its next node depends on, and their number."""
     found, identity, graph = _INT(), _U64(), _HANDLE()
     nodes, number = ctypes.POINTER(_HANDLE)(), _SIZE()
     places = (found, identity, graph, nodes, number)
@@ -150,14 +150,14 @@ def capturing_graph(stream: int) -> tuple[int, Any, int]:
 
 
 def node_count(graph: int) -> int:
-    """How many nodes `graph` has, those of bodies and children not counted."""
+    """Return the number of nodes in `graph`, not counting those of bodies and child graphs."""
     number = _SIZE()
     call("cuGraphGetNodes", graph, None, ctypes.byref(number))
     return number.value
 
 
 class Conditional:
-    """A conditional node of a capture: `set` by a kernel, then `insert`, which gives its body's graph."""
+    """A conditional node of a capture: a kernel sets its handle, then `insert` adds it and returns its body's graph."""
 
     def __init__(self, graph: int) -> None:
         self._graph = graph
@@ -168,7 +168,7 @@ class Conditional:
         self.handle = handle.value
 
     def insert(self, stream: int, kind: str) -> int:
-        """Put the node behind what `stream` was given; later work of `stream` comes after it."""
+        """Add the node after the work of `stream` so far; later work of `stream` depends on it."""
         _, before, number = capturing_graph(stream)
         params = _ConditionalParams(
             type=_CONDITIONAL, handle=self.handle, kind=_KINDS[kind], size=1, context=self._context.value

@@ -1,4 +1,4 @@
-"""Which CUDA libraries this process has or would load: name, path, version, and why one is absent."""
+"""The CUDA libraries that this process has or would load: name, path, version, or why one is absent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["cublaslt", "libraries", "other_libraries", "why_no_cublaslt"]
 
 Row = tuple[str, str, str, str]
 
-#: Our name to (pathfinder's name, function that gives the version, how that number is written).
+#: Maps a name to (pathfinder's name, the function that returns the version, the format of that number).
 _LIBRARIES: dict[str, tuple[str, str, str]] = {
     "libcuda": ("cuda", "cuDriverGetVersion", "thousands"),
     "cudart": ("cudart", "cudaRuntimeGetVersion", "thousands"),
@@ -30,7 +30,7 @@ _LIBRARIES: dict[str, tuple[str, str, str]] = {
     "cufile": ("cufile", "", "file"),
 }
 
-#: Those that a process loads only where it is asked for all: they are in no fingerprint.
+#: Libraries that are loaded only if all of them are requested; they are not part of a fingerprint.
 _OTHERS: dict[str, tuple[str, str, str]] = {
     "cusolver": ("cusolver", "cusolverGetVersion", "hundreds"),
     "curand": ("curand", "curandGetVersion", "hundreds"),
@@ -41,18 +41,18 @@ _OTHERS: dict[str, tuple[str, str, str]] = {
 
 
 def libraries() -> list[Row]:
-    """One row a library: (name, path, version, why it is absent); what does not apply is empty. Makes no context."""
+    """Return a row for each library: (name, path, version, why it is absent), with empty fields. Makes no context."""
     return [_row(name, *entry) for name, entry in _LIBRARIES.items()]
 
 
 def other_libraries() -> list[Row]:
-    """As `libraries`, of those that few programs use; they are loaded here."""
+    """Return such rows for libraries that few programs use; this loads them."""
     return [*(_row(name, *entry) for name, entry in _OTHERS.items()), _nvtx()]
 
 
 @cache
 def cublaslt() -> Any:
-    """The bindings of cuBLASLt that nvmath has, the library loaded; makes no context. Raises `LibraryNotFoundError`."""
+    """Load cuBLASLt and return nvmath's bindings of it; makes no context. Raises `LibraryNotFoundError`."""
     with guarded("cublasLt"):
         from nvmath.bindings import cublasLt
 
@@ -62,7 +62,7 @@ def cublaslt() -> Any:
 
 @cache
 def why_no_cublaslt() -> str | None:
-    """Why no product is computed by cuBLASLt in this process; None where it is there."""
+    """Return why cuBLASLt computes no product in this process, or None if it is available."""
     try:
         cublaslt()
     except (LibraryNotFoundError, RuntimeError) as error:  # nvmath's own errors are RuntimeErrors
@@ -84,7 +84,7 @@ def _row(name: str, finder_name: str, function: str, form: str) -> Row:
 
 
 def _nvtx() -> Row:
-    """NVTX is headers that the package is compiled with: there is no library to load."""
+    """NVTX is header-only, and compiled into its package: there is no library to load."""
     spec = find_spec("nvtx")
     if spec is None:
         return "nvtx", "", "", "the package nvtx is not installed; install cuassay[nvtx]"
@@ -127,7 +127,7 @@ def _cublas(path: str, function: str) -> str:
 
 
 def _file(path: str, function: str) -> str:
-    """The version in the name that the path is a link to; the library has no function that needs no handle."""
+    """Return the version in the name of the file that the path links to; the library's functions need a handle."""
     match = re.search(r"\.so\.([\d.]+)$", Path(path).resolve().name)
     return match[1] if match else ""
 

@@ -1,9 +1,9 @@
-"""The state of a GPU as NVML reports it: clocks, power, temperature, what holds the clocks down, who else computes.
+"""The state of a GPU as NVML reports it: clocks, power, temperature, what limits the clocks, and other processes.
 
-The driver's own library is called through ctypes: `libnvidia-ml.so.1` comes with every driver, so that no package is
-needed. Functions that a driver lacks, or that a GPU does not support, leave their fact out. Function names and codes:
-NVML API reference, docs.nvidia.com/deploy/nvml-api. CUDA 13.0 deprecated some of them and CUDA 14.0 removes those;
-where a newer function exists, it is asked first.
+The driver's own library is called through ctypes: `libnvidia-ml.so.1` comes with every driver, so no package is needed.
+A fact is omitted if the driver lacks its function or the GPU does not support it. Function names and codes: NVML API
+reference, docs.nvidia.com/deploy/nvml-api. CUDA 13.0 deprecated some functions, and CUDA 14.0 removes them; if there is
+a newer function, it is called first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["REASONS", "clock_policy", "conditions", "driver_release", "is_throttled", "reasons_of"]
 
-#: Bits of `nvmlDeviceGetCurrentClocksEventReasons`; idle (bit 0) is not a reason of a slow sample.
+#: Bits of `nvmlDeviceGetCurrentClocksEventReasons`; idle (bit 0) does not explain a slow sample.
 REASONS: Mapping[int, str] = {
     0x2: "applications clocks",
     0x4: "power cap",
@@ -27,7 +27,7 @@ REASONS: Mapping[int, str] = {
     0x100: "display clocks",
 }
 
-#: The reasons that come and go with the load; the others are settings of the operator.
+#: The reasons that depend on the load; the others are settings of the operator.
 THROTTLING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 _SUCCESS, _INSUFFICIENT_SIZE = 0, 7
@@ -38,17 +38,17 @@ Question = Callable[[Any, Any], Any]
 
 
 class _AbsentError(Exception):
-    """NVML cannot be asked; the message says why."""
+    """NVML is not available; the message says why."""
 
 
 def reasons_of(bits: int) -> str:
-    """The reasons in words, ``none`` if nothing holds the clocks down."""
+    """Describe the reasons in words, or return ``none`` if nothing limits the clocks."""
     return ", ".join(name for bit, name in REASONS.items() if bits & bit) or "none"
 
 
 @cache
 def driver_release() -> str:
-    """The driver's own version, such as ``'580.159.04'``; empty where NVML does not tell."""
+    """Return the driver's own version, such as ``'580.159.04'``; empty if NVML does not report it."""
     from cuda.bindings import nvml
 
     try:
@@ -61,9 +61,9 @@ def driver_release() -> str:
 
 
 def conditions(uuid: str) -> dict[str, object]:
-    """The state of the GPU `uuid` now, by the columns of a ``condition`` row; unknown facts are left out.
+    """Return the current state of the GPU `uuid`, by the columns of a ``condition`` row; unknown facts are omitted.
 
-    If NVML cannot be asked, only `reason` says why.
+    If NVML is not available, the only entry is `reason`, which says why.
     """
     try:
         library, handle = _library(), _handle(uuid)
@@ -75,7 +75,7 @@ def conditions(uuid: str) -> dict[str, object]:
 
 
 def is_throttled(uuid: str) -> bool | None:
-    """Whether power or temperature holds the clocks of the GPU `uuid` down now; None if that is unknown."""
+    """Whether power or temperature currently limits the clocks of the GPU `uuid`; None if unknown."""
     try:
         bits = _reasons(_library(), _handle(uuid))
     except _AbsentError:
@@ -84,9 +84,9 @@ def is_throttled(uuid: str) -> bool | None:
 
 
 def clock_policy(uuid: str) -> str | None:
-    """What the clocks may do, such as ``boost to 1980 MHz within 700 W``; None if that is unknown.
+    """Describe what the clocks may do, such as ``boost to 1980 MHz within 700 W``; None if unknown.
 
-    NVML has no question for clocks that ``nvidia-smi --lock-gpu-clocks`` locked.
+    NVML has no query for clocks that ``nvidia-smi --lock-gpu-clocks`` locked.
     """
     try:
         library, handle = _library(), _handle(uuid)
@@ -108,7 +108,7 @@ def _library() -> Any:
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError as error:
-        raise _AbsentError(f"NVML is not there: {error}") from error
+        raise _AbsentError(f"NVML is not available: {error}") from error
     status = library.nvmlInit_v2()
     if status != _SUCCESS:
         raise _AbsentError(f"NVML cannot be used: nvmlInit gave {_said(library, status)}")
@@ -117,7 +117,7 @@ def _library() -> Any:
 
 @cache
 def _handle(uuid: str) -> Any:
-    """The handle of a GPU; of a MIG instance, that of its GPU: an instance has no clocks of its own."""
+    """Return the handle of a GPU; for a MIG instance, which has no clocks, the handle of its GPU."""
     library, handle, status = _library(), ctypes.c_void_p(), _SUCCESS
     for name in (uuid,) if uuid.startswith(("GPU-", "MIG-")) else (f"GPU-{uuid}", f"MIG-{uuid}"):
         status = library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
@@ -133,7 +133,7 @@ def _of_gpu(library: Any, handle: ctypes.c_void_p) -> ctypes.c_void_p:
 
 
 def _said(library: Any, status: int) -> str:
-    """A status in NVML's words."""
+    """Describe a status in NVML's words."""
     try:
         library.nvmlErrorString.restype = ctypes.c_char_p
         return f"status {status} ({library.nvmlErrorString(status).decode()})"
@@ -142,7 +142,7 @@ def _said(library: Any, status: int) -> str:
 
 
 def _call(library: Any, function: str, *arguments: Any) -> int | None:
-    """The status that `function` gives; None if this driver's library lacks it."""
+    """Return the status of `function`, or None if this driver's library lacks it."""
     try:
         found = getattr(library, function)
     except AttributeError:
@@ -151,7 +151,10 @@ def _call(library: Any, function: str, *arguments: Any) -> int | None:
 
 
 def _number(function: str, *arguments: int, kind: Any = ctypes.c_uint) -> Question:
-    """Asks `function` for one number; the answer is None if the driver or the GPU does not give it."""
+    """Return a query that calls `function` for one number.
+
+    It returns None if the driver or the GPU does not support it.
+    """
 
     def ask(library: Any, handle: Any) -> int | None:
         value = kind()
@@ -183,7 +186,7 @@ def _throttle(library: Any, handle: Any) -> str | None:
 
 
 class _Temperature(ctypes.Structure):
-    """``nvmlTemperature_v1_t``; sensor 0 is that of the GPU."""
+    """``nvmlTemperature_v1_t``; sensor 0 is the GPU's."""
 
     _fields_ = (("version", ctypes.c_uint), ("sensor", ctypes.c_int), ("temperature", ctypes.c_int))
 
@@ -203,7 +206,7 @@ def _ecc(library: Any, handle: Any) -> bool | None:
 
 
 def _processes(library: Any, handle: Any) -> int | None:
-    """How many processes compute on the GPU, including this one. Given no room, NVML only counts them."""
+    """Count the processes that compute on the GPU, including this one. Without a buffer NVML only counts them."""
     count = ctypes.c_uint(0)
     status = _call(library, "nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), None)
     return int(count.value) if status in (_SUCCESS, _INSUFFICIENT_SIZE) else None

@@ -1,8 +1,8 @@
 """CUDA devices: whether there are any, what they are, which one is current.
 
-Counting leaves CUDA untouched in this process (`visible`). Properties need the driver initialised but no context:
-they come from ``cuDevice*`` calls, so no primary context is made on a device nobody asked for. After a fork every
-call that would touch the driver raises `ForkError`.
+Counting devices does not initialise CUDA in this process (see `visible`). Properties need the driver to be initialised,
+but no context: they come from ``cuDevice*`` calls, so no primary context is made on a device that nobody requested.
+After a fork every call that would use the driver raises `ForkError`.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _lock = threading.RLock()
 
 
 def why_unavailable() -> str | None:
-    """Why no CUDA device can be used, or None; touches no driver in this process."""
+    """Return why no CUDA device can be used, or None; uses no driver in this process."""
     return visible.probe().reason or None
 
 
 def is_available() -> bool:
-    """Whether at least one CUDA device can be used; touches no driver in this process, so it is safe before a fork."""
+    """Whether at least one CUDA device can be used; uses no driver in this process, so it is safe before a fork."""
     return why_unavailable() is None
 
 
 def device_count() -> int:
-    """Visible CUDA devices; touches no driver in this process, so it is safe before a fork.
+    """Return the number of visible CUDA devices; uses no driver in this process, so it is safe before a fork.
 
-    Once the driver is initialised here it has counted, and a changed environment changes nothing.
+    Once the driver is initialised here, the count is fixed, and changes of the environment have no effect.
     """
     return _counted() if is_initialized() else len(visible.probe().devices)
 
@@ -82,7 +82,7 @@ def _counted() -> int:
 
 
 def init() -> None:
-    """Initialise the driver; called by whatever needs it. No context is made.
+    """Initialise the driver, before it is used; no context is made.
 
     Raises
     ------
@@ -107,12 +107,12 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether `init` was done in this process."""
+    """Whether `init` was called in this process."""
     return _state.initialized and not forks.is_child()
 
 
 def driver_version() -> str:
-    """The newest CUDA version the driver serves, such as ``13.0``; empty where there is no driver."""
+    """Return the newest CUDA version that the driver supports, such as ``13.0``; empty if there is no driver."""
     version = visible.probe().version
     return f"{version // 1000}.{version % 1000 // 10}" if version else ""
 
@@ -122,7 +122,7 @@ def driver_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """One device; names are torch's. Memory and caches in bytes, rates in kHz, bus width in bits."""
+    """The properties of a device, with torch's names. Memory and caches in bytes, rates in kHz, bus width in bits."""
 
     name: str
     major: int
@@ -148,7 +148,7 @@ class Properties:
     uuid: uuid.UUID
 
 
-#: Field to the driver's attribute.
+#: Maps each field to the driver's attribute.
 _ATTRIBUTES = {
     "major": "COMPUTE_CAPABILITY_MAJOR",
     "minor": "COMPUTE_CAPABILITY_MINOR",
@@ -173,7 +173,7 @@ _ATTRIBUTES = {
 
 
 def get_device_properties(index: int | None = None) -> Properties:
-    """What device `index` (None: the current one) is; makes no context.
+    """Return the properties of device `index` (None: the current one); makes no context.
 
     Raises
     ------
@@ -204,12 +204,12 @@ def _properties(index: int) -> Properties:
 
 
 def get_device_name(index: int | None = None) -> str:
-    """The name of device `index`, such as ``NVIDIA H200``."""
+    """Return the name of device `index`, such as ``NVIDIA H200``."""
     return get_device_properties(index).name
 
 
 def get_device_capability(index: int | None = None) -> tuple[int, int]:
-    """Compute capability of device `index`: (major, minor)."""
+    """Return the compute capability of device `index`: (major, minor)."""
     properties = get_device_properties(index)
     return properties.major, properties.minor
 
@@ -245,7 +245,7 @@ def _index(index: int | None) -> int:
 
 
 def current_device() -> int:
-    """The device of this thread; makes no context."""
+    """Return the index of this thread's current device; makes no context."""
     init()
     import cupy
 
@@ -253,7 +253,7 @@ def current_device() -> int:
 
 
 def set_device(index: int) -> None:
-    """Make device `index` the one of this thread, its primary context included; a negative index does nothing.
+    """Make device `index` current for this thread, and make its primary context; a negative index has no effect.
 
     Raises
     ------
@@ -270,7 +270,7 @@ def set_device(index: int) -> None:
 
 @contextmanager
 def device(index: int) -> Iterator[None]:
-    """Device `index` is the current one of this thread inside the block; a negative index does nothing."""
+    """Make device `index` current for this thread inside the block; a negative index has no effect."""
     before = current_device()
     if index == before or index < 0:
         yield
@@ -283,7 +283,7 @@ def device(index: int) -> Iterator[None]:
 
 
 def synchronize(index: int | None = None) -> None:
-    """Block the host until everything given to device `index` is done.
+    """Block the host until all work submitted to device `index` is done.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def synchronize(index: int | None = None) -> None:
 
 
 def mem_get_info(index: int | None = None) -> tuple[int, int]:
-    """Free and total memory of device `index`, bytes; makes its context."""
+    """Return the free and the total memory of device `index` in bytes; makes its context."""
     from cuda.bindings import runtime
 
     with device(_index(index)):
@@ -309,9 +309,9 @@ def mem_get_info(index: int | None = None) -> tuple[int, int]:
 
 
 def poisoned(index: int) -> str | None:
-    """Why nothing more can run on device `index` in this process, or None; makes no context to find out.
+    """Return why nothing can run on device `index` in this process any more, or None; makes no context.
 
-    Waits for the device: a fault is only seen once the kernel has run.
+    This waits for the device, because a fault shows only after the kernel has run.
     """
     if not is_initialized() and not _is_initialized_by_others():
         return None
@@ -344,7 +344,7 @@ def _probed(index: int) -> str | None:
 
 @contextmanager
 def _primary(handle: Any) -> Iterator[Any]:
-    """The device's primary context is current inside the block; yields the status where that already fails."""
+    """Make the device's primary context current inside the block; yield the status if that fails."""
     from cuda.bindings import driver
 
     status, context = driver.cuDevicePrimaryCtxRetain(handle)
@@ -361,7 +361,7 @@ def _primary(handle: Any) -> Iterator[Any]:
 
 
 class _Cudart:
-    """The few runtime functions that torch exposes under the same name; statuses come back as ``cudaError``."""
+    """The runtime functions that torch exposes under the same name; statuses are returned as ``cudaError``."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _CUDART:
@@ -393,5 +393,5 @@ def _runtime() -> Any:
 
 @cache
 def cudart() -> Any:
-    """The CUDA runtime's functions by name; each returns cuda.bindings' tuple, its status first."""
+    """Return the CUDA runtime's functions by name; each returns cuda.bindings' tuple, with the status first."""
     return _Cudart()

@@ -1,8 +1,8 @@
-"""Which CUDA devices this process would see, found out without touching CUDA in it.
+"""Which CUDA devices this process would see, found out without initialising CUDA in it.
 
-The driver, once initialised, cannot be used in forked children; so the question goes to a short child process, which
-makes no context and answers in CUDA's order. (NVML's order is CUDA's only with CUDA_DEVICE_ORDER=PCI_BUS_ID; it is
-asked first only whether there is any device at all.) `parse` is CUDA_VISIBLE_DEVICES by the driver's rules.
+Once initialised, the driver cannot be used in forked children. So a short child process asks the driver; it makes no
+context and answers in CUDA's order. (NVML's order is CUDA's only with CUDA_DEVICE_ORDER=PCI_BUS_ID, so NVML is asked
+only whether there is any device at all.) `parse` interprets CUDA_VISIBLE_DEVICES by the driver's rules.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cuassay.core import settings
 
 __all__ = ["Found", "Probe", "parse", "probe", "sharing", "visibility"]
 
-#: Everything that changes which devices there are, or their order; after a change of one, the driver is asked again.
+#: The variables that change which devices there are, or their order; if one changes, the driver is asked again.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
 _NUMBER = re.compile(r"\s*[+-]?\d+")
 
-# Speaks to libcuda by ctypes alone, so that the child starts in the time of a bare interpreter.
+# Uses only ctypes to call libcuda, so that the child starts as fast as a bare interpreter.
 _CHILD = """
 import ctypes, json, sys, uuid
 def ask():
@@ -58,7 +58,7 @@ print(json.dumps(ask()))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One device, at its place in CUDA's order; `mps` says whether a context on it is shared through MPS."""
+    """One device, in CUDA's order; `mps` says whether contexts on it are shared through MPS."""
 
     name: str
     uuid: str
@@ -66,23 +66,23 @@ class Found:
 
     @property
     def word(self) -> str:
-        """What selects the device in CUDA_VISIBLE_DEVICES, whatever its order."""
+        """The word that selects the device in CUDA_VISIBLE_DEVICES, whatever its order."""
         return f"{'MIG' if self._mig() else 'GPU'}-{self.uuid}"
 
     def sharing(self) -> dict[str, str]:
-        """How others share the GPU: the profile of a MIG instance, and the part of its threads that MPS gives."""
+        """Return how the GPU is shared: the profile of a MIG instance, and the share of threads that MPS allows."""
         threads = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
         mps = f"on, {threads} % of the threads" if threads else "on"
         return {**({"mig": profile} if (profile := self._mig()) else {}), **({"mps": mps} if self.mps else {})}
 
     def _mig(self) -> str:
-        """The profile, such as ``1g.18gb``: the driver puts it behind the name of the GPU."""
+        """Return the profile, such as ``1g.18gb``, which the driver appends to the name of the GPU."""
         return self.name.partition(" MIG ")[2].strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the child said; `reason` is empty when there are devices."""
+    """The child's answer; `reason` is empty if there are devices."""
 
     devices: tuple[Found, ...]
     reason: str
@@ -90,7 +90,7 @@ class Probe:
 
 
 def probe() -> Probe:
-    """Ask the child, once for each state of the variables that matter."""
+    """Return the child's answer, which is requested once for each state of the relevant variables."""
     environment = tuple(os.environ.get(name) for name in _VARIABLES)
     mask = environment[0]
     if mask is not None and not _may_name_a_device(mask):
@@ -99,18 +99,18 @@ def probe() -> Probe:
 
 
 def sharing(index: int) -> dict[str, str]:
-    """How others share device `index`: see `Found.sharing`."""
+    """Return how device `index` is shared; see `Found.sharing`."""
     found = probe().devices[index : index + 1]
     return found[0].sharing() if found else {}
 
 
 def visibility() -> tuple[str, list[str]]:
-    """The variable that chooses the devices of a new process, and the word for each that is visible now."""
+    """Return the variable that selects devices for a new process, and the word of each device that is visible now."""
     return "CUDA_VISIBLE_DEVICES", [found.word for found in probe().devices]
 
 
 def _may_name_a_device(text: str) -> bool:
-    """Whether the driver could find a device in `text`: a number or the beginning of a UUID comes first."""
+    """Whether the driver could find a device in `text`: it must start with a number or the beginning of a UUID."""
     first = text.partition(",")[0].strip()
     return first.startswith(("GPU-", "MIG-")) or (_NUMBER.match(first) is not None and not first.startswith("-"))
 
@@ -143,7 +143,7 @@ def _read(text: str, returncode: int) -> Probe:
 
 
 def _nvml_count() -> int | None:
-    """Devices of the machine, or None where NVML cannot say: then the driver is asked."""
+    """Return the number of devices, or None if NVML cannot tell; then the driver is asked."""
     try:
         from cuda.bindings import nvml
 
@@ -161,7 +161,7 @@ def _nvml_count() -> int | None:
 
 
 def parse(text: str | None, uuids: Sequence[str]) -> list[int]:
-    """The places, among devices of `uuids` in unmasked order, that CUDA_VISIBLE_DEVICES=`text` leaves visible.
+    """Return the indices, among devices of `uuids` in unmasked order, that CUDA_VISIBLE_DEVICES=`text` leaves visible.
 
     Parameters
     ----------
@@ -173,8 +173,8 @@ def parse(text: str | None, uuids: Sequence[str]) -> list[int]:
     Returns
     -------
     list of int
-        As the driver reads it: the first invalid or ambiguous entry ends the list; a duplicate empties it. A number
-        is read up to its last digit, so ``"1x"`` is 1.
+        The result follows the driver's rules: the first invalid or ambiguous entry ends the list, and a duplicate
+        empties it. A number is read up to its last digit, so ``"1x"`` is 1.
     """
     if text is None:
         return list(range(len(uuids)))

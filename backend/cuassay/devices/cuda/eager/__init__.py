@@ -1,1 +1,1 @@
-"""Repeated calls, served without dispatch: a call that matches an earlier one launches what that one launched."""
+"""Repeated calls, served without dispatch: a call that matches an earlier one repeats its launch."""

@@ -1,13 +1,14 @@
-"""Repeated calls of kernels, past dispatch: what a call launched is launched again, on other addresses.
+"""Repeated calls of kernels, without dispatch: a launch is repeated with other addresses.
 
-The second call of a form is watched. If its implementation is marked `only_launches`, and it made one launch, whose
-arrays are the operands and the output, then layouts, scalars and alignment decide all of the launch but its addresses:
-each later call of that form writes its addresses into the arguments and launches. Dispatch serves everything else: an
-output that overlaps an operand in another way than when watched, and addresses of less alignment.
+The second call of a form is watched. If its implementation is marked `only_launches`, and it made one launch whose
+arrays are the operands and the output, then layouts, scalars and alignment decide everything about the launch except
+its addresses. Each later call of that form writes its addresses into the arguments and launches. Dispatch serves all
+other calls, including those whose output overlaps an operand in a different way, and those whose addresses have a
+smaller alignment.
 
-A form's key is the tuple of all layouts and scalars. A plain call, of one or two contiguous arrays alike into another
-one, has a shorter key, one layout, and fewer steps: 1.1 µs of the host's time instead of 2.2, of the 7.5 µs that such
-an `add` takes on the H200.
+A form's key is the tuple of all layouts and scalars. A plain call has one or two contiguous arrays of the same layout
+as its output; its key is just that layout, and it takes fewer steps: 1.1 µs of host time instead of 2.2, of the 7.5 µs
+that such an `add` takes on the H200 host.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["Repeated", "only_launches"]
 
 Array = Any
 
-#: Of every address, in bytes: then the widest access may be used.
+#: The alignment of every address in bytes, at which the widest accesses may be used.
 _ALIGNMENT = 16
 
 _ndarray: Any = cupy.ndarray
@@ -43,16 +44,17 @@ _Marked = TypeVar("_Marked")
 
 
 def only_launches(implementation: _Marked) -> _Marked:
-    """Mark an implementation whose launches may be repeated without it.
+    """Mark an implementation whose launches may be repeated without calling it.
 
-    It launches our kernels, which it chooses by layouts, scalars and by whether addresses are multiples of 16; it calls
-    no other op and keeps nothing. What else it does on the device goes through an array of its own, given to a launch.
+    Such an implementation only launches cuassay's kernels, which it chooses by layouts, scalars and whether addresses
+    are multiples of 16. It calls no other op and keeps no state. Any other work on the device goes through an array
+    that it makes and passes to a launch.
     """
     implementation.only_launches = True  # type: ignore[attr-defined]
     return implementation
 
 
-#: A launch made ready: the words of its arguments, and the call.
+#: A prepared launch: the words of its arguments, and the call.
 _Ready = tuple[memoryview, Callable[[], int]]
 
 
@@ -62,20 +64,20 @@ class _Form:
     Parameters
     ----------
     launched : Launched
-        As it was watched.
+        The launch that was watched.
     arrays : sequence of cupy.ndarray
-        The operands, and the output last.
+        The operands, followed by the output.
 
     Attributes
     ----------
     shape, dtype, nbytes
-        The output's.
+        Those of the output.
     links : tuple
-        Which word of the arguments takes the address of which array.
+        For each word of the arguments that is an address, the array it belongs to.
     words : list of int
-        The words of all arrays, in order; empty where the launch was given them in another order.
+        The words of all arrays, in order; empty if the launch had the arrays in another order.
     idle : list
-        Launches made ready that no call uses now.
+        Prepared launches that no call is using.
     """
 
     __slots__ = (
@@ -108,13 +110,13 @@ class _Form:
         self.idle: list[_Ready] = []
 
     def made(self) -> _Ready:
-        """One more launch made ready."""
+        """Prepare one more launch."""
         block = self._kernel.prepare(self._types)
         block.slots[:] = self._constants
         return block.words, block.bind(*self._shape)
 
     def is_apart(self, addresses: Sequence[int]) -> bool:
-        """Whether the output shares no memory with an operand, but one that begins where it does, as when watched."""
+        """Whether the output overlaps no operand, except one at the same address, as in the watched call."""
         target = addresses[-1]
         low, high = self._ranges[-1]
         for address, (first, last) in zip(addresses, self._ranges):  # noqa: B905  strict= costs a third of the loop
@@ -124,22 +126,22 @@ class _Form:
 
 
 class Repeated(Shortcut):
-    """Serves repeated calls of an op whose kernels are ours.
+    """Serves repeated calls of an op whose kernels are cuassay's.
 
-    Its forms are, by key, None: seen once; False: always left to dispatch; else a `_Form`. By the layout of a plain
-    call: what `serve` unpacks.
+    By key, `forms` holds None (seen once), False (always left to dispatch) or a `_Form`. By the layout of a plain call
+    it holds the tuple that `serve` unpacks.
     """
 
     def __init__(self, op: Op) -> None:
         super().__init__(op)
         arity = len(op.schema.arrays)
-        self._arity = arity if op.schema.elementwise and arity <= 2 else 0  # of plain calls
+        self._arity = arity if op.schema.elementwise and arity <= 2 else 0  # the arity of plain calls
         if not self._arity:
-            self.serve = self._serve_any  # type: ignore[method-assign] # a call less
+            self.serve = self._serve_any  # type: ignore[method-assign] # saves a call
 
     def serve(self, operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
-        """The result; or `NotImplemented`, and nothing is done."""
-        a, b = operands[0], operands[-1]  # of one operand it is both, as its address is then written twice
+        """Return the result; or do nothing and return `NotImplemented`."""
+        a, b = operands[0], operands[-1]  # a single operand is both, and its address is written twice
         if scalars or b.__class__ is not _ndarray or len(operands) != self._arity:
             return self._serve_any(operands, out, scalars)
         layout = layout_of(a)
@@ -163,7 +165,7 @@ class Repeated(Shortcut):
                 or (at_b != at and -nbytes < at_b - at < nbytes)
             ):
                 return NotImplemented
-        try:  # not a test first: another thread may take the last one in between
+        try:  # no test first, because another thread may take the last one
             ready = idle.pop()
         except IndexError:
             ready = form.made()
@@ -194,18 +196,18 @@ class Repeated(Shortcut):
         for name, value in scalars.items():
             key.append((name, value.__class__, value))
         if len(addresses) > 1 and len(set(addresses)) < len(addresses):
-            key.append(tuple(map(addresses.index, addresses)))  # which begin in one place decides where results may go
+            key.append(tuple(map(addresses.index, addresses)))  # equal addresses decide where results may go
         key.append(out is None)
         return self._repeat(tuple(key), addresses, operands, out, scalars)
 
     def _repeat(
         self, key: Any, addresses: list[int], operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]
     ) -> Any:
-        if registry.routes is not self.routes:  # another implementation may serve from here
+        if registry.routes is not self.routes:  # another implementation may serve the op now
             self.forget()
         try:
             form = self.forms.get(key)
-        except TypeError:  # a scalar that cannot be told from others at once, such as a list
+        except TypeError:  # a scalar that is not hashable, such as a list
             return NotImplemented
         if form is None:
             return self._watch(key, operands, out, scalars)
@@ -230,7 +232,7 @@ class Repeated(Shortcut):
         return NotImplemented if failed else out
 
     def _watch(self, key: Any, operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
-        """The first call of a form is left to dispatch; the second is watched while dispatch serves it."""
+        """Leave the first call of a form to dispatch, and watch the second one while dispatch serves it."""
         if key not in self.forms:
             self.admit(key, None)
             return NotImplemented
@@ -244,7 +246,7 @@ class Repeated(Shortcut):
         return result
 
     def _keep(self, key: Any, form: _Form, arrays: Sequence[Array], *, is_plain: bool) -> None:
-        """Admit `form` by its key; by one layout as well, if all arrays have it and the launch has them in order."""
+        """Admit `form` by its key, and also by its layout if all arrays have it and the launch takes them in order."""
         self.admit(key, form)
         layout, *others = map(layout_of, arrays)
         if is_plain and layout[2] and len(form.words) == self._arity + 1 and others == [layout] * self._arity:
@@ -257,7 +259,7 @@ class Repeated(Shortcut):
         launches: Sequence[Launched],
         arrays: Sequence[Array],
     ) -> bool:
-        """Whether the launch, and nothing but addresses, is all there is to a call alike."""
+        """Whether calls of this form consist of this one launch and differ only in addresses."""
         if len(launches) != 1 or launches[0].stream is not None:
             return False
         if any(map(_has_signed_zero, (*operands, *scalars.values()))):
@@ -271,7 +273,7 @@ class Repeated(Shortcut):
 
 
 def _has_signed_zero(value: Any) -> bool:
-    """Whether a number has a part that is 0.0 or -0.0, which are one key."""
+    """Whether a number has a part that is 0.0 or -0.0, which are equal as keys."""
     if type(value) is complex:
         return not (value.real and value.imag)
     return type(value) is float and not value

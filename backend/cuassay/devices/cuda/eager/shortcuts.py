@@ -1,8 +1,9 @@
-"""What every shortcut shares: the forms of call that it keeps, their number, and when they are dropped.
+"""What all shortcuts share: the forms of calls that they keep, how many, and when they are dropped.
 
-A shortcut serves a call that it recognises and returns `NotImplemented` for every other one, which dispatch then serves
-or refuses. Finding out what is obvious in such a call costs dispatch more host time than the driver takes to launch.
-Forms are kept by key: what decides the work but for addresses. A change of the registry drops them.
+A shortcut serves a call that it recognises, and returns `NotImplemented` for every other call, which dispatch then
+serves or rejects. Without it, dispatch takes more host time to analyse such a simple call than the driver takes to
+launch it. Forms are kept by key: everything that decides the work except addresses. A change of the registry drops
+them.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from cuassay.ops import Op, registry
 
 __all__ = ["Shortcut", "forget"]
 
-#: Forms that a shortcut keeps; with one more, all are dropped.
+#: The most forms that a shortcut keeps; one more drops all of them.
 _MOST_KEPT = 4096
 
 _installed: list[Shortcut] = []
 
 
 class Shortcut:
-    """Serves calls of `op` past dispatch.
+    """Serves calls of `op` without dispatch.
 
     Attributes
     ----------
     forms : dict
-        By key: what was made ready.
+        What was prepared, by key.
     routes : object
-        The registry's routes that the forms hold for.
+        The registry's routes for which the forms are valid.
     """
 
     def __init__(self, op: Op) -> None:
@@ -43,7 +44,7 @@ class Shortcut:
         return f"{type(self).__name__}({self.op.name}, {len(self.forms)} forms kept)"
 
     def serve(self, operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
-        """The result; or `NotImplemented`, and nothing is done. It calls `forget` where `routes` are not current."""
+        """Return the result; or do nothing and return `NotImplemented`. Calls `forget` if `routes` are not current."""
         raise NotImplementedError
 
     def forget(self) -> None:
@@ -52,23 +53,23 @@ class Shortcut:
         self.routes = registry.routes
 
     def admit(self, key: Any, form: Any) -> Any:
-        """Keep `form`, which is returned."""
+        """Keep `form` and return it."""
         if len(self.forms) >= _MOST_KEPT:
             self.forget()
         self.forms[key] = form
         return form
 
     def install(self) -> None:
-        """Let calls of the op try it, unless a call must first select one of several devices, or launches block."""
+        """Make calls of the op try this first, unless a call must select one of several devices, or launches block."""
         if runtime.device_count() == 1 and not settings.get("CUASSAY_LAUNCH_BLOCKING"):
             _installed.append(self)
             self.op.shortcuts[cupy.ndarray] = (self.serve,)  # calling a method costs half of calling an object
 
 
 def forget() -> None:
-    """Drop the forms of every shortcut: whoever replaces a kernel must call it, or the former one is still launched.
+    """Drop the forms of every shortcut; code that replaces a kernel must call it, or the old kernel is still launched.
 
-    The graphs of products are dropped by `blas.controls.renew`.
+    `blas.controls.renew` drops the graphs of products.
     """
     for shortcut in _installed:
         shortcut.forget()

@@ -1,7 +1,7 @@
 """Record the work of a stream into a CUDA graph and replay it.
 
-What is common to all kinds of device (states, hooks, participants, refusals) is `cuassay.core.graphs`'; the memory is
-`pool`'s; re-pointing a graph's inputs is `inputs`'.
+`cuassay.core.graphs` has what all device kinds share (states, hooks, participants, rejections), `pool` manages the
+memory, and `inputs` changes the addresses of a graph's inputs.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = ["CUDAGraph", "is_current_stream_capturing"]
 
 _UPDATE_FAILED = 910  # CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
 _VERBOSE = 1  # CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE
-_AUTO_FREE = 1  # memory that captured work allocates from the driver is freed before the next replay
-#: Address 1 is the legacy default stream by its other name.
+_AUTO_FREE = 1  # frees memory that captured work allocated from the driver, before the next replay
+#: The legacy default stream has two addresses, 0 and 1.
 _UNCAPTURABLE = (0, 1)
 _CONDITIONAL_SINCE = (12, 4)
 
 _live: Counter[int] = Counter()  # executable graphs, by device
-_of_the_parent: list[Any] = []  # a forked child can destroy none of its parent's graphs
+_of_the_parent: list[Any] = []  # a forked child cannot destroy its parent's graphs
 
 _current_stream = cupy.cuda.get_current_stream
 _graph_launch = cupy.cuda.runtime.graphLaunch
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether work given to the current stream is recorded."""
+    """Whether the current stream records its work into a graph."""
     return bool(_current_stream().is_capturing())
 
 
@@ -66,11 +66,11 @@ class CUDAGraph(Graph):
         self._stream: Any = None
         self._mode = 0
         self._opened: ExitStack | None = None
-        self._launcher: Any = None  # CuPy's graph, whose `launch` is the cheapest there is; owns what is in it
+        self._launcher: Any = None  # CuPy's graph, which owns its handles; its `launch` has the least overhead
         self._graph = 0
         self._executable = 0
-        self._source = 0  # the graph that the executable one was made of: its nodes are the ones that can be set
-        self._armed = 0  # the executable graph, where a replay is its launch alone
+        self._source = 0  # the graph that was instantiated: only its nodes can be set
+        self._armed = 0  # the executable graph, if a replay is just its launch
         self._nodes = 0
         self._witness: Witness | None = None
         self._inputs: Inputs | None = None
@@ -104,7 +104,7 @@ class CUDAGraph(Graph):
             raise CaptureError(f"{stream!r} is being captured already; end that capture first")
 
     def _watch(self) -> Interposer:
-        """What sees each op in debug mode, and finds the first that is given to a broken capture, or breaks it."""
+        """Return the debug-mode interposer, which finds the first op that breaks the capture or meets a broken one."""
         last = "the beginning"
 
         def look(call: Call, proceed: Callable[[Call], Any]) -> Any:
@@ -145,7 +145,7 @@ class CUDAGraph(Graph):
         what = f"{self._stream!r}: the work between begin and end cannot be captured: {name} ({status})"
         if name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED":
             return CaptureError(
-                f"{what}; a call in between was refused and its error was not let out: look for host reads, "
+                f"{what}; a call in between was rejected and its error was caught: look for host reads, "
                 "synchronization, queries of events, or memory taken from the driver, and do those before"
             )
         return CaptureError(f"{what}; {advice(name)[1]}")
@@ -153,21 +153,21 @@ class CUDAGraph(Graph):
     def _abandon(self) -> None:
         opened, self._opened = self._opened, None
         graph = ctypes.c_void_p()
-        with opened or ExitStack():  # a call may have made the capture invalid: then ending it says so, and ends it
+        with opened or ExitStack():  # a call may have invalidated the capture: ending it reports that, and ends it
             graph_driver.status("cuStreamEndCapture", self._stream.ptr, ctypes.byref(graph))
         if graph.value:
             call("cuGraphDestroy", graph)
 
     @contextmanager
     def observed(self) -> Iterator[None]:
-        """Inside, within a capture: which op gave which nodes is kept, for `input_pointer`."""
+        """Record which op launched which nodes, for `input_pointer`; use it inside a capture."""
         self._witness = Witness(self._stream.ptr)
         with interpose(self._witness):
             yield
 
     @property
     def is_broken(self) -> bool:
-        """Whether a call has broken the open capture already."""
+        """Whether a call has already broken the open capture."""
         return self._opened is not None and graph_driver.capture_status(self._stream.ptr) == "invalidated"
 
     @contextmanager
@@ -210,15 +210,15 @@ class CUDAGraph(Graph):
         return made.value or 0
 
     def replay(self) -> None:
-        """Give the recorded work to the current stream.
+        """Launch the recorded work on the current stream.
 
-        Where that is all there is to do, CuPy's own method is used here instead, and raises CuPy's errors: a call in
-        Python would cost as much again as it does beyond the driver's. Do not keep it beyond `reset`.
+        If there is nothing else to do, CuPy's own method replaces this one and raises CuPy's errors: a Python call
+        would double the overhead beyond the driver's. Do not keep a reference to this method beyond `reset`.
 
         Raises
         ------
         CaptureError
-            If nothing has been captured, or the current stream is being captured itself.
+            If nothing has been captured, or the current stream is being captured.
         """
         if not self._armed:
             super().replay()
@@ -234,10 +234,10 @@ class CUDAGraph(Graph):
             return
         self._armed = self._executable
         if self._launcher is not None:
-            self.replay = self._launcher.launch  # type: ignore[method-assign] # see there
+            self.replay = self._launcher.launch  # type: ignore[method-assign] # see `replay`
 
     def disarm(self) -> None:
-        """Hooks changed: the next replay looks at everything again."""
+        """Handle a change of hooks: the next replay checks everything again."""
         self._armed = 0
         self.__dict__.pop("replay", None)
 
@@ -272,24 +272,24 @@ class CUDAGraph(Graph):
             self._drop_executable()
             self._executable = self._instantiated(other._graph)
         else:
-            self._source = 0  # that graph is gone, and another may come to lie at its address
+            self._source = 0  # that graph is gone, and another may get its address
         former_pool, self._inputs = self._pool, None
         self._graph, self._pool, self._nodes = other._graph, other._pool, other._nodes
-        self._witness = other._witness  # of the nodes that there are now
+        self._witness = other._witness  # its node numbers are those of the new graph
         other._graph, other._pool, other._nodes, other._witness = 0, None, 0, None
         if former_pool is not None:
             graph_pool.release(former_pool)
         return not status
 
     def input_pointer(self, array: Any) -> Callable[[Any], bool] | None:
-        """How to make replays read another array in place of `array`, without a copy.
+        """Return a function that makes replays read another array in place of `array`, without a copy.
 
         Returns
         -------
         callable or None
-            Given an array of the same shape, strides and dtype it returns True; False where the address is not aligned
-            alike, or the graph was reset, updated or instantiated again since. None where anything but kernels of ours
-            uses `array`, or the graph was updated in place.
+            Takes an array of the same shape, strides and dtype, and returns True; or False if the address has another
+            alignment, or the graph was reset, updated or instantiated again since. The result is None if anything but
+            cuassay's kernels uses `array`, or if the graph was updated in place.
         """
         if not self._executable or self._source != self._graph:
             return None
@@ -299,41 +299,41 @@ class CUDAGraph(Graph):
         return None if found is None else partial(self._point, self._inputs, found)
 
     def _point(self, inputs: Inputs, pointer: Callable[[Any], bool], array: Any) -> bool:
-        """Call `pointer`, unless the executable graph that `inputs` were read from is gone: its nodes cannot be set."""
+        """Call `pointer`, unless the executable graph of `inputs` is gone: its nodes cannot be set then."""
         return self._inputs is inputs and pointer(array)
 
     # -------------------------------------------------------------------------------------------- life and looks
 
     def statistics(self) -> GraphStatistics:
-        """What it holds now."""
+        """Return the graph's state, its nodes and its memory."""
         return GraphStatistics(self._state, self._nodes, 0 if self._pool is None else self._pool.nbytes)
 
     def raw_cuda_graph(self) -> int:
-        """The recorded ``cudaGraph_t``, as an address.
+        """Return the address of the recorded ``cudaGraph_t``.
 
         Raises
         ------
         CaptureError
-            If it was not kept, or nothing has been captured.
+            If the graph was not kept, or nothing has been captured.
         """
         if not (self.keep_graph and self._graph):
             raise CaptureError(f"{self!r} keeps no recorded graph; make it with keep_graph=True, and capture first")
         return self._graph
 
     def raw_cuda_graph_exec(self) -> int:
-        """The executable ``cudaGraphExec_t``, as an address.
+        """Return the address of the executable ``cudaGraphExec_t``.
 
         Raises
         ------
         CaptureError
-            If there is none.
+            If there is no executable graph.
         """
         if not self._executable:
             raise CaptureError(f"{self!r} is not executable; call instantiate() first")
         return self._executable
 
     def _discard(self) -> None:
-        if forks.is_child():  # the parent's graphs: the driver serves no forked child
+        if forks.is_child():  # the graphs are the parent's: the driver does not work in a forked child
             _of_the_parent.append(self._launcher)
             self._graph, self._executable, self._launcher = 0, 0, None
             return
@@ -344,13 +344,16 @@ class CUDAGraph(Graph):
             graph_pool.release(pool)
 
     def _drop_graph(self) -> None:
-        """The recorded one, unless CuPy's graph owns it."""
+        """Destroy the recorded graph, unless CuPy's graph owns it."""
         graph, self._graph, self._nodes = self._graph, 0, 0
         if graph and (self._launcher is None or graph != self._launcher.graph):
             call("cuGraphDestroy", graph)
 
     def _drop_executable(self) -> None:
-        """Without waiting: the driver keeps a graph that runs until it is done. The last one's memory is trimmed."""
+        """Destroy the executable graph without waiting: the driver keeps a running graph until it is done.
+
+        When the device's last one is destroyed, the driver's memory for graphs is trimmed.
+        """
         executable, self._executable, index = self._executable, 0, self._device.index
         self._inputs = None
         if not executable:
@@ -359,7 +362,7 @@ class CUDAGraph(Graph):
         with at(index), relaxed():
             if self._launcher is None:
                 call("cuGraphExecDestroy", executable)
-            self._launcher = None  # CuPy's destroys what it owns
+            self._launcher = None  # CuPy's graph destroys what it owns
             _live[index] -= 1
             if not _live[index]:
                 call("cuDeviceGraphMemTrim", _device_handle(index))
@@ -369,7 +372,7 @@ class CUDAGraph(Graph):
 
 
 def _idle_stream() -> Any:
-    """A stream that is not captured: those of the pool come again in turn."""
+    """Return a stream that is not being captured; the pool hands out its streams in turn."""
     stream = Stream()
     while graph_driver.capture_status(stream.ptr) != "none":
         stream = Stream()

@@ -1,10 +1,10 @@
-"""Where an input's address is in an executable graph, and how to put another there.
+"""Where an input's address is in an executable graph, and how to replace it.
 
-A kernel of ours takes addresses as arguments of 8 bytes, which can be found by their value and replaced; unless it
-finds its arrays through a table in device memory, which still has the old address then. What a library's kernel was
-given cannot be known from outside: cuBLAS's for sm_90 take one buffer of 1,720 bytes with TMA descriptors in it, which
-show an address today, though nothing promises it. So an input is re-pointed only if nothing else can have seen it; see
-`Inputs.pointer`.
+A kernel of cuassay takes addresses as arguments of 8 bytes, which can be found by their value and replaced, unless it
+finds its arrays through a table in device memory, which would keep the old address. The arguments of a library's kernel
+cannot be interpreted from outside: cuBLAS's kernels for sm_90 take one buffer of 1,720 bytes with TMA descriptors,
+which show an address today, though nothing guarantees it. So an input's address is replaced only if nothing else can
+hold it; see `Inputs.pointer`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from cuassay.ops.operation import Call
 __all__ = ["Inputs", "Witness"]
 
 _KERNEL, _MEMCPY, _MEMSET = 0, 1, 2
-#: EMPTY, WAIT_EVENT, EVENT_RECORD: these touch no memory of ours.
+#: EMPTY, WAIT_EVENT, EVENT_RECORD: these nodes do not access the arrays.
 _HARMLESS = (5, 6, 7)
 
-#: Arguments of a library's kernel from this size on may hold a descriptor.
+#: Arguments of a library's kernel may hold a descriptor from this size on.
 _DESCRIPTOR_NBYTES = 128
-#: A kernel may have been chosen for its arrays' alignment; the driver's own memory has no more than this.
+#: A kernel may have been chosen for its arrays' alignment; the driver's own allocations have no larger alignment.
 _ALIGNMENT = 256
 
-#: Bytes of ``CUDA_MEMCPY3D`` and ``CUDA_MEMSET_NODE_PARAMS``; their addresses are words like any other.
+#: Bytes of ``CUDA_MEMCPY3D`` and ``CUDA_MEMSET_NODE_PARAMS``; their addresses are found among their words.
 _COPY_NBYTES = {_MEMCPY: 200, _MEMSET: 40}
 _GETTERS = {_MEMCPY: "cuGraphMemcpyNodeGetParams", _MEMSET: "cuGraphMemsetNodeGetParams"}
 
@@ -43,12 +43,12 @@ Range = tuple[int, int]
 
 
 class Witness:
-    """Sees the calls of ops while they are captured: which nodes each gave, and what it was called with.
+    """Records calls of ops during a capture: the nodes that each call added, and its operands.
 
     Parameters
     ----------
     stream : int
-        What is captured; calls on streams that join are not told apart.
+        The captured stream; calls on other streams of the capture are not distinguished.
     """
 
     def __init__(self, stream: int) -> None:
@@ -56,7 +56,7 @@ class Witness:
         self._calls: list[tuple[int, int, tuple[Range, ...]]] = []
 
     def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
-        """One call; those it makes itself are seen first, so that the innermost is found first."""
+        """Record one call; its inner calls are recorded before it, so that the innermost call is found first."""
         graph = capturing_graph(self._stream)[0]
         before = node_count(graph) if graph else 0
         result = proceed(call)
@@ -65,7 +65,7 @@ class Witness:
         return result
 
     def operands(self, node: int) -> tuple[Range, ...] | None:
-        """The memory that the call which gave node number `node` was called with; None where no call did."""
+        """Return the memory of the operands of the call that added node number `node`, or None if no call added it."""
         return next((ranges for first, last, ranges in self._calls if first <= node < last), None)
 
 
@@ -77,7 +77,7 @@ def _arrays(call: Call) -> Iterator[Any]:
 
 
 def _range(array: Any) -> Range:
-    """What `array` may touch: its whole allocation where it is a view with gaps."""
+    """Return the addresses that `array` may touch: the whole allocation if it is a view with gaps."""
     if is_c_contiguous(array):
         return array.data.ptr, array.data.ptr + array.nbytes
     return array.data.mem.ptr, array.data.mem.ptr + array.data.mem.size
@@ -90,11 +90,11 @@ class _Node:
     Attributes
     ----------
     words : dict of int to int
-        Position to value: of a kernel of ours its arguments of 8 bytes, of others every word there is.
+        Position to value: for a kernel of cuassay its arguments of 8 bytes, for other nodes every word.
     others : tuple of int
-        Values in what cannot be re-pointed: longer arguments of our kernels.
+        Values that cannot be replaced: the longer arguments of cuassay's kernels.
     is_opaque : bool
-        Whether it may hold addresses that do not show.
+        Whether it may hold addresses that are not visible.
     """
 
     number: int
@@ -107,7 +107,7 @@ class _Node:
 
 
 class _Settable:
-    """A kernel node's arguments as a block of memory, and the call that gives them to the executable graph."""
+    """A kernel node's arguments as a block of memory, and the call that passes them to the executable graph."""
 
     def __init__(self, executable: int, node: int) -> None:
         self._params, self._values = _kernel_arguments(node)
@@ -117,27 +117,27 @@ class _Settable:
         self.apply: Callable[[], int] = partial(_set_params(), *handles, ctypes.byref(self._params))
 
     def share(self, position: int, word: ctypes.c_uint64) -> None:
-        """Argument `position`, of 8 bytes, is read from `word`, which other nodes may read too."""
+        """Read argument `position`, which has 8 bytes, from `word`, which other nodes may share."""
         self._values[position] = word
         self._pointers[position] = ctypes.addressof(word)
 
 
 @cache
 def _set_params() -> Callable[..., int]:
-    """Without declared types: what `byref` gives is passed on as it is, the fastest there is in ctypes."""
+    """Return the function without declared argument types: ctypes then passes `byref` objects on, which is fastest."""
     found: Callable[..., int] = ctypes.CDLL("libcuda.so.1").cuGraphExecKernelNodeSetParams_v2
     return found
 
 
 def _kernel_arguments(node: int) -> tuple[KernelParams, list[Any]]:
-    """The node's parameters, and a copy of each argument; of one launched with a packed buffer, that buffer."""
+    """Return the node's parameters and a copy of each argument, or of the packed buffer if it was launched with one."""
     params = KernelParams()
     call("cuGraphKernelNodeGetParams_v2", node, ctypes.byref(params))
     if not params.arguments:
         return params, _packed(params.extra)
     values: list[Any] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-    # The driver refuses a number beyond the last parameter's.
+    # The driver rejects an index beyond the last parameter.
     while not status("cuFuncGetParamInfo", params.function, len(values), ctypes.byref(offset), ctypes.byref(size)):
         copy = (ctypes.c_ubyte * size.value)()
         ctypes.memmove(copy, params.arguments[len(values)], size.value)
@@ -146,7 +146,7 @@ def _kernel_arguments(node: int) -> tuple[KernelParams, list[Any]]:
 
 
 def _packed(extra: int | None) -> list[Any]:
-    """The buffer of ``CU_LAUNCH_PARAM_BUFFER_POINTER`` and ``..._SIZE``."""
+    """Return a copy of the buffer of ``CU_LAUNCH_PARAM_BUFFER_POINTER`` and ``..._SIZE``."""
     if not extra:
         return []
     words = (ctypes.c_uint64 * 5).from_address(extra)
@@ -160,28 +160,29 @@ def _packed(extra: int | None) -> list[Any]:
 
 
 class Inputs:
-    """An executable graph's nodes, in search of addresses.
+    """The nodes of an executable graph, to be searched for addresses.
 
     Parameters
     ----------
     graph, executable : int
-        The recorded graph, kept, and what was made of it.
+        The recorded graph, which must be kept, and the executable graph made from it.
     witness : Witness, optional
-        What was seen of the capture.
+        The calls recorded during the capture.
     """
 
     def __init__(self, graph: int, executable: int, witness: Witness | None) -> None:
         self._executable = executable
         self._witness = witness
-        #: By captured address: what all arguments that were it are read from.
+        #: By captured address: the word that all arguments with this address are read from.
         self._words: dict[int, ctypes.c_uint64] = {}
         self._nodes = [_read(number, handle) for number, handle in enumerate(_handles(graph))]
 
     def pointer(self, array: Any) -> Callable[[Any], bool] | None:
-        """A call that makes replays use another array instead; None where that may not be enough.
+        """Return a call that makes replays use another array instead of `array`, or None if that may not be sufficient.
 
-        That is so where a node other than a kernel of ours was given an address in `array`, or may have been: its
-        arguments are large enough for a descriptor and the op that launched it was called with `array`, or is unknown.
+        It is not sufficient if a node other than a kernel of cuassay holds an address in `array`, or may hold one: its
+        arguments are large enough for a descriptor, and the op that launched it had `array` as an operand or is
+        unknown.
         """
         if not is_c_contiguous(array) or not array.size:
             return None
@@ -217,10 +218,10 @@ class Inputs:
 
 
 class _Pointer:
-    """One input's words, each with its distance from the input's address, and what gives them to the nodes' arguments.
+    """The words of one input, each with its offset from the input's address, and the calls that update the nodes.
 
-    Called with an array, it puts its address there: a word for all nodes that were captured with the same address, then
-    one call of the driver for each node, 0.2 µs from C and 0.4 from here on an H200.
+    Calling it with an array stores the array's address: once for all nodes that were captured with the same address.
+    Then the driver is called once for each node, which takes 0.2 µs from C and 0.4 from here on an H200 host.
     """
 
     def __init__(self, address: int, words: list[tuple[memoryview, int]], apply: list[Callable[[], int]]) -> None:
@@ -246,7 +247,7 @@ class _Pointer:
 
 
 def _pointed_on(device: int, pointer: _Pointer, array: Any) -> bool:
-    """The same where there are several devices: nodes are set with theirs current, and read no other's memory."""
+    """Call `pointer` with `device` current, if the array is on it; used with several devices."""
     if array.data.device_id != device:
         return False
     with at(device):
@@ -254,7 +255,7 @@ def _pointed_on(device: int, pointer: _Pointer, array: Any) -> bool:
 
 
 def _handles(graph: int) -> list[int]:
-    """The nodes of `graph`, in the order they were captured."""
+    """Return the nodes of `graph` in the order in which they were captured."""
     number = ctypes.c_size_t(node_count(graph))
     found = (ctypes.c_void_p * max(number.value, 1))()
     call("cuGraphGetNodes", graph, found, ctypes.byref(number))
@@ -285,6 +286,6 @@ def _word(value: Any) -> int:
 
 
 def _words(value: Any) -> Iterator[int]:
-    """Every 8 bytes that begin at a multiple of 4."""
+    """Yield every 8 bytes that begin at a multiple of 4."""
     raw = bytes(value)
     return (int.from_bytes(raw[start : start + 8], "little") for start in range(0, len(raw) - 7, 4))

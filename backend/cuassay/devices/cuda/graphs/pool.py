@@ -1,7 +1,7 @@
-"""The memory of captured graphs: apart from all other, shared by those that ask for the same pool.
+"""The memory of captured graphs: separate from all other memory, and shared by graphs that request the same pool.
 
-It lives as long as one of its graphs. What a capture frees is used again by the next one of the pool, so that graphs of
-one model take what the largest takes; arrays that outlive their graph keep their own part.
+A pool lives as long as one of its graphs. Memory that a capture frees is reused by the next capture of the pool, so the
+graphs of one model together take what the largest takes. Arrays that outlive their graph keep their part.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["GraphPool", "acquire", "release"]
 
 
 class GraphPool:
-    """Memory of the graphs of one device that share it.
+    """The memory that some graphs of one device share.
 
     Parameters
     ----------
     identity : tuple of int
-        The token it is asked for by: of `cuassay.core.graph_pools.graph_pool_handle`, or the id of a `MemPool`.
+        The token that requests the pool: one of `cuassay.core.graph_pools.graph_pool_handle`, or the id of a `MemPool`.
     device : int
         The device's index.
     """
@@ -35,7 +35,7 @@ class GraphPool:
         self.device = device
         self.owners = 0
         self._allocator = allocator(device)
-        self._users = find_pool(identity, device) if identity[0] == 0 else None  # tokens of ours never begin with 0
+        self._users = find_pool(identity, device) if identity[0] == 0 else None  # graph_pool_handle gives no 0
         self._own = None if self._users else self._allocator.create_pool()
 
     def __repr__(self) -> str:
@@ -43,13 +43,16 @@ class GraphPool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken from the device."""
+        """The bytes taken from the device."""
         identity = self._users.id if self._users else self._own.id if self._own else (0, 0)
         return self._allocator.statistics().reserved_bytes_by_private_pools.get(identity, 0)
 
     @contextmanager
     def routing(self) -> Iterator[None]:
-        """Arrays of this thread, CuPy's too, come from here inside the block; nothing goes back to the driver."""
+        """Take this thread's arrays, including CuPy's, from the pool inside the block.
+
+        Nothing is released to the driver.
+        """
         if allocator(self.device) is not self._allocator:
             raise ArgumentError(f"{self!r} was made before change_current_allocator; capture into a pool made since")
         with ExitStack() as stack:
@@ -62,7 +65,7 @@ class GraphPool:
             yield
 
     def give_up(self) -> None:
-        """What no array holds goes back to the driver; a user's `MemPool` keeps what it has."""
+        """Release the memory that no array holds; a user's `MemPool` keeps its memory."""
         own, self._own, self._users = self._own, None, None
         if own is not None:
             self._allocator.release_pool(own)
@@ -74,7 +77,7 @@ _lock = threading.RLock()  # a graph may be collected, and release its pool, whi
 
 
 def acquire(identity: PoolId, device: int) -> GraphPool:
-    """The pool of that token, made now if no graph uses it; one owner more."""
+    """Return the pool of that token, which is made now if no graph uses it, and add an owner."""
     with _lock:
         pool = _pools.get((device, identity))
         if pool is None:
@@ -84,7 +87,7 @@ def acquire(identity: PoolId, device: int) -> GraphPool:
 
 
 def release(pool: GraphPool) -> None:
-    """One owner less; with the last its memory goes."""
+    """Remove an owner; the last one releases the pool's memory."""
     with _lock:
         pool.owners -= 1
         is_last = pool.owners == 0

@@ -1,32 +1,32 @@
 // out: one step of Adam on every tensor of a list, in one launch. With g the gradient and t the tensor's step count:
 //     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  p -= lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps)
 //
-// D. P. Kingma, J. Ba, "Adam", arXiv 1412.6980; decoupled decay: I. Loshchilov, F. Hutter, arXiv 1711.05101; amsgrad (v is
-// its running maximum): S. J. Reddi, S. Kale, S. Kumar, arXiv 1904.09237. Stochastic rounding draws its bits by (seed,
-// step, tensor, element), so results do not depend on the grid.
-// In the same pass, where asked: gradients times factor (clip / scale), stored back or zeroed; nothing else is touched where
-// *found_inf is set, and the step count stays.
-// Shapes: contiguous tensors of any length and alignment; tables as multi_tensor.cuh has them.
-// Launch: one block of 256 threads a chunk, one pack of each list a thread. A full grid was measured faster than a
-//         persistent one on H200: 4.2 against 4.0 TB/s.
+// D. P. Kingma, J. Ba, "Adam", arXiv 1412.6980; decoupled decay: I. Loshchilov, F. Hutter, arXiv 1711.05101; amsgrad (v
+// is its running maximum): S. J. Reddi, S. Kale, S. Kumar, arXiv 1904.09237. Stochastic rounding derives its bits from
+// (seed, step, tensor, element), so results do not depend on the grid. On request the same pass multiplies the
+// gradients by a factor (clip / scale), and stores them back or zeroes them. If *found_inf is set, the kernel changes
+// nothing else, and the step count stays the same.
+// Shapes: contiguous tensors of any length and alignment; the tables are defined in multi_tensor.cuh.
+// Launch: one block of 256 threads a chunk, one pack of each list a thread. On an H200 a full grid was faster than a
+//         persistent one: 4.2 against 4.0 TB/s.
 // Caller: devices/cuda/ops/optim.py. OpSpecs: cuassay/testing/specs/optim.py.
 
 #include "multi_tensor.cuh"
 #include "philox.cuh"
 
-// Places of a tensor's lists in its table row.
+// The positions of a tensor's lists in its row of the table.
 enum { kParam, kGrad, kExpAvg, kExpAvgSq, kMaxExpAvgSq, kMaster, kLists };
 
-enum { kLeft, kWritten, kZeroed };  // what becomes of a gradient
+enum { kLeft, kWritten, kZeroed };  // what the step does with a gradient
 
-// By value, from the host; devices/cuda/ops/optim.py has the same structure.
+// Passed by value from the host; devices/cuda/ops/optim.py declares the same structure.
 struct Hyper {
     double lr, beta1, beta2, one_minus_beta1, one_minus_beta2, log_beta1, log_beta2, eps, weight_decay, max_norm;
     uint64 seed;
     int32 decoupled, maximize, lr_is_double, unused;
 };
 
-// Scalars of the device; null where there is none.
+// Scalars in device memory; a missing one is null.
 struct Cells {
     const void* lr;
     const float* grad_scale;
@@ -34,9 +34,9 @@ struct Cells {
     const float* norm;
 };
 
-// What all elements of a tensor share in one step.
+// Values that all elements of a tensor share in one step.
 template <typename W> struct Step {
-    W decay, shrink, sign, factor;  // decay is added to the slope, shrink taken off p
+    W decay, shrink, sign, factor;  // decay adds to the slope, shrink reduces p
     W beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, inverse_root, eps;
     float count;
     bool skipped;
@@ -49,10 +49,10 @@ __device__ __forceinline__ double root(double x) { return sqrt(x); }
 __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
 
-// m / (sqrt(v) * inverse_root + eps). In float by the machine's own square root (2^-23 off at most) and reciprocal (2 ulp):
-// errors of an update, which is added to something larger. The IEEE ones take four times the instructions and a
-// call for rare cases, whose registers would be missing for loads in flight. A divisor above 2^126 would give 0; ours
-// cannot be that large.
+// m / (sqrt(v) * inverse_root + eps). In float this uses the hardware's approximate square root (error of at most
+// 2^-23) and reciprocal (2 ulp). Such errors are acceptable in an update, which is added to a larger number. The IEEE
+// versions take four times as many instructions, and their slow path is a call that needs registers which loads in
+// flight use. The approximation returns 0 for divisors above 2^126, but this divisor cannot be that large.
 __device__ __forceinline__ float ratio(float m, float v, float inverse_root, float eps) {
     float root;
     asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v));
@@ -68,7 +68,7 @@ template <typename W> __device__ Step<W> begin_step(const Hyper& hyper, const Ce
     step.skipped = cells.found_inf && *cells.found_inf != 0.0f;
     double lr = hyper.lr;
     if (cells.lr) lr = hyper.lr_is_double ? *static_cast<const double*>(cells.lr) : *static_cast<const float*>(cells.lr);
-    // 1 - b^t by expm1: in float the difference itself would have lost four digits of 1 - 0.999.
+    // expm1 computes 1 - b^t: in float the plain difference would lose four digits for b = 0.999.
     const W correction1 = minus_expm1(W(count * hyper.log_beta1)), correction2 = minus_expm1(W(count * hyper.log_beta2));
     step.decay = hyper.decoupled ? W(0) : W(hyper.weight_decay);
     step.shrink = hyper.decoupled ? W(lr * hyper.weight_decay) : W(0);
@@ -87,14 +87,15 @@ template <typename W> __device__ Step<W> begin_step(const Hyper& hyper, const Ce
     return step;
 }
 
-// A float rounded to bfloat16 up or down, up with the probability of what lies below; `bits` are 16 random ones.
+// Rounds a float to bfloat16 up or down; it rounds up with a probability equal to the discarded fraction. `bits` are 16
+// random bits.
 __device__ __forceinline__ bfloat16 stochastic(float value, uint32 bits) {
     uint32 word = __float_as_uint(value);
     if ((word & 0x7f800000u) != 0x7f800000u) word += bits;
     return __ushort_as_bfloat16(static_cast<unsigned short>(word >> 16));
 }
 
-// The 16 bits of each of N elements from `first` on: one call of Philox serves eight neighbours.
+// 16 random bits for each of N elements from `first` on: one call of Philox serves eight neighbours.
 template <int N> struct Bits {
     uint32 word[4];
     bool upper;
@@ -111,7 +112,8 @@ template <int N> struct Bits {
     }
 };
 
-// How new values of a pack are stored: to nearest, or stochastically where a list is bfloat16 and that is asked for.
+// How the new values of a pack are rounded: to nearest, or stochastically if the caller asks for it and the list is
+// bfloat16.
 template <bool STOCHASTIC, int N> struct Rounding {
     Bits<N> bits[kLists];
     __device__ __forceinline__ Rounding(uint64 seed, float count, int32 tensor, int64 first) {
@@ -128,7 +130,7 @@ template <int N> struct Rounding<false, N> {
     template <typename T, typename W> __device__ __forceinline__ T of(W value, int, int) const { return narrow<T>(value); }
 };
 
-// BLOCKS a multiprocessor is what was measured best on H200. Other architectures need more registers for the same.
+// BLOCKS a multiprocessor measured best on an H200. The same count needs more registers on other architectures.
 #if __CUDA_ARCH__ == 900
 constexpr bool kMeasured = true;
 #else
@@ -149,7 +151,7 @@ __global__ void __launch_bounds__(kThreads, kMeasured || BLOCKS < 3 ? BLOCKS : B
 adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunks, float* steps, uint32* arrivals,
      const __grid_constant__ Hyper hyper, const __grid_constant__ Cells cells) {
     using W = typename Wide<P>::type;
-    using Weight = typename Choose<MASTER, W, P>::type;  // what a step starts from
+    using Weight = typename Choose<MASTER, W, P>::type;  // the weight that the step updates
     constexpr int N = Length<P, G, S, MASTER>::N;
     const Chunk chunk = chunks[blockIdx.x];
     const Tensor<kLists>& tensor = tensors[chunk.tensor];
@@ -184,9 +186,9 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
         }
         return;
     }
-    // Every block of a tensor reads its step count; the last one to have read it moves it on. No fence: the count has been
-    // used before a ticket is drawn, so it cannot be read later. A fence would empty the level-1 cache, and was measured
-    // to cost 7 % of the whole on H200.
+    // Every block of a tensor reads its step count, and the last block that has read it increments it. No fence is
+    // needed: a block uses the count before it takes a ticket, so the count cannot be read afterwards. A fence would
+    // flush the level-1 cache, which cost 7 % of the kernel's time on an H200.
     uint32 ticket = 0;
     if (threadIdx.x == 0 && tensor.chunks > 1) ticket = atomicInc(arrivals + chunk.tensor, uint32(tensor.chunks - 1));
 
@@ -197,7 +199,7 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
     if (AMSGRAD) maximum = landed(maximum_asked);
     const Rounding<STOCHASTIC, N> rounding(hyper.seed, step.count, chunk.tensor, at.first);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {  // rounded one by one: results kept in W would take a third of the registers
+    for (int i = 0; i < N; ++i) {  // round one by one: results in W would take a third of the registers
         const W g = widen<W>(grad.at(i)) * step.factor;
         W p = widen<W>(weight.at(i));
         const W slope = fused(step.decay, p, step.sign * g);

@@ -1,8 +1,10 @@
-// out, of each block: max over its elements of |got - expected| - relative * |expected|; sum of expected^2; their number.
+// out, for each block: max over its elements of |got - expected| - relative * |expected|; sum of expected^2; their
+// number.
 //
-// How far one result lies from another that is known to be right, and how large that is. Elements that are equal, as
-// infinities may be, do not differ. Where both are NaN lies a gap that nobody writes, which counts in neither sum; where
-// one of them is, the excess is infinite. Infinities count in neither sum either.
+// The kernel measures how far a result is from one that is known to be right, and how large the right one is. Equal
+// elements, such as equal infinities, have no difference. Elements that are NaN in both arrays belong to gaps that
+// nobody writes; they count in neither sum. If only one of the two is NaN, the excess is infinite. Infinities count in
+// neither sum either.
 // Shapes: got, expected: (count,), a complex number as two; found: (3, blocks) float64.
 // Launch: 256 threads a block, any number of blocks.
 // Caller: devices/cuda/blas/agreement.py.
@@ -36,7 +38,7 @@ __global__ void compare(const T* got, const T* expected, double* found, int64 co
         if (is_nan(is) && is_nan(right)) continue;
         const double away = is == right ? 0 : fabs(is - right) - relative * fabs(right);
         excess = fmax(excess, is_nan(away) ? __longlong_as_double(0x7ff0000000000000) : away);
-        if (!isfinite(right)) continue;  // else any difference would be small compared with the sum
+        if (!isfinite(right)) continue;  // otherwise any difference would be small relative to the sum
         squares += right * right;
         elements += 1;
     }

@@ -1,14 +1,15 @@
-// out[o, i] = the r for which a[o, r, i] is largest, the first of several; NaN is larger than all numbers.
+// out[o, i] = the r for which a[o, r, i] is largest; the first of equal ones; NaN counts as larger than all numbers.
 //
-// A row may be cut into parts, whose winners go to `places`; another launch then chooses among them.
+// A row may be cut into parts, whose winners go to `places`. Another launch then chooses among them.
 // Shapes: a (outer, reduced, inner), inner 1 for argmax_rows; places (outer, parts, inner).
-// Launch: argmax_rows: grid (parts, outer), 256 threads a part. argmax_short_rows: a warp a row. argmax_columns: grid (tiles, parts, outer), a
-//         tile of 32 columns for 256 threads, eight rows at a time. argmax_parts: a warp a result, eight of them a block.
+// Launch: argmax_rows: grid (parts, outer), 256 threads a part. argmax_short_rows: a warp a row. argmax_columns: grid
+//         (tiles, parts, outer), a tile of 32 columns for 256 threads, eight rows at a time. argmax_parts: a warp a
+//         result, eight results a block.
 // Caller: devices/cuda/ops/reduction.py. OpSpecs: cuassay/testing/specs/statistics.py.
 
 #include "element.cuh"
 
-// A value in the type it is compared in, and where it is; -1 where there is none.
+// A value in the type in which values are compared, and its index; -1 if there is no value yet.
 template <typename A> struct Best { A value; int64 at; };
 
 template <typename A> __device__ __forceinline__ Best<A> better(Best<A> one, Best<A> other) {
@@ -16,7 +17,7 @@ template <typename A> __device__ __forceinline__ Best<A> better(Best<A> one, Bes
     if (one.at < 0) return other;
     const bool equal = is_nan(one.value) ? is_nan(other.value) : one.value == other.value;
     if (equal) return one.at < other.at ? one : other;
-    return is_nan(one.value) || one.value > other.value ? one : other;  // were other NaN, neither would hold
+    return is_nan(one.value) || one.value > other.value ? one : other;  // if other were NaN, neither test would hold
 }
 
 template <typename A> __device__ __forceinline__ Best<A> best_of_warp(Best<A> best) {
@@ -28,12 +29,12 @@ template <typename A> __device__ __forceinline__ Best<A> best_of_warp(Best<A> be
     return best;
 }
 
-// One that comes later in the row: it must be larger.
+// Takes a value from later in the row, which must be larger to replace the best one.
 template <typename A> __device__ __forceinline__ void advance(Best<A>& best, A value, int64 at) {
     if (best.at < 0 || value > best.value || (is_nan(value) && !is_nan(best.value))) best.value = value, best.at = at;
 }
 
-// A pack at once: few have a larger element than those before, and only of these the place is looked for.
+// Takes a whole pack: few packs have a larger element than the best so far, and only these are searched for its index.
 template <typename A, typename T, int N>
 __device__ __forceinline__ void advance(Best<A>& best, const Pack<T, N>& pack, int64 at) {
     A top = widen<A>(pack.at[0]);
@@ -49,7 +50,7 @@ __device__ __forceinline__ void advance(Best<A>& best, const Pack<T, N>& pack, i
     best.value = top, best.at = at + first;
 }
 
-// By LANES threads, of which this is one.
+// LANES threads search the row together; this is one of them.
 template <typename A, typename T, int N, int LANES>
 __device__ __forceinline__ Best<A> best_of_row(const T* row, int64 begin, int64 end) {
     Best<A> best = {A(0), -1};
@@ -62,7 +63,7 @@ __device__ __forceinline__ Best<A> best_of_row(const T* row, int64 begin, int64 
     return best;
 }
 
-// Of 32 lanes and 8 warps; `values` and `found` have eight entries.
+// Combines 8 warps of 32 lanes; `values` and `found` have eight entries.
 template <typename A> __device__ __forceinline__ Best<A> best_of_block(Best<A> best, A* values, int64* found) {
     best = best_of_warp(best);
     if (threadIdx.x % 32 == 0) values[threadIdx.x / 32] = best.value, found[threadIdx.x / 32] = best.at;

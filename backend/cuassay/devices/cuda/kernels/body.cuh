@@ -1,4 +1,5 @@
-// The kernel around a body: packs, strides, the types of its template, and the functions of <cmath>.
+// The kernel around a body (an expression of the user): packs, strides, the types of its template, and the functions of
+// <cmath>.
 //
 // Formula: the user's. Shapes: `out` and operands of up to 8 axes, strides in elements, 0 where broadcast.
 // Launch: 256 threads; contiguous arrays: one pack of N elements a thread; others: one element a thread.
@@ -9,7 +10,7 @@
 #include "element.cuh"
 
 #ifdef __CUDACC_RTC__
-// NVRTC has the functions of <cmath> without the header, and neither its macros nor the names of <cstdint>.
+// NVRTC provides the functions of <cmath> without the header, but not its macros or the names of <cstdint>.
 namespace std {
 using ::abs; using ::acos; using ::acosh; using ::asin; using ::asinh; using ::atan; using ::atan2; using ::atanh;
 using ::cbrt; using ::ceil; using ::copysign; using ::cos; using ::cosh; using ::erf; using ::exp; using ::exp2;
@@ -39,7 +40,7 @@ using uint64_t = unsigned long long;
 #define INT_MIN (-2147483647 - 1)
 #endif
 
-// An operand in the type that the body computes in.
+// Converts an operand to the type that the body computes in.
 template <typename W, typename A> __device__ __forceinline__ W operand(A value) {
     return static_cast<W>(widen<typename Wide<A>::type>(value));
 }
@@ -54,7 +55,7 @@ template <int K> struct Layout {
     int64 stride[K][kMaxAxes];
 };
 
-// Where element `index` of each array lies.
+// Computes the offset of element `index` in each array.
 template <int K> __device__ __forceinline__ void locate(const Layout<K>& layout, int64 index, int64 (&at)[K]) {
 #pragma unroll
     for (int array = 0; array < K; ++array) at[array] = 0;

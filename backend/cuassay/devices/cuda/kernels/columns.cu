@@ -1,6 +1,6 @@
 // out[o, i] = statistic over r of a[o, r, i]: the variance, or the logarithm of the sum of exponentials, in one pass.
 //
-// How a variance is added to and merged: rows.cuh.
+// rows.cuh describes how a variance is accumulated and merged.
 // Shapes: a (outer, reduced, inner), contiguous; partial (outer, parts, inner); out (outer, inner).
 // Launch: statistic_of_part: grid (tiles, parts, outer), a tile of 32 * N columns for 256 threads, eight rows at a time; N divides
 //         inner. statistic_of_parts: one thread a column.
@@ -14,7 +14,8 @@ template <typename W> struct LogSum {
     __device__ __forceinline__ void clear() { maximum = minus_infinity<W>(), sum = 0; }
     __device__ __forceinline__ void add(W value, W, W) { merge(value, W(1)); }
     __device__ __forceinline__ void merge(const LogSum& other) { merge(other.maximum, other.sum); }
-    // One exponential, as the larger maximum's is 1. Below -inf nothing is added: the difference would be NaN.
+    // Takes only one exponential, because the larger maximum's is 1. A total with maximum -inf is skipped: the
+    // difference would be NaN.
     __device__ __forceinline__ void merge(W top, W total) {
         if (top == minus_infinity<W>()) return;
         const W smaller = exponential_below(top < maximum ? top : maximum, top < maximum ? maximum : top);

@@ -1,6 +1,6 @@
-// out: no array; the conditional node of `handle` runs its body where value[0], read when the graph runs, is true
+// out: no array; the conditional node of `handle` runs its body if value[0] is true when the graph runs
 //
-// Source: CUDA programming guide, conditional graph nodes. No header that NVRTC can take declares the call; the driver
+// Source: CUDA programming guide, conditional graph nodes. No header that NVRTC accepts declares this call; the driver
 // resolves it when the kernel is loaded.
 // Shapes: value (1,) bool.
 // Launch: one thread, before an if or while node, and at the end of a while node's body.

@@ -1,7 +1,7 @@
-// Element types and packs of them: what every elementwise and reducing kernel here loads, computes in and stores.
+// Element types and packs of them, which every elementwise and reducing kernel loads, computes with and stores.
 //
-// A kernel loads T, computes in Wide<T>::type (float for the 16-bit types, T otherwise) and rounds once when it
-// stores: cuassay's rule for 16-bit types on every device.
+// A kernel loads T, computes in Wide<T>::type (float for the 16-bit types, T otherwise) and rounds once when it stores.
+// This is cuassay's rule for 16-bit types on every device.
 
 #pragma once
 
@@ -21,7 +21,7 @@ using bfloat16 = __nv_bfloat16;
 using float32 = float;
 using float64 = double;
 
-// Real and imaginary part, as NumPy lays them out.
+// The real and the imaginary part, in NumPy's memory layout.
 template <typename T> struct alignas(2 * sizeof(T)) Complex { T real, imaginary; };
 template <typename T> __device__ __forceinline__ Complex<T> operator+(Complex<T> a, Complex<T> b) {
     return {a.real + b.real, a.imaginary + b.imaginary};
@@ -54,9 +54,9 @@ template <> __device__ __forceinline__ bfloat16 narrow<bfloat16, double>(double 
 // N elements that one instruction loads or stores; N * sizeof(T) is at most 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 
-// An access of a given size as the machine has it, by intrinsics. Assigning a Pack, or a uint4, through a pointer leaves the
-// compiler free to move its members one by one, which it did: a store of 8 bfloat16 became 8 stores, and softmax of
-// rows of 50,257 ran at 17 % of the copy rate.
+// The type of an access of a given size, for intrinsics. When a Pack, or a uint4, is assigned through a pointer, the
+// compiler may move its members one by one. It did: a store of 8 bfloat16 became 8 stores, and softmax of rows of
+// 50,257 ran at 17 % of the copy rate.
 template <int NBYTES> struct Raw;
 template <> struct Raw<16> { using type = uint4; };
 template <> struct Raw<8> { using type = uint2; };
@@ -78,14 +78,14 @@ template <typename T, int N> __device__ __forceinline__ void store_pack(T* to, c
     __stwb(reinterpret_cast<R*>(to), both.raw);
 }
 
-// Elements of a row before the first that begins at a multiple of a pack's size; not more than there are.
+// The number of elements of a row before the first address that is a multiple of a pack's size, limited to `elements`.
 template <typename T, int N> __device__ __forceinline__ int64 before_packs(const T* row, int64 elements) {
     const int64 misaligned = int64(reinterpret_cast<unsigned long long>(row) / sizeof(T) % N);
     const int64 before = misaligned ? N - misaligned : 0;
     return before < elements ? before : elements;
 }
 
-// The same bits as another type of that size.
+// Reinterprets the bits as another type of the same size.
 template <typename To, typename From> __device__ __forceinline__ To reinterpreted(From from) {
     static_assert(sizeof(To) == sizeof(From), "of one size");
     union Both { From from; To to; __device__ Both() {} } both;
@@ -95,7 +95,7 @@ template <typename To, typename From> __device__ __forceinline__ To reinterprete
 
 template <typename T> __device__ __forceinline__ bool is_nan(T value) { return value != value; }
 
-// NaN wins, as in NumPy and torch.
+// NaN wins over any number, as in NumPy and torch.
 template <typename T> __device__ __forceinline__ T nan_maximum(T a, T b) { return is_nan(a) || a > b ? a : b; }
 template <typename T> __device__ __forceinline__ T nan_minimum(T a, T b) { return is_nan(a) || a < b ? a : b; }
 #if __CUDA_ARCH__ >= 800

@@ -1,9 +1,11 @@
-// out[i] = operation(a[i], b[i]) for arrays of any strides: a struct each; casts, comparisons, choices, gather and scatter.
+// out[i] = operation(a[i], b[i]) for arrays with any strides, one struct for each operation; also casts, comparisons,
+// selection, gather and scatter.
 //
 // gelu: D. Hendrycks, K. Gimpel, "Gaussian error linear units", arXiv 1606.08415.
 // Shapes: `dense_*`: n elements, contiguous. `strided`: up to 8 axes, strides in elements, 0 where broadcast.
-// Launch: dense: 256 threads, one pack of N elements a thread (a full grid of 16-byte accesses was measured at the
-//         copy rate on H200; a grid-stride loop was 5 % below). strided: 256 threads, one element a thread. packed: one pack.
+// Launch: dense: 256 threads, one pack of N elements a thread (on an H200 a full grid of 16-byte accesses ran at the
+//         copy rate; a grid-stride loop was 5 % slower). strided: 256 threads, one element a thread. packed: 256
+//         threads, one pack a thread.
 // Caller: devices/cuda/ops/elementwise.py. OpSpecs: cuassay/testing/specs/elementwise.py.
 
 #include "element.cuh"
@@ -19,7 +21,7 @@ struct Sign { template <typename W> __device__ static W of(W a) { return W(a > W
 struct Reciprocal { template <typename W> __device__ static W of(W a) { return W(1) / a; } };
 struct Abs {
     template <typename W> __device__ static W of(W a) { return a < W(0) ? -a : a; }
-    __device__ static float of(float a) { return fabsf(a); }  // of -0 it is 0
+    __device__ static float of(float a) { return fabsf(a); }  // maps -0 to 0
     __device__ static double of(double a) { return fabs(a); }
 };
 struct Equal { template <typename W> __device__ static bool of(W a, W b) { return a == b; } };
@@ -31,7 +33,7 @@ struct GreaterEqual { template <typename W> __device__ static bool of(W a, W b) 
 struct LogicalAnd { template <typename W> __device__ static bool of(W a, W b) { return a != W(0) && b != W(0); } };
 struct LogicalOr { template <typename W> __device__ static bool of(W a, W b) { return a != W(0) || b != W(0); } };
 struct LogicalXor { template <typename W> __device__ static bool of(W a, W b) { return (a != W(0)) != (b != W(0)); } };
-// A Python number at the left is given as the second operand.
+// For a Python scalar on the left: the kernel receives the scalar as its second operand.
 template <typename Operation> struct Swapped {
     template <typename W> __device__ static W of(W a, W b) { return Operation::of(b, a); }
 };
@@ -75,7 +77,7 @@ struct Tanh {
     __device__ static float of(float a) { return tanhf(a); }
     __device__ static double of(double a) { return tanh(a); }
 };
-// By an exponential that never overflows.
+// Uses an exponential of a nonpositive number, which cannot overflow.
 struct Sigmoid {
     __device__ static float of(float a) {
         const float small = expf(-fabsf(a));
@@ -93,7 +95,7 @@ struct Exp {
 };
 struct Relu { template <typename W> __device__ static W of(W a) { return is_nan(a) || a > W(0) ? a : W(0); } };
 
-// 2^x and 1 / x as the machine approximates them, to two units in float's last place; a subnormal result is 0.
+// The hardware's approximations of 2^x and 1 / x: errors of at most 2 ulp in float; subnormal results become 0.
 __device__ __forceinline__ float power_of_two(float x) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
@@ -105,10 +107,11 @@ __device__ __forceinline__ float inverse(float x) {
     return quotient;
 }
 
-// a Phi(a), in float by Phi(-|a|) = falling P(t), falling = exp(-a^2 / 2), t = 1 / (1 + 0.27 |a|), a form of C. Hastings, "Approximations for
-// digital computers", 1955, with the P of least relative error: 6e-8 up to |a| = 14. So the result is right to some 1e-6
-// of itself where 1 + erf(a / sqrt(2)) has cancelled. With erff bfloat16 ran at 70 % of the copy rate on an H200, where an
-// element has time for some 29 instructions. Fewer terms for 16 bits gain little, and rounded wrongly near a tie.
+// gelu(a) = a Phi(a). In float, Phi(-|a|) = falling P(t) with falling = exp(-a^2 / 2) and t = 1 / (1 + 0.27
+// |a|), a form of C. Hastings, "Approximations for digital computers", 1955. P minimizes the relative error: 6e-8 up to
+// |a| = 14. The relative error of the result is about 1e-6 even where 1 + erf(a / sqrt(2)) would cancel. With erff,
+// bfloat16 ran at 70 % of the copy rate on an H200, where each element has time for about 29 instructions. A polynomial
+// with fewer terms for the 16-bit types gained little and rounded wrongly near ties.
 __device__ __forceinline__ float normal_tail(float a, float falling) {
     const float t = inverse(fmaf(0.27f, fabsf(a), 1.0f));
     float p = 0.028961103f;
@@ -129,7 +132,8 @@ struct Gelu {
     }
     __device__ static double of(double a) { return 0.5 * a * (1.0 + erf(a * 0.70710678118654752440)); }
 };
-// a (1 + tanh(u)) / 2 = a / (1 + exp(-2 u)), u = sqrt(2 / pi) (a + 0.044715 a^3): without the cancellation of 1 + tanh.
+// a (1 + tanh(u)) / 2 = a / (1 + exp(-2 u)) with u = sqrt(2 / pi) (a + 0.044715 a^3). The second form avoids the
+// cancellation in 1 + tanh.
 struct GeluTanh {
     __device__ static float of(float a) {
         const float u = a * fmaf(0.044715f, a * a, 1.0f);
@@ -138,7 +142,8 @@ struct GeluTanh {
     __device__ static double of(double a) { return 0.5 * a * (1.0 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))); }
 };
 
-// grad (Phi(a) + a Phi'(a)), with Phi as gelu has it; beyond 40 the second term is 0, and its factors would overflow.
+// grad (Phi(a) + a Phi'(a)), with Phi computed as in gelu. Beyond |a| = 40 the second term is 0, but its factors would
+// overflow.
 struct GeluBackward {
     __device__ static float of(float grad, float a) {
         const float near = fminf(fmaxf(a, -40.0f), 40.0f);
@@ -150,8 +155,9 @@ struct GeluBackward {
         return grad * (normcdf(a) + near * exp(-0.5 * near * near) * 0.39894228040143267794);
     }
 };
-// With s = (1 + tanh(u)) / 2: grad (s + 2 a s (1 - s) u'), u' = sqrt(2 / pi) (1 + 3 * 0.044715 a^2). 1 - s cancels for
-// s near 1, so s (1 - s) is e / (1 + e)^2 with e = exp(-2 |u|). min and max drop NaN, which is why it is asked for.
+// With s = (1 + tanh(u)) / 2: grad (s + 2 a s (1 - s) u'), u' = sqrt(2 / pi) (1 + 3 * 0.044715 a^2). 1 - s cancels
+// where s is near 1, so s (1 - s) is computed as e / (1 + e)^2 with e = exp(-2 |u|). min and max drop NaN, so NaN is
+// tested separately.
 struct GeluTanhBackward {
     __device__ static float of(float grad, float a) {
         const float near = is_nan(a) ? a : fminf(fmaxf(a, -40.0f), 40.0f), square = near * near;
@@ -169,8 +175,9 @@ struct GeluTanhBackward {
     }
 };
 
-// Functions for results that are rounded to 16 bits, by the machine's approximations: right to 2e-5 of themselves, a share
-// of 0.005 of bfloat16's last place and 0.04 of float16's. The exact ones ran at 75 to 92 % of the copy rate on an H200.
+// Functions for results that are rounded to 16 bits. They use the hardware's approximations, with relative errors of
+// 2e-5: 0.005 of a bfloat16 ulp and 0.04 of a float16 ulp. The precise functions ran at 75 to 92 % of the copy rate on
+// an H200.
 __device__ __forceinline__ float kept_power_of_two(float x) {
     float power;
     asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(x));  // subnormal results are kept
@@ -183,7 +190,7 @@ struct RoughSigmoid {
     }
 };
 struct RoughSilu { __device__ static float of(float a) { return a * RoughSigmoid::of(a); } };
-// By its series where the other form cancels.
+// Uses the power series where the other form would cancel.
 struct RoughTanh {
     __device__ static float of(float a) {
         const float small = power_of_two(-2.8853901f * fabsf(a));
@@ -191,7 +198,7 @@ struct RoughTanh {
         return fabsf(a) < 0.0625f ? a * fmaf(-0.33333333f * a, a, 1.0f) : far;
     }
 };
-// Of float16 not: next to 1 its approximation is not that good.
+// Not used for float16: the approximation is not accurate enough next to 1.
 struct RoughLog {
     __device__ static float of(float a) {
         float found;
@@ -217,7 +224,7 @@ template <> struct Rounded<Tanh, float16> { using type = RoughTanh; };
 template <> struct Rounded<Tanh, bfloat16> { using type = RoughTanh; };
 template <> struct Rounded<Log, bfloat16> { using type = RoughLog; };
 
-// One pack a thread; the last pack may be short. `compute(i)` gives element i of the pack as W.
+// One pack a thread; the last pack may be incomplete. `compute(i)` gives element i of the pack as W.
 template <typename T, int N, typename Compute>
 __device__ __forceinline__ void store(T* out, int64 first, int64 n, Compute compute) {
     if (first + N <= n) {
@@ -227,7 +234,7 @@ __device__ __forceinline__ void store(T* out, int64 first, int64 n, Compute comp
         store_pack<T, N>(out + first, pack);
     } else {
 #pragma unroll
-        for (int i = 0; i < N; ++i)  // indices the compiler knows: a counted loop would put the pack into local memory
+        for (int i = 0; i < N; ++i)  // constant indices: a loop to n - first would put the pack into local memory
             if (first + i < n) out[first + i] = narrow<T>(compute(i));
     }
 }
@@ -259,7 +266,7 @@ __global__ void dense_binary(const T* a, const T* b, T* out, int64 n) {
     store<T, N>(out, first, n, [&](int i) { return Operation::of(widen<W>(left.at[i]), widen<W>(right.at[i])); });
 }
 
-// The other operand is one number, already in W: a Python scalar is not rounded to 16 bits first.
+// The other operand is a number that is already in W: a Python scalar is not rounded to 16 bits first.
 template <typename Operation, typename T, int N>
 __global__ void dense_scalar(const T* a, typename Wide<T>::type b, T* out, int64 n) {
     using W = typename Wide<T>::type;
@@ -269,7 +276,7 @@ __global__ void dense_scalar(const T* a, typename Wide<T>::type b, T* out, int64
     store<T, N>(out, first, n, [&](int i) { return Operation::of(widen<W>(left.at[i]), b); });
 }
 
-// Between two types, rounded once: widen is exact, narrow rounds to nearest.
+// The type a cast passes through, so that it rounds once: widen is exact, and narrow rounds to nearest.
 template <typename T, typename A> struct Middle { using type = typename Wide<T>::type; };
 template <> struct Middle<float16, float64> { using type = double; };
 template <> struct Middle<bfloat16, float64> { using type = double; };
@@ -285,7 +292,7 @@ __global__ void dense_cast(const A* a, T* out, int64 n) {
 
 constexpr int kMaxAxes = 8;
 
-// Extents from the innermost axis outwards, and each array's strides along them, in elements.
+// Extents from the innermost axis outwards, and each array's strides along these axes, in elements.
 struct Layout {
     int64 n;
     int64 axes;
@@ -304,7 +311,7 @@ __device__ __forceinline__ Offsets offsets(const Layout& layout, int64 index) {
         int64 quotient, position;
         if ((index | extent) >> 31) {
             quotient = index / extent, position = index % extent;
-        } else {  // a 64-bit division is several times a 32-bit one
+        } else {  // a 64-bit division takes several times as long as a 32-bit one
             quotient = uint32(index) / uint32(extent), position = uint32(index) % uint32(extent);
         }
         index = quotient;
@@ -341,7 +348,7 @@ __global__ void strided_binary(const A* a, const B* b, T* out, const __grid_cons
     out[at.out] = narrow<T>(Operation::of(widen<W>(a[at.a]), widen<W>(b[at.b])));
 }
 
-// A pack of consecutive elements, or of one that is broadcast along the innermost axis.
+// A pack of consecutive elements, or, with stride 0, of one element that is broadcast along the innermost axis.
 template <typename T, int N> __device__ __forceinline__ Pack<T, N> along(const T* a, int64 stride) {
     if (stride) return load_pack<T, N>(a);
     Pack<T, N> pack;
@@ -351,7 +358,7 @@ template <typename T, int N> __device__ __forceinline__ Pack<T, N> along(const T
     return pack;
 }
 
-// Like strided_binary, where the innermost axis of each array is contiguous or broadcast: a bias added to rows. The
+// Like strided_binary, for arrays whose innermost axis is contiguous or broadcast, such as a bias added to rows. The
 // layout counts packs along that axis.
 template <typename Operation, typename T, int N>
 __global__ void packed_binary(const T* a, const T* b, T* out, const __grid_constant__ Layout layout) {
@@ -371,7 +378,7 @@ __global__ void strided_scalar(const T* a, typename Wide<T>::type b, T* out, con
     out[at.out] = narrow<T>(Operation::of(widen<typename Wide<T>::type>(a[at.a]), b));
 }
 
-// Between two numbers; NaN stays NaN.
+// Limits a to [low, high]; NaN stays NaN.
 template <typename W> __device__ __forceinline__ W clamped(W a, W low, W high) {
     return nan_minimum(nan_maximum(a, low), high);
 }
@@ -394,7 +401,7 @@ __global__ void strided_clamp(const T* a, typename Wide<T>::type low, typename W
     out[at.out] = narrow<T>(clamped(widen<typename Wide<T>::type>(a[at.a]), low, high));
 }
 
-// Truth values of operands compared as W, the dtype both promote to.
+// Truth values of comparisons in W, the dtype that both operands promote to.
 template <typename Operation, typename W, typename A, typename B>
 __global__ void strided_comparison(const A* a, const B* b, uint8* out, const __grid_constant__ Layout layout) {
     const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -403,7 +410,7 @@ __global__ void strided_comparison(const A* a, const B* b, uint8* out, const __g
     out[at.out] = Operation::of(widen<W>(a[at.a]), widen<W>(b[at.b]));
 }
 
-// With a number at the right.
+// Compares with a number on the right.
 template <typename Operation, typename W, typename A>
 __global__ void strided_comparison_scalar(const A* a, W number, uint8* out, const __grid_constant__ Layout layout) {
     const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -420,7 +427,7 @@ __global__ void dense_comparison_scalar(const A* a, W number, uint8* out, int64 
     store<uint8, N>(out, first, n, [&](int i) { return uint8(Operation::of(widen<W>(left.at[i]), number)); });
 }
 
-// Of contiguous arrays of one type.
+// Compares contiguous arrays of the same type.
 template <typename Operation, typename T, int N>
 __global__ void dense_comparison(const T* a, const T* b, uint8* out, int64 n) {
     using W = typename Wide<T>::type;
@@ -432,8 +439,8 @@ __global__ void dense_comparison(const T* a, const T* b, uint8* out, int64 n) {
     });
 }
 
-// T is an unsigned integer of the elements' size: bits are moved, whatever they mean. Where a or b is null, a number
-// takes its place.
+// T is an unsigned integer of the elements' size, as the kernel only moves bits. Where a or b is null, number_a or
+// number_b replaces it.
 template <typename T>
 __global__ void strided_where(const uint8* condition, const T* a, const T* b, T number_a, T number_b, T* out,
                               const __grid_constant__ Layout layout) {
@@ -447,8 +454,8 @@ __global__ void strided_where(const uint8* condition, const T* a, const T* b, T 
     }
 }
 
-// Like strided_where, where the innermost axis of each array is contiguous or broadcast: a mask for all heads. The layout
-// counts packs along that axis.
+// Like strided_where, for arrays whose innermost axis is contiguous or broadcast, such as a mask for all heads. The
+// layout counts packs along that axis.
 template <typename T, int N>
 __global__ void packed_where(const uint8* condition, const T* a, const T* b, T number_a, T number_b, T* out,
                              const __grid_constant__ Layout layout) {
@@ -464,7 +471,8 @@ __global__ void packed_where(const uint8* condition, const T* a, const T* b, T n
     });
 }
 
-// Of contiguous arrays. Both are read whatever the condition says: neighbours seldom agree on one.
+// For contiguous arrays. The kernel reads both arrays whatever the condition is, because neighbours seldom have the
+// same condition.
 template <typename T, int N>
 __global__ void dense_where(const uint8* condition, const T* a, const T* b, T number_a, T number_b, T* out, int64 n) {
     const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
@@ -478,8 +486,9 @@ __global__ void dense_where(const uint8* condition, const T* a, const T* b, T nu
     });
 }
 
-// out[..., i, ...] = a[..., index[..., i, ...], ...]: along one axis of `extent` elements, `step` apart in a. The layout has out,
-// index, and a with a stride of 0 along that axis. U as T above; an index outside gives bits of ones.
+// out[..., i, ...] = a[..., index[..., i, ...], ...] along one axis of `extent` elements, which are `step` apart in a.
+// The layout describes out, index and a, with a stride of 0 for a along that axis. U is the same as T above; an index
+// out of range gives all ones.
 template <typename U, typename I>
 __global__ void strided_gather(const U* a, const I* index, U* out, int64 extent, int64 step,
                                const __grid_constant__ Layout layout) {
@@ -490,8 +499,9 @@ __global__ void strided_gather(const U* a, const I* index, U* out, int64 extent,
     out[at.out] = from >= 0 && from < extent ? a[at.b + from * step] : U(~U(0));
 }
 
-// The sum of the elements of a along one axis whose index is this place. The layout has out, a and index with strides of 0
-// along that axis, and a stride of 1 there for the place itself.
+// The sum of those elements of a, along one axis, whose index equals the position in out. The layout describes out, a
+// and index. Along that axis a and index have strides of 0, and a stride of 1 in the fourth place gives the position
+// itself.
 template <typename T, typename I>
 __global__ void strided_scatter_sum(const T* a, const I* index, T* out, int64 length, int64 step, int64 index_step,
                                     const __grid_constant__ Layout layout) {

@@ -1,38 +1,40 @@
-// out[i, j] = activation(alpha * sum_k a[i, k] * b[k, j] + beta * c[i, j] + bias[j]), float32 by bfloat16 tensor cores
+// out[i, j] = activation(alpha * sum_k a[i, k] * b[k, j] + beta * c[i, j] + bias[j]), float32 on bfloat16 tensor cores
 //
-// Each float32 is a sum of two or three bfloat16 numbers, largest first: x = x0 + x1 (+ x2). Of the products of the parts,
-// which are exact, the PRODUCTS largest are added (G. Henry, P. T. P. Tang, A. Heinecke, "Leveraging the bfloat16 artificial
-// intelligence datatype for higher-precision computations", ARITH 2019). The tensor cores of compute capability 9.0 truncate
-// each sum, so what they add is kept short: after CHAIN chunks of 64 terms it is added to float32 sums elsewhere, rounded to
-// nearest (H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
-// theoretical peak performance", IJHPCA 36, 2022). The small products of a chunk come first, while the sum is small.
+// Each float32 number is split into a sum of two or three bfloat16 numbers, largest first: x = x0 + x1 (+ x2). The
+// products of the parts are exact, and the PRODUCTS largest ones are added (G. Henry, P. T. P. Tang, A. Heinecke,
+// "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019). The tensor
+// cores of compute capability 9.0 truncate every sum, so the kernel keeps their sums short: after CHAIN chunks of 64
+// terms it adds them to separate float32 sums, rounded to nearest (H. Ootomo, R. Yokota, "Recovering single precision
+// accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance", IJHPCA 36, 2022). Within a chunk
+// the small products come first, while the sum is small.
 // Shapes: a: (batch, rows, depth), b: (batch, depth, columns), out and c: (batch, rows, columns), any strides; bias: (columns,).
-// Launch: split_parts: 256 threads; one block a tile of 128 rows (of b: columns) and 64 terms; the tiles of a, then those of b.
-//         multiply_parts: 384 threads: two warpgroups that multiply, each 64 rows, and one of which a thread loads; one block a
-//         multiprocessor, which walks over tiles of 128 x 128; dynamic shared memory as `emulation.Form.shared` says.
-//         Both for sm_90a alone: what multiplies and loads here no other architecture has.
+// Launch: split_parts: 256 threads; one block for each tile of 128 rows (of b: columns) and 64 terms; first the tiles
+//         of a, then b's. multiply_parts: 384 threads: two warpgroups multiply 64 rows each, and one thread of the
+//         third loads; one block a multiprocessor, which walks over tiles of 128 x 128; `emulation.Form.shared` gives
+//         the dynamic shared memory. Both need sm_90a: no other architecture has these multiply and load instructions.
 // Caller: devices/cuda/blas/emulation.py. OpSpecs: cuassay/testing/specs/linalg.py.
 
 #include "element.cuh"
 
-constexpr int ROWS = 128, DEPTH = 64;           // a tile: 128 bytes a row, as much as one swizzled row of wgmma holds
+constexpr int ROWS = 128, DEPTH = 64;           // a tile has 128 bytes a row, as one swizzled row of wgmma
 constexpr int PLANE_NBYTES = ROWS * DEPTH * 2;  // one part of a tile
-constexpr int FLAG_NBYTES = 16;                 // after the parts: whether one of the tile's numbers is not finite
+constexpr int FLAG_NBYTES = 16;                 // a flag after the parts: the tile has a number that is not finite
 
-// A tile in device memory, to the next 128 bytes.
+// The size of a tile in device memory, rounded up to 128 bytes.
 __device__ constexpr int image_nbytes(int parts) { return parts * PLANE_NBYTES + 128; }
 
 // ------------------------------------------------------------------------------------------------ splitting
 
 __device__ __forceinline__ uint32 bits_of(bfloat16 x) { return __bfloat16_as_ushort(x); }
 
-// The largest finite numbers would round to infinity: those are truncated, and the next part has what is missing.
+// The largest finite numbers would round to infinity. They are truncated instead, and the next part holds the
+// difference.
 __device__ __forceinline__ bfloat16 leading_part(float x) {
     const bfloat16 nearest = __float2bfloat16_rn(x);
     return isinf(__bfloat162float(nearest)) && isfinite(x) ? __float2bfloat16_rz(x) : nearest;
 }
 
-// Eight consecutive terms of a row, part by part. Where a number is not finite, its further parts are 0.
+// Stores eight consecutive terms of a row, part by part. If a number is not finite, its further parts are 0.
 template <int PARTS> __device__ __forceinline__ void store_parts(const float (&x)[8], uint8* to) {
     float rest[8];
 #pragma unroll
@@ -52,16 +54,17 @@ template <int PARTS> __device__ __forceinline__ void store_parts(const float (&x
     }
 }
 
-// An operand as it is split: rows of `depth` terms, in any strides.
+// An operand to split: rows of `depth` terms, with any strides.
 struct Operand {
     const float* x;
     uint8* images;
     int64 rows, batch_stride, row_stride, depth_stride;
-    int row_tiles, tiles;  // of one matrix, and of all that are split
+    int row_tiles, tiles;  // the number in one matrix, and in all matrices to split
 };
 
-// Each tile is written as shared memory shall hold it: rows of 128 bytes, of which the 16-byte pieces are exchanged by the
-// row's number (the 128-byte swizzle), zeros beyond the matrix. So one bulk copy loads it, without a tensor map.
+// Each tile is written in the layout it will have in shared memory: rows of 128 bytes whose 16-byte pieces are permuted
+// by the row number (the 128-byte swizzle), with zeros beyond the matrix. So one bulk copy loads a tile, without a
+// tensor map.
 template <int PARTS> __global__ void __launch_bounds__(256, 4) split_parts(Operand a, Operand b, int64 depth) {
     constexpr int PIECES = ROWS * DEPTH / 8 / 256;
     __shared__ __align__(16) float turned[DEPTH * ROWS + DEPTH / 8 * 4];
@@ -74,8 +77,9 @@ template <int PARTS> __global__ void __launch_bounds__(256, 4) split_parts(Opera
     uint8* image = of.images + (int64(tile) * chunks + chunk) * image_nbytes(PARTS);
     const bool whole = first_row + ROWS <= rows && first + DEPTH <= depth;
     float values[PIECES][8];
-    if (row_stride == 1 && depth_stride != 1) {  // neighbours in memory are neighbours along the rows: through shared memory
-        // Four words more every eight terms: of eight lanes that read eight terms each, none meets another's bank.
+    if (row_stride == 1 && depth_stride != 1) {  // contiguous along the rows: transpose in shared memory
+        // Four words of padding after every eight terms: eight lanes that read eight terms each then use different
+        // banks.
         auto place = [&](int k, int row) { return turned + k * ROWS + k / 8 * 4 + row; };
         if (whole && reinterpret_cast<uint64>(from) % 16 == 0 && depth_stride % 4 == 0) {
 #pragma unroll
@@ -128,7 +132,7 @@ template <int PARTS> __global__ void __launch_bounds__(256, 4) split_parts(Opera
     if (threadIdx.x == 0) *reinterpret_cast<uint4*>(image + PARTS * PLANE_NBYTES) = make_uint4(special, 0, 0, 0);
 }
 
-// ------------------------------------------------------------------------------------------------ the machine's words
+// ------------------------------------------------------------------------------------------------ instructions
 
 __device__ __forceinline__ uint32 shared_address(const void* at) { return uint32(__cvta_generic_to_shared(at)); }
 
@@ -151,7 +155,8 @@ __device__ __forceinline__ void barrier_wait(uint32 barrier, int phase) {
             : "memory");
     }
 }
-// memcheck takes pages mapped side by side for allocations of their own, and reports a copy that goes on from one to the next.
+// memcheck treats pages mapped side by side as separate allocations, and reports a copy that crosses from one to the
+// next.
 __device__ __forceinline__ void bulk_load(uint32 to, const void* from, int nbytes, uint32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(nbytes), "r"(barrier)
@@ -161,14 +166,15 @@ __device__ __forceinline__ void multipliers_meet() { asm volatile("bar.sync 1, 2
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
-// What is added asynchronously may not be read before the wait, nor written after the start: the compiler does not know.
+// The accumulators of an asynchronous wgmma may not be read before the wait or written after the start, which the
+// compiler cannot know.
 template <int N> __device__ __forceinline__ void hold(float (&sum)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// A matrix of rows of 128 bytes, swizzled over 128 bytes: groups of eight rows lie 1,024 bytes apart (PTX ISA, "Matrix
-// descriptor"). Sixteen terms further is 32 bytes further.
+// The descriptor of a matrix with rows of 128 bytes and the 128-byte swizzle: groups of eight rows are 1,024 bytes
+// apart (PTX ISA, "Matrix descriptor"). An offset of sixteen terms is 32 bytes.
 __device__ __forceinline__ uint64 descriptor(uint32 address) {
     return uint64((address & 0x3ffff) >> 4) | uint64(1) << 16 | uint64(1024 >> 4) << 32 | uint64(1) << 62;
 }
@@ -180,7 +186,8 @@ __device__ __forceinline__ uint64 descriptor(uint32 address) {
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"     \
     "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,"    \
     "%58,%59,%60,%61,%62,%63"
-// sum (64, 128) += a (64, 16) b (128, 16)^T by a warpgroup, of which each thread has 64 sums; sum = where `keep` is 0.
+// sum (64, 128) += a (64, 16) b (128, 16)^T, computed by a warpgroup in which each thread holds 64 sums; `keep` = 0
+// overwrites sum.
 __device__ __forceinline__ void wgmma(float (&sum)[64], uint64 a, uint64 b, int keep) {
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES64
                  "}, %64, %65, p, 1, 1, 0, 0; }"
@@ -190,14 +197,14 @@ __device__ __forceinline__ void wgmma(float (&sum)[64], uint64 a, uint64 b, int 
 
 // ------------------------------------------------------------------------------------------------ multiplying
 
-// The products that are added, the smallest first: (part of a, part of b).
+// The products to add, the smallest first: (part of a, part of b).
 template <int PRODUCTS> struct Terms;
 template <> struct Terms<3> { static constexpr int a[] = {1, 0, 0}, b[] = {0, 1, 0}; };
 template <> struct Terms<6> { static constexpr int a[] = {2, 0, 1, 1, 0, 0}, b[] = {0, 2, 1, 0, 1, 0}; };
 template <> struct Terms<9> { static constexpr int a[] = {2, 2, 1, 2, 0, 1, 1, 0, 0}, b[] = {2, 1, 2, 0, 2, 1, 0, 1, 0}; };
 
-// How results leave: a warp has 16 rows, and stores them 32 columns at a time, so that neighbours go together; words between
-// rows of shared memory, so that the lanes' pairs find different banks.
+// How results are stored: a warp stores its 16 rows in groups of 32 columns, so that neighbouring elements are stored
+// together. Padding between the rows in shared memory puts the lanes' pairs in different banks.
 constexpr int STORED_ROWS = 16, STORED_COLUMNS = 32, PITCH = STORED_COLUMNS + 8;
 
 struct Layout {
@@ -218,7 +225,7 @@ struct Epilogue {
         if (activation == 2) return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
         return x;
     }
-    // One column of STORED_ROWS rows; those of `found` are PITCH apart.
+    // Stores one column of STORED_ROWS rows, which are PITCH apart in `found`.
     __device__ __forceinline__ void store(const float* found, int64 batch, int64 row, int64 column) const {
         if (column >= columns) return;
         float* at = out + batch * out_layout.batch + row * out_layout.row + column * out_layout.column;
@@ -240,7 +247,8 @@ struct Epilogue {
     }
 };
 
-// Where tile `index` lies: tiles that run at the same time form a block, so that what they read is in the level-2 cache.
+// The position of tile `index`. Tiles that run at the same time form a block, so that the level-2 cache holds what they
+// read.
 struct Place {
     int batch, row, column;
     __device__ __forceinline__ Place(int index, int row_tiles, int column_tiles) {
@@ -254,7 +262,8 @@ struct Place {
     }
 };
 
-// What is not finite becomes 0 in a plane, by 256 threads: infinity times another number's zero part would be NaN.
+// 256 threads replace numbers that are not finite by 0 in a plane, because infinity times a part that is zero would be
+// NaN.
 __device__ __forceinline__ void drop_specials(uint8* plane, int thread) {
     for (int at = thread * 4; at < PLANE_NBYTES; at += 1024) {
         uint32 pair = *reinterpret_cast<uint32*>(plane + at);
@@ -277,12 +286,12 @@ __global__ void __launch_bounds__(384, 1)
     const int row_tiles = int((to.rows + ROWS - 1) / ROWS), column_tiles = int((to.columns + ROWS - 1) / ROWS);
     const int tiles = batch * row_tiles * column_tiles;
     const uint32 full = shared_address(barriers), empty = full + 8 * STAGES;
-    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;  // the compiler sees it is uniform
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;  // marks it as uniform
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             barrier_init(full + 8 * stage, 1);
-            barrier_init(empty + 8 * stage, 8);  // one arrival a multiplying warp
+            barrier_init(empty + 8 * stage, 8);  // one arrival from each warp that multiplies
         }
         asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async;" ::: "memory");
     }
@@ -293,7 +302,7 @@ __global__ void __launch_bounds__(384, 1)
         if (++stage == STAGES) stage = 0, phase ^= 1;
     };
     if (warp >= 8) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");  // 24 + 2 * 240 are as many as 3 * 168
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");  // 24 + 2 * 240 = 3 * 168 registers
         if (threadIdx.x != 256) return;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             const Place place(tile, row_tiles, column_tiles);
@@ -334,7 +343,7 @@ __global__ void __launch_bounds__(384, 1)
             const uint32 special = *reinterpret_cast<volatile uint32*>(held_a + PARTS * PLANE_NBYTES) |
                                    *reinterpret_cast<volatile uint32*>(held_b + PARTS * PLANE_NBYTES);
             const int keep = chunk % CHAIN;
-            if (__any_sync(~0u, special)) {  // the largest parts' product as it is, the others without what is not finite
+            if (__any_sync(~0u, special)) {  // only the product of the leading parts keeps infinities and NaN
                 wgmma_begin();
                 add(PRODUCTS - 1, keep);
                 wgmma_commit();
@@ -367,7 +376,7 @@ __global__ void __launch_bounds__(384, 1)
 #pragma unroll
         for (int first = 0; first < ROWS; first += STORED_COLUMNS) {
 #pragma unroll
-            for (int i = 0; i < STORED_COLUMNS; i += 8) {  // of each 8 columns a lane has two neighbours in two rows
+            for (int i = 0; i < STORED_COLUMNS; i += 8) {  // in every 8 columns a lane holds two neighbours in two rows
                 const float* found = sum + (first + i) / 2;
                 *reinterpret_cast<float2*>(left_top + i) = make_float2(found[0], found[1]);
                 *reinterpret_cast<float2*>(left_top + i + 8 * PITCH) = make_float2(found[2], found[3]);

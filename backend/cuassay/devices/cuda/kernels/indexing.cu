@@ -1,17 +1,18 @@
-// out[i, :] = weight[index[i], :], rows that an array of whole numbers names; and the sums of rows by such an array.
+// out[i, :] = weight[index[i], :]: rows that an integer array selects; and sums of rows that such an array groups.
 //
-// segment_sum: out[o, r, :] = start[o, r, :] + the sum of source[o, k, :] over
-// the k with index[k] == r, in their order, so that two runs give the same bits. A block has ROWS rows and 256 columns,
-// whose sums lie in shared memory. It looks through the whole index, 1,024 numbers at a time, keeps the places that are of
-// its rows in a list, and adds once the list is long: kDepth rows of the source are under way at a time.
-// Shapes: weight (V, D), index (n), out (n, D); source (outer, K, inner), index (K), start and out (outer, rows, inner).
-// Launch: gather_rows: 256 threads, one pack of N elements a thread. segment_sum: 256 threads, grid (outer * groups of ROWS
-// rows, tiles of 256 columns); ROWS is 1 where there are too few rows to fill the card.
+// segment_sum: out[o, r, :] = start[o, r, :] + the sum of source[o, k, :] over the k with index[k] == r, in ascending
+// order, so that two runs give the same bits. A block has ROWS rows and 256 columns, whose sums are in shared memory.
+// It scans the whole index, 1,024 numbers at a time, and lists the positions that belong to its rows. Once the list is
+// long enough, it adds those rows of the source, with kDepth rows in flight at a time.
+// Shapes: weight (V, D), index (n), out (n, D); source (outer, K, inner), index (K), start and out (outer, rows,
+//         inner).
+// Launch: gather_rows: 256 threads, one pack of N elements a thread. segment_sum: 256 threads, grid (outer * groups of
+//         ROWS rows, tiles of 256 columns); ROWS is 1 if there are too few rows to fill the GPU.
 // Caller: devices/cuda/ops/indexing.py. OpSpecs: cuassay/testing/specs/indexing.py.
 
 #include "element.cuh"
 
-// U is an unsigned integer of the elements' size. An index outside gives bits of ones, which are NaN of a float.
+// U is an unsigned integer of the elements' size. An index out of range gives all ones, which is NaN for a float.
 template <typename U, typename I, int N>
 __global__ void gather_rows(const U* weight, const I* index, U* out, int64 n, int64 columns, int64 vocabulary) {
     const int64 at = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
@@ -28,16 +29,16 @@ __global__ void gather_rows(const U* weight, const I* index, U* out, int64 n, in
 }
 
 constexpr int kWarps = 8;
-constexpr int kEach = 4;                            // numbers of the index a thread looks at in a step
+constexpr int kEach = 4;                            // numbers of the index that a thread reads in a step
 constexpr int kStep = kWarps * 32 * kEach;
-constexpr int kEnough = 128;                        // places in the list from which on it is added
+constexpr int kEnough = 128;                        // list length from which the listed rows are added
 constexpr int kDepth = 8;
 
 template <typename T, typename I, bool FROM_START, int ROWS>
 __global__ void segment_sum(const T* source, const I* index, const T* start, T* out, int64 rows, int64 length,
                             int64 inner) {
     using W = typename Wide<T>::type;
-    __shared__ W totals[ROWS][kWarps * 32];         // a thread reads and writes its own column alone
+    __shared__ W totals[ROWS][kWarps * 32];         // a thread reads and writes only its own column
     __shared__ int64 places[kEnough + kStep];
     __shared__ int lines[kEnough + kStep];
     __shared__ int found[kWarps];

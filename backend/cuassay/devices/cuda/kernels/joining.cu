@@ -1,8 +1,10 @@
 // out[row] = a[row] b[row] c[row] ...: the rows of several arrays side by side, as words of any type.
 //
-// Source: own. A copy for each array took three times as long on an H200: each was slow by itself, and waited for the last.
+// Source: own. One copy for each array took three times as long on an H200: each copy was slow by itself and waited for
+//         the last one.
 // Shapes: each array `rows` x its words, contiguous; to: `rows` x `columns`, rows `step` words apart. No overlap.
-// Launch: 256 threads, one word a thread; up to eight arrays, or 64. Caller: devices/cuda/ops/joining.py. OpSpecs: cuassay/testing/specs/joining.py.
+// Launch: 256 threads, one word a thread; up to eight arrays, or up to 64.
+// Caller: devices/cuda/ops/joining.py. OpSpecs: cuassay/testing/specs/joining.py.
 
 #include "element.cuh"
 
@@ -10,9 +12,9 @@ constexpr int kFew = 8, kMany = 64;
 
 template <int N> struct Parts {
     int64 n;        // rows * columns
-    int64 columns;  // words of a row, of all arrays
+    int64 columns;  // words of a row, over all arrays
     int64 step;
-    int64 end[N];   // where each array's words end in a row; of those that are missing, as of the last
+    int64 end[N];   // where each array's words end in a row; missing arrays have the last end
 };
 
 // The element's row and column.
@@ -24,7 +26,7 @@ template <int N> __device__ __forceinline__ void place(const Parts<N>& parts, in
     }
 }
 
-// Each array is an argument: a graph finds and replaces the address of an input there.
+// Each array is a separate argument, where a captured graph can find and replace the address of an input.
 template <typename Word>
 __global__ void join_few(const Word* a, const Word* b, const Word* c, const Word* d, const Word* e, const Word* f,
                          const Word* g, const Word* h, Word* to, const __grid_constant__ Parts<kFew> parts) {
@@ -50,7 +52,7 @@ __global__ void join_many(const __grid_constant__ Sources sources, Word* to, con
     if (index >= parts.n) return;
     int64 row, column;
     place(parts, index, row, column);
-    int chosen = 0;  // the first whose words end beyond the column
+    int chosen = 0;  // the first array whose words end beyond the column
 #pragma unroll
     for (int half = kMany / 2; half > 0; half /= 2)
         if (column >= parts.end[chosen + half - 1]) chosen += half;

@@ -1,12 +1,12 @@
 // out[r, c] = (a[r, c] - mean_c a[r]) / sqrt(var_c a[r] + eps) * weight[c] + bias[c], var the biased variance.
 //
 // J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", arXiv 1607.06450. One pass over memory: a row is read
-// once and kept on the chip. The variance is the mean of squares about the mean, taken from the kept row: the
-// difference E[x^2] - E[x]^2 would cancel where the mean is large.
+// once and kept on the chip. The variance is the mean of squared deviations from the mean, computed from the kept row:
+// the difference E[x^2] - E[x]^2 would cancel where the mean is large.
 // Shapes: a, out: (rows, columns), contiguous; weight, bias: (columns,).
 // Launch: layer_norm_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
-//         layer_norm_long: one block of 128 to 1,024 threads a row; KEEP: dynamic shared memory for the whole row; else
-//         the row is read three times, from the level-2 cache where it still is.
+//         layer_norm_long: one block of 128 to 1,024 threads a row; KEEP: dynamic shared memory for the whole row;
+//         otherwise the row is read three times, often from the level-2 cache.
 // Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "rows.cuh"
@@ -70,10 +70,10 @@ template <typename T, int N, bool KEEP>
 __global__ void __launch_bounds__(1024, 1)
 layer_norm_long(const T* a, const T* weight, const T* bias, T* out, int64 columns, double eps) {
     using W = typename Wide<T>::type;
-    constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first
+    constexpr int kInFlight = 4;  // packs that a thread loads before it uses the first
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     __shared__ W sums[32], squares[32];
-    Pack<T, N>* kept = reinterpret_cast<Pack<T, N>*>(kept_bytes);  // each thread reads only what it wrote: no barrier
+    Pack<T, N>* kept = reinterpret_cast<Pack<T, N>*>(kept_bytes);  // each thread reads only its own writes: no barrier
     const T* from = a + int64(blockIdx.x) * columns;
     const int64 packs = columns / N, stride = blockDim.x;  // the host picks an N that divides the columns
 

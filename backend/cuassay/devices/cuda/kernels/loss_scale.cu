@@ -1,9 +1,11 @@
-// out: none; a loss scale after a step, in place. found_inf != 0: scale *= backoff, tracker = 0; else tracker += 1, and at
-// `interval` scale *= growth, if that is finite, and tracker = 0. inv_scale = 1 / scale, rounded once; found_inf = 0.
+// out: none; updates a loss scale in place after a step. If found_inf != 0: scale *= backoff, tracker = 0. Otherwise
+// tracker += 1, and at `interval` scale *= growth (if that is finite) and tracker = 0. inv_scale = 1 / scale, rounded
+// once; found_inf = 0.
 //
-// Source: P. Micikevicius et al., "Mixed precision training", arXiv 1710.03740, section 3.2, grown as torch's GradScaler does.
+// Source: P. Micikevicius et al., "Mixed precision training", arXiv 1710.03740, section 3.2; the growth follows torch's
+//         GradScaler.
 // Shapes: one number each.
-// Launch: one thread: it runs between two passes over gigabytes, and spares the host a wait.
+// Launch: one thread. It runs between two passes over gigabytes, and saves the host a synchronization.
 // Caller: devices/cuda/ops/loss_scale.py. OpSpecs: cuassay/testing/specs/loss_scale.py.
 
 #include "element.cuh"

@@ -1,10 +1,10 @@
 // out: for every tensor a of a list: a = operation(a, b); or a's norm; or the norm of the whole list. One launch.
 //
-// The norm adds squares in double: those of finite floats cannot overflow there, so a sum that is not finite tells that an
-// element was not. Each block writes the sum of its chunk; the last to arrive, of a tensor or of the list, adds these
-// in the order of the chunks: the same bits at every run.
-// Shapes: contiguous tensors of any length and alignment; tables as multi_tensor.cuh has them.
-// Launch: one block of 256 threads a chunk; PACKS packs a thread, for norms four at a time.
+// The norm adds squares in double, where the squares of finite floats cannot overflow. So a sum that is not finite
+// shows that some element was not finite. Each block writes the sum of its chunk. The last block of a tensor, or of the
+// list, adds these sums in the order of the chunks, so every run gives the same bits.
+// Shapes: contiguous tensors of any length and alignment; the tables are defined in multi_tensor.cuh.
+// Launch: one block of 256 threads a chunk; PACKS packs a thread, which norms load four at a time.
 // Caller: devices/cuda/ops/multi_tensor.py. OpSpecs: cuassay/testing/specs/multi_tensor.py.
 
 #include "multi_tensor.cuh"
@@ -16,7 +16,7 @@ struct Add { template <typename W> __device__ static W of(W a, W b, W alpha) { r
 struct Mul { template <typename W> __device__ static W of(W a, W b, W) { return a * b; } };
 struct Copy { template <typename W> __device__ static W of(W, W b, W) { return b; } };
 struct Zero { template <typename W> __device__ static W of(W, W, W) { return W(0); } };
-// Exact at both ends, as torch's.
+// Exact at both ends, as in torch.
 struct Lerp {
     template <typename W> __device__ static W of(W a, W b, W weight) {
         return weight < W(0.5) ? a + weight * (b - a) : b - (b - a) * (W(1) - weight);
@@ -27,8 +27,8 @@ template <typename T> struct Reads { static constexpr bool a = true; };
 template <> struct Reads<Copy> { static constexpr bool a = false; };
 template <> struct Reads<Zero> { static constexpr bool a = false; };
 
-// b is a list, or one number; a number comes by value, or from the device where `cell` is given. So does the operation's
-// own scalar (alpha, weight): of a and b at most one has a cell.
+// b is a list or a number. A number is passed by value, or is read from the device if `cell` is given. The same holds
+// for the operation's own scalar (alpha, weight). At most one of the two is in a cell.
 struct Scalars {
     const void* cell;
     double b, scalar;
@@ -39,7 +39,7 @@ template <typename A, typename B> struct Common { static constexpr int N = 16 / 
 template <typename Operation, typename A, typename B, bool LIST, int OFF, int PACKS>
 __global__ void __launch_bounds__(kThreads)
 pointwise(const Tensor<2>* __restrict__ tensors, const Chunk* __restrict__ chunks, const __grid_constant__ Scalars scalars) {
-    using W = typename Wide<B>::type;  // a cast starts from what is cast; else A is B
+    using W = typename Wide<B>::type;  // B is the source of a cast; otherwise A is B
     constexpr int N = Common<A, B>::N;
     const Chunk chunk = chunks[blockIdx.x];
     const Tensor<2>& tensor = tensors[chunk.tensor];
@@ -73,7 +73,7 @@ pointwise(const Tensor<2>* __restrict__ tensors, const Chunk* __restrict__ chunk
     }
 }
 
-// grads *= inv_scale; found_inf becomes 1 where an element was not finite, before the product.
+// grads *= inv_scale. Sets found_inf to 1 if an element was not finite before the product.
 template <typename T, int PACKS>
 __global__ void __launch_bounds__(kThreads)
 unscale(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks, float* found_inf, const float* inv_scale) {
@@ -102,7 +102,7 @@ unscale(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks,
         }
         stores<0>(at, [&](bool whole) { store<false, T, N>(grads, at, pack, whole); });
     }
-    if (!finite) *found_inf = 1.0f;  // whoever comes, all write the same
+    if (!finite) *found_inf = 1.0f;  // a benign race: all threads write the same value
 }
 
 // ------------------------------------------------------------------------------------------------ norms
@@ -120,7 +120,7 @@ struct Largest {
     __device__ static double end(double total) { return total; }
 };
 
-constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first
+constexpr int kInFlight = 4;  // packs that a thread loads before it uses the first
 
 template <typename Order, typename T, int PACKS>
 __device__ __forceinline__ double of_chunk(const Tensor<1>& tensor, const Chunk& chunk) {
@@ -145,7 +145,7 @@ __device__ __forceinline__ double of_chunk(const Tensor<1>& tensor, const Chunk&
     return total;
 }
 
-// The total of this block's tensor, or with GLOBAL of the list, for the block that comes last; thread 0 has it.
+// The total of this block's tensor, or with GLOBAL of the list. The block that arrives last returns it, in thread 0.
 template <bool GLOBAL, typename Order, typename T, int PACKS>
 __device__ bool total_of(const Tensor<1>* tensors, const Chunk& chunk, double* parts, uint32* arrivals, double& total) {
     __shared__ double scratch[32];
@@ -174,7 +174,7 @@ norms(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks, d
     if (total_of<false, Order, T, PACKS>(tensors, chunk, parts, arrivals, total)) out[chunk.tensor] = Out(Order::end(total));
 }
 
-// Either result may be null. `accumulate`: the list goes on one whose norm and flag are there already.
+// Either result may be null. `accumulate` continues from the norm and the flag of a previous list.
 template <typename T, int PACKS>
 __global__ void __launch_bounds__(kThreads, 4)
 global_norm(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks, double* parts, uint32* arrivals,

@@ -1,10 +1,11 @@
-// What kernels over lists of arrays share: the tables they walk, and accesses of 16 bytes wherever an array begins.
+// Shared by the kernels over lists of arrays: the tables they walk, and 16-byte accesses for arrays at any address.
 //
-// One block takes one chunk of one tensor; both tables lie in device memory, so that one launch takes lists of any length.
-// Most lists of a tensor begin the same number of elements past a 16-byte boundary: chunks start there, before element 0
-// (`origin`). The packs of a list that begins elsewhere (its bit of the template argument OFF is set) are read as the two
-// aligned granules they lie across and shifted, the second one a hit in the level-1 cache; written by handing the end of
-// each lane's pack to the next lane. One element at a time would cost a 16-bit list eight times the accesses.
+// One block takes one chunk of one tensor. Both tables are in device memory, so one launch takes lists of any length.
+// Most lists of a tensor begin the same number of elements past a 16-byte boundary. Chunks start at that boundary,
+// before element 0 (`origin`). A list that begins elsewhere has its bit of the template argument OFF set. Its packs lie
+// across two aligned 16-byte granules: a load reads both and shifts them, and the second one hits the level-1 cache; a
+// store passes the end of each lane's pack to the next lane. Accessing single elements instead would cost a 16-bit list
+// eight times the accesses.
 
 #pragma once
 
@@ -12,8 +13,9 @@
 
 constexpr int kThreads = 256;
 
-// One tensor: where its element 0 lies in each of K lists (0: the list is missing), elements, the element that chunk 0
-// begins at (0, or as far before 0 as the lists begin past a boundary), chunks, first chunk.
+// One tensor: the address of its element 0 in each of K lists (0: the list is missing), the number of elements, the
+// element that chunk 0 begins at (0, or negative if the lists begin past a boundary), the number of chunks, and the
+// first chunk.
 template <int K> struct alignas(8) Tensor {
     uint64 address[K];
     int64 n;
@@ -28,8 +30,9 @@ template <typename T, int K> __device__ __forceinline__ T* list(const Tensor<K>&
     return reinterpret_cast<T*>(tensor.address[place]);
 }
 
-// Where a pack of a thread lies: at element `first` of a tensor, which has those from `begin` up to `end` of its N, and
-// `after` more behind them, counted up to N. It is whole where that is all; followed where the next one is as well.
+// The position of a thread's pack: it starts at element `first` of a tensor, which has the pack's elements from `begin`
+// up to `end`, and `after` more elements behind the pack (counted up to N). A pack is whole if the tensor has all N
+// elements, and followed if the next pack is whole as well.
 template <int N> struct Place {
     int64 first;
     int begin, end, after;
@@ -38,7 +41,7 @@ template <int N> struct Place {
     __device__ bool has(int i) const { return i >= begin && i < end; }
 };
 
-// The `u`-th pack of this thread in a chunk of PACKS a thread: a block's accesses are neighbours.
+// The `u`-th pack of this thread in a chunk with PACKS packs a thread. Neighbouring threads access neighbouring packs.
 template <int N, int PACKS, int K>
 __device__ __forceinline__ Place<N> place(const Tensor<K>& tensor, const Chunk& chunk, int u) {
     const int64 first = tensor.origin + (int64(chunk.index) * PACKS + u) * (kThreads * N) + int(threadIdx.x) * N;
@@ -52,9 +55,9 @@ template <> struct Unsigned<2> { using type = uint16; };
 template <> struct Unsigned<4> { using type = uint32; };
 template <> struct Unsigned<8> { using type = uint64; };
 
-// N elements as the whole words that are loaded and stored. Of a Pack of 16-bit elements the compiler makes a register each
-// where it is loaded: one list was waited for before the next was asked for, and Adam on bfloat16 ran at 3.6 TB/s, not at
-// 4.2, on H200.
+// N elements as the whole words that are loaded and stored. For a Pack of 16-bit elements the compiler uses one
+// register for each element at the load. It then waited for one list before it loaded the next, and Adam on bfloat16
+// ran at 3.6 TB/s instead of 4.2 on an H200.
 template <typename T, int N> struct Words {
     static constexpr int kCount = N * sizeof(T) / 4;
     using Raw = typename ::Raw<4 * kCount>::type;
@@ -91,7 +94,7 @@ template <typename T, int N> __device__ __forceinline__ int misaligned(const T* 
     return int(reinterpret_cast<uint64>(at) % sizeof(Words<T, N>));
 }
 
-// The words that begin `shift` bytes after a's beginning, up to as many in b; 0 <= shift < sizeof(a).
+// The words that begin `shift` bytes after the start of a, and continue into b; 0 <= shift < sizeof(a).
 template <typename T, int N>
 __device__ __forceinline__ Words<T, N> shifted(const Words<T, N>& a, const Words<T, N>& b, int shift) {
     constexpr int K = Words<T, N>::kCount;
@@ -111,7 +114,8 @@ __device__ __forceinline__ Words<T, N> shifted(const Words<T, N>& a, const Words
     return result;
 }
 
-// The element at `from`, or 0 where there is none. By predicate: of a branch for each, the compiler spills registers.
+// Loads the element at `from`, or 0 if `is` is false. It uses a predicate: with a branch for each element the compiler
+// spills.
 __device__ __forceinline__ void load_if(bool is, const void* from, uint16& to) {
     asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; mov.b16 %0, 0; @p ld.global.b16 %0, [%1]; }"
                  : "=h"(to) : "l"(from), "r"(int(is)) : "memory");
@@ -125,8 +129,8 @@ __device__ __forceinline__ void load_if(bool is, const void* from, uint64& to) {
                  : "=l"(to) : "l"(from), "r"(int(is)) : "memory");
 }
 
-// A pack with those elements that the tensor has, one by one. An allocation may end inside the granule that the tensor ends
-// in; reading all of it would do no harm, but is an error to tools that watch accesses.
+// A pack with those elements that the tensor has, loaded one by one. The allocation may end inside the tensor's last
+// granule. Reading the whole granule would be harmless, but memory checkers report it as an error.
 template <typename T, int N> __device__ __forceinline__ Words<T, N> load_some(const T* a, const Place<N>& at) {
     Words<T, N> words{};
 #pragma unroll
@@ -138,15 +142,16 @@ template <typename T, int N> __device__ __forceinline__ Words<T, N> load_some(co
     return words;
 }
 
-// A pack that has been asked for: the granule it is, or the two it lies across and how many bytes past the first one's
-// beginning.
+// A pack whose load was issued: its granule, or the two granules it lies across and its offset in bytes from the first
+// one.
 template <bool OFF, typename T, int N> struct Flight {
     Words<T, N> granule[OFF ? 2 : 1];
     int shift;
 };
 
-// Asks for a pack that has some elements, or none; the others are 0. `whole`, which the compiler knows where it is called:
-// it has all, and where the list is OFF, so has the next one. What lies before it in its granule may be another's.
+// Issues the load of a pack; elements that the tensor does not have become 0. `whole` is known at compile time where
+// this is called: the pack is whole, and if the list is OFF, so is the next one. Bytes before it in the granule may be
+// another array's.
 template <bool OFF, typename T, int N>
 __device__ __forceinline__ Flight<OFF, T, N> load(const T* a, const Place<N>& at, bool whole) {
     Flight<OFF, T, N> flight;
@@ -167,14 +172,15 @@ __device__ __forceinline__ Words<T, N> landed(const Flight<OFF, T, N>& flight) {
     else return shifted(flight.granule[0], flight.granule[1], flight.shift);
 }
 
-// `act(whole)` for the loads of all lists. One branch: none of them is waited for in it.
+// Calls `act(whole)` for the loads of all lists. There is one branch for all of them, so no list is waited for inside
+// it.
 template <int OFF, int N, typename Act> __device__ __forceinline__ void loads(const Place<N>& at, Act act) {
     if (OFF ? at.followed() : at.whole()) act(true);
     else act(false);
 }
 
-// The whole warp stores 32 packs one after another. Granules between two lanes are written by the later one; the warp's
-// first and last elements, whose granules are not its own, one by one.
+// The whole warp stores 32 consecutive packs. The later lane writes a granule that two lanes share. The warp shares its
+// first and last granules with others, so it stores their elements one by one.
 template <typename T, int N> __device__ __forceinline__ void store_anywhere(T* to, const Words<T, N>& words) {
     const int shift = misaligned<T, N>(to), lane = threadIdx.x % 32;
     if (!shift) {
@@ -191,8 +197,8 @@ template <typename T, int N> __device__ __forceinline__ void store_anywhere(T* t
         if ((lane == 0 && i < own) || (lane == 31 && i >= own)) to[i] = words.at(i);
 }
 
-// Stores the elements that a pack has; `whole`, which the compiler knows where it is called: all of them, and where a list
-// is OFF, of all packs of the warp.
+// Stores the elements of a pack that the tensor has. `whole` is known at compile time where this is called: the pack is
+// whole, and if the list is OFF, so are all packs of the warp.
 template <bool OFF, typename T, int N>
 __device__ __forceinline__ void store(T* a, const Place<N>& at, const Words<T, N>& words, bool whole) {
     if (whole) {
@@ -205,7 +211,8 @@ __device__ __forceinline__ void store(T* a, const Place<N>& at, const Words<T, N
     }
 }
 
-// `act(whole)` for the stores of all lists. One branch: their accesses then follow each other.
+// Calls `act(whole)` for the stores of all lists. There is one branch for all of them, so that their accesses are
+// consecutive.
 template <int OFF, int N, typename Act> __device__ __forceinline__ void stores(const Place<N>& at, Act act) {
     if (OFF ? __all_sync(0xffffffffu, at.whole()) : at.whole()) act(true);
     else act(false);
@@ -213,8 +220,8 @@ template <int OFF, int N, typename Act> __device__ __forceinline__ void stores(c
 
 __device__ constexpr bool is_off(int off, int list) { return off >> list & 1; }
 
-// The last of `count` blocks to come here gets true, and sees what the others wrote before they came. One thread a block.
-// The counter is 0 again afterwards.
+// Returns true to the last of `count` blocks that call it, which then sees what the others wrote before their calls.
+// One thread of a block calls it. It resets the counter to 0.
 __device__ __forceinline__ bool arrive(uint32* counter, int64 count) {
     if (count == 1) return true;
     __threadfence();

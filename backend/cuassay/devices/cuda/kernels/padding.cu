@@ -1,6 +1,6 @@
-// out[i, j, ...] = a[i - before_i, j - before_j, ...] where that is inside of a, else value.
+// out[i, j, ...] = a[i - before_i, j - before_j, ...] if that index lies inside a, else value.
 //
-// Source: own. Filling out and copying a into it writes most of it twice.
+// Source: own. Filling out and then copying a into it would write most elements twice.
 // Shapes: out: contiguous, up to 8 axes; a: any strides. T is an unsigned integer of the elements' size: bits are moved.
 // Launch: 256 threads, one pack of N elements of out a thread.
 // Caller: devices/cuda/ops/padding.py. OpSpecs: cuassay/testing/specs/storage.py.
@@ -9,7 +9,7 @@
 
 constexpr int kMaxAxes = 8;
 
-// From the innermost axis outwards.
+// Axes are listed from the innermost one outwards.
 struct Padding {
     int64 n;
     int64 axes;
@@ -19,7 +19,7 @@ struct Padding {
     int64 stride[kMaxAxes];  // of a, in elements
 };
 
-// Where an element of out comes from in a, and where it is along the innermost axis.
+// The element of a that an element of out comes from, and its position along the innermost axis.
 struct Place {
     int64 from, position;
     bool is_inside;
@@ -45,7 +45,7 @@ __device__ __forceinline__ Place place_of(const Padding& padding, int64 index) {
     return place;
 }
 
-// WHOLE: all of a pack is inside or none. The innermost axis is then counted in packs.
+// WHOLE: a pack lies entirely inside a or entirely outside. The innermost axis is then counted in packs.
 template <typename T, int N, bool WHOLE>
 __global__ void pad(const T* a, T value, T* out, const __grid_constant__ Padding padding) {
     const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -61,9 +61,9 @@ __global__ void pad(const T* a, T value, T* out, const __grid_constant__ Padding
     }
     const int64 first = index * N;
     if (first >= padding.n) return;
-    // Along a row only the place in it changes.
+    // Along a row only the position in the row changes.
     const Place place = place_of(padding, first);
-    const Place row = place_of(padding, first - place.position + padding.before[0]);  // its first element in a
+    const Place row = place_of(padding, first - place.position + padding.before[0]);  // the row's first element in a
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const int64 along = place.position + i - padding.before[0];

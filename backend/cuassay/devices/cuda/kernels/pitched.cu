@@ -1,8 +1,9 @@
-// out[column][word] = in[column][word]: columns copied to where the next one begins at another distance.
+// out[column][word] = in[column][word]: copies columns to a buffer whose columns are a different distance apart.
 //
-// Source: own. cudaMemcpy2DAsync copies columns that are not aligned to 16 bytes far below the rate of memory.
-// Shapes: from: `columns` columns of `words` words, from_step words apart; to: as many, to_step words apart; no overlap.
-// Launch: a block of THREADS a column, each thread UNROLL words in flight.
+// Source: own. cudaMemcpy2DAsync copies columns that are not aligned to 16 bytes far more slowly than memory allows.
+// Shapes: from: `columns` columns of `words` words, from_step words apart; to: the same, to_step words apart; no
+//         overlap.
+// Launch: a block of THREADS threads a column; each thread has UNROLL words in flight.
 // Caller: devices/cuda/blas/padded.py.
 // OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/nvidia/blas/test_padded.py tests it.
 

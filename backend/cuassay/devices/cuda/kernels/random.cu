@@ -1,13 +1,15 @@
 // out[i] = a random number of (seed, offset, i): uniform, normal, integers, masks, dropout; a permutation of indices.
 //
-// Source: philox.cuh; which words an element gets, and what becomes of them, is cuassay/arrays/philox.py, bit for bit but
-// for normals. Permutation: a Feistel network walked until it is below n (J. Black, P. Rogaway, "Ciphers with arbitrary
-// finite domains", CT-RSA 2002, section 4), as R. Mitchell et al., arXiv 2106.06161, shuffle on GPUs.
-// Shapes: n elements, contiguous, `a` as `out`; strided arrays are drawn apart and copied.
-// Launch: 256 threads, full grid. A group is 16 bytes of the output, or what one Philox call serves where that is more,
-//         stored in accesses of L elements; a thread makes as many groups as take four calls, a block's width apart. On an
-//         H200 float32 uniforms took 0.340 ms a GiB with one call a thread, 0.293 with two, 0.279 with four or eight, a
-//         fill 0.256: with one, a third of the instructions are the key schedule.
+// Source: philox.cuh. cuassay/arrays/philox.py defines which words an element uses and how they become a number; this
+// kernel gives the same bits, except for normals. Permutation: a Feistel network, iterated until the result is below n
+// (J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section 4), as R. Mitchell et al., arXiv
+// 2106.06161, shuffle on GPUs.
+// Shapes: n elements, contiguous, `a` like `out`; for strided arrays the caller draws into a temporary and copies.
+// Launch: 256 threads, full grid. A group is 16 bytes of the output, or the elements of one Philox call if these are
+//         more; it is stored in accesses of L elements. A thread makes as many groups as take four calls, one block
+//         width apart. On an H200 a GiB of float32 uniforms took 0.340 ms with one call a thread, 0.293 with two, 0.279
+//         with four or eight, and a fill took 0.256: with one call, a third of the instructions compute the key
+//         schedule.
 // Caller: devices/cuda/ops/random.py. OpSpecs: cuassay/testing/specs/random.py.
 
 #include "philox.cuh"
@@ -16,15 +18,17 @@ template <typename T> __device__ __forceinline__ T narrow_down(typename Wide<T>:
 template <> __device__ __forceinline__ float16 narrow_down<float16>(float value) { return __float2half_rd(value); }
 template <> __device__ __forceinline__ bfloat16 narrow_down<bfloat16>(float value) { return __float2bfloat16_rd(value); }
 
-// Rounded twice, as NumPy does: fused, the last bit would differ from the host's.
+// Rounds twice, as NumPy does. A fused multiply-add would differ from the host in the last bit.
 __device__ __forceinline__ float affine(float low, float step, float k) { return __fadd_rn(low, __fmul_rn(step, k)); }
 __device__ __forceinline__ double affine(double low, double step, double k) { return __dadd_rn(low, __dmul_rn(step, k)); }
 
-// ------------------------------------------------------------------------------------------------ what is drawn
+// ------------------------------------------------------------------------------------------------ distributions
 //
-// Each has: kPerCall, the elements of one Philox call; `make`, those elements from four words.
+// Each struct has kPerCall, the number of elements that one Philox call serves, and `make`, which computes them from
+// four words.
 
-// In [low, last], `last` being the largest T below the upper bound: 16-bit results are rounded down, never up to the bound.
+// In [low, last], where `last` is the largest T below the upper bound: 16-bit results are rounded down, so they never
+// reach the bound.
 template <typename T> struct Uniform {
     using W = typename Wide<T>::type;
     static constexpr int kPerCall = 16 / sizeof(T);
@@ -63,7 +67,7 @@ template <> struct Normal<double> {
     }
 };
 
-// low + floor(range * x), x of 64 random bits: no value's probability is off by more than 2^-32 of itself.
+// low + floor(range * x) for x of 64 random bits: the relative error of each value's probability is at most 2^-32.
 template <typename T> struct Integers {
     static constexpr int kPerCall = 2;
     uint64 range, low;
@@ -73,7 +77,7 @@ template <typename T> struct Integers {
     }
 };
 
-// The same for ranges above 2^32, of 128 bits; a range of 0 means 2^64.
+// The same for ranges above 2^32, with x of 128 bits; a range of 0 means 2^64.
 template <typename T> struct LongIntegers {
     static constexpr int kPerCall = 1;
     uint64 range, low;
@@ -84,16 +88,16 @@ template <typename T> struct LongIntegers {
     }
 };
 
-// 1 where the element is kept.
+// 1 for an element to keep, 0 for an element to drop.
 template <typename T> struct Keep {
     static constexpr int kPerCall = 4;
-    uint64 dropped;  // how many of the 2^32 words drop
+    uint64 dropped;  // how many of the 2^32 words drop their element
     __device__ __forceinline__ void make(uint4 words, T* to) const {
         to[0] = words.x >= dropped, to[1] = words.y >= dropped, to[2] = words.z >= dropped, to[3] = words.w >= dropped;
     }
 };
 
-// Of an input element and a word.
+// Computes an output element from an input element and a random word.
 template <typename T> struct Dropout {
     using W = typename Wide<T>::type;
     uint64 dropped;
@@ -113,13 +117,13 @@ template <typename T> struct Bernoulli {
 
 __host__ __device__ constexpr int at_least(int size, int least) { return size > least ? size : least; }
 
-// What a thread makes. devices/cuda/ops/random.py counts blocks by the same arithmetic.
+// The share of one thread. devices/cuda/ops/random.py computes the number of blocks with the same arithmetic.
 template <typename T, int PER_CALL> struct Share {
     static constexpr int kGroup = at_least(16 / sizeof(T), PER_CALL), kCalls = kGroup / PER_CALL;
     static constexpr int kGroups = at_least(4 / kCalls, 1);
 
     __device__ __forceinline__ static int64 start() { return int64(blockIdx.x) * (kGroups * blockDim.x) + threadIdx.x; }
-    // Whether all that the block makes lies within n elements: one comparison for all of its stores.
+    // Whether everything that the block makes lies within n elements: one comparison then serves all of its stores.
     __device__ __forceinline__ static bool is_whole(int64 n) {
         return (int64(blockIdx.x) + 1) * (kGroups * kGroup * blockDim.x) <= n;
     }
@@ -147,7 +151,7 @@ __device__ __forceinline__ void store_group(T* out, int64 first, int64 n, const 
             store_pack<T, L>(out + first + from, pack);
         } else {
 #pragma unroll
-            for (int i = 0; i < L; ++i)  // indices the compiler knows: a counted loop would put the values into local memory
+            for (int i = 0; i < L; ++i)  // constant indices: a loop to n - first would put the values into local memory
                 if (first + from + i < n) out[first + from + i] = values[from + i];
         }
     }
@@ -197,7 +201,7 @@ __device__ __forceinline__ void map(const T* a, T* out, int64 start, int64 n, Ph
     using S = Share<T, 4>;
     T values[S::kGroups][S::kGroup];
 #pragma unroll
-    for (int g = 0; g < S::kGroups; ++g)  // before the words are computed: the loads take longer
+    for (int g = 0; g < S::kGroups; ++g)  // before the words are computed, because the loads take longer
         load_group<WHOLE, T, L, S::kGroup>(a, (start + g * int64(blockDim.x)) * S::kGroup, n, values[g]);
     uint4 words[S::kGroups * S::kCalls];
     S::draw(from, start, words);
@@ -232,8 +236,8 @@ __device__ __forceinline__ uint32 mixed(uint32 value, uint32 key) {  // the fina
     return value ^ value >> 16;
 }
 
-// A permutation of 0 .. 2^bits - 1. Feistel networks of two bits and more on each side are even permutations: the last
-// step swaps 0 and 1, or does not.
+// A permutation of 0 .. 2^bits - 1. A Feistel network with at least two bits on each side is an even permutation. To
+// reach odd permutations too, the last step swaps 0 and 1 with probability 1/2.
 __device__ __forceinline__ uint64 permuted(uint64 index, int bits, const uint32* keys) {
     const int right_bits = bits / 2;
     const uint32 left_mask = uint32((uint64(1) << (bits - right_bits)) - 1), right_mask = uint32((uint64(1) << right_bits) - 1);
@@ -266,7 +270,7 @@ __global__ void random_permutation(T* out, int64 n, const PhiloxState drawn, int
 
 // ------------------------------------------------------------------------------------------------ captured graphs
 
-// Before a replay: the state that its calls draw from. One thread.
+// Stores the state that the calls of a graph draw from, before each replay. One thread.
 __global__ void random_renew(const PhiloxState drawn) {
     uint64* cell = const_cast<uint64*>(drawn.cell);
     cell[0] = drawn.seed, cell[1] = drawn.offset;

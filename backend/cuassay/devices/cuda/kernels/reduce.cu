@@ -1,9 +1,9 @@
 // out[o, i] = reduction over r of a[o, r, i]; sum, product, mean, maximum and minimum, for arrays seen as (outer, reduced, inner).
 //
-// The kernels differ by what lies next to what in memory. Each may reduce only a *part* of the axis, [part * length,
-// (part + 1) * length), into out[o, part, i] of the accumulator's type; a second launch then reduces the parts, and the
-// blocks of a cluster those that are theirs. Parts are cut by the host from the shape alone, so a result does not depend
-// on the number of a card's multiprocessors, and two runs give the same bits.
+// The kernels differ in which elements are neighbours in memory. Each may reduce only a *part* of the axis, [part *
+// length, (part + 1) * length), into out[o, part, i] in the accumulator's type. A second launch then reduces the parts;
+// the blocks of a cluster reduce their own parts. The host cuts the parts by the shape alone, so a result does not
+// depend on the GPU's number of multiprocessors, and two runs give the same bits.
 // Shapes: reduce_rows: a (outer, reduced), inner 1. reduce_columns: a (outer, reduced, inner), inner contiguous.
 // Launch: reduce_rows: grid (parts, outer), one block of 256 threads a part of a row. reduce_short_rows: a warp a row.
 //         reduce_columns: grid (tiles * parts, outer), 256 or 512 threads, N neighbouring columns a thread.
@@ -12,7 +12,7 @@
 #include "cluster.cuh"
 #include "element.cuh"
 
-// The accumulator: float for 16- and 32-bit floats, 64 bits for integers summed; the element itself for a maximum.
+// The accumulator type: float for 16- and 32-bit floats, 64 bits for sums of integers, the element type for a maximum.
 struct Whole {
     template <typename A> __device__ static A finish(A total, int64) { return total; }
 };
@@ -20,7 +20,7 @@ struct Sum : Whole {
     template <typename A> __device__ static A identity() { return A(0); }
     template <typename A> __device__ static A of(A a, A b) { return a + b; }
 };
-struct Mean : Sum {  // in one launch alone
+struct Mean : Sum {  // only if one launch reduces everything
     template <typename A> __device__ static A finish(A total, int64 reduced) { return total / A(reduced); }
 };
 struct Max : Whole {
@@ -64,11 +64,11 @@ template <typename Reduction, typename A> __device__ A reduce_block(A value) {
     return value;
 }
 
-constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first
+constexpr int kInFlight = 4;  // packs that a thread loads before it uses the first
 
 template <typename Reduction, typename T, typename A, typename Out, int N>
 __global__ void reduce_rows(const T* a, Out* out, int64 outer, int64 reduced, int64 length) {
-    // grid.y stops at 65,535, so rows are walked
+    // grid.y is at most 65,535, so blocks walk over rows
     for (int64 row = blockIdx.y; row < outer; row += gridDim.y) {
         const int64 begin = blockIdx.x * length, end = begin + length < reduced ? begin + length : reduced;
         const T* from = a + row * reduced;
@@ -124,9 +124,10 @@ __global__ void reduce_short_rows(const T* a, Out* out, int64 outer, int64 reduc
     if (threadIdx.x % 32 == 0) out[row] = narrow<Out>(Reduction::finish(total, reduced));
 }
 
-// A tile of lanes * N columns: lanes = 2^shift, up to 32, threads side by side in each line of threads; with n lines, a line
-// takes every n-th row. The warps' totals meet in dynamic shared memory of warps * lanes * N accumulators. CLUSTER > 1:
-// the totals of as many parts meet in the first block of a cluster, in their order, and out has parts / CLUSTER of them.
+// A tile has lanes * N columns; lanes = 2^shift, up to 32, is the number of neighbouring threads in a line. With n
+// lines, a line takes every n-th row. The totals of the warps are combined in dynamic shared memory of warps * lanes *
+// N accumulators. With CLUSTER > 1, the first block of a cluster combines the totals of CLUSTER parts in order, and out
+// has parts / CLUSTER of them.
 template <typename Reduction, typename T, typename A, typename Out, int N, int CLUSTER>
 __global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(512, sizeof(A) == 8 ? 1 : 3)
 reduce_columns(const T* a, Out* out, int64 outer, int64 reduced, int64 inner, int64 length, int64 parts,
@@ -142,7 +143,7 @@ reduce_columns(const T* a, Out* out, int64 outer, int64 reduced, int64 inner, in
         A totals[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) totals[i] = Reduction::template identity<A>();
-        if (column < inner) {  // the host picks an N that divides inner
+        if (column < inner) {  // the host chooses an N that divides inner
             int64 at = begin + (threadIdx.x >> shift);
             const T* from = a + (row * reduced + at) * inner + column;
             const int64 step = lines * inner;

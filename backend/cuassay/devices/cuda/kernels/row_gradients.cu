@@ -1,12 +1,13 @@
-// out[r, c] = y[r, c] * (g[r, c] - sum_c g[r] y[r]): what softmax, whose result is y, passes on to its input.
-// out[r, c] = (h[r, c] - mean_c h[r] - x[r, c] mean_c (h[r] x[r])) / deviation[r]: what layer_norm passes on, where
+// out[r, c] = y[r, c] * (g[r, c] - sum_c g[r] y[r]): the gradient of softmax's input, where y is softmax's result.
+// out[r, c] = (h[r, c] - mean_c h[r] - x[r, c] mean_c (h[r] x[r])) / deviation[r]: the gradient of layer_norm's input,
+// where
 //             h = g * weight, x = (a - mean_c a) / deviation and deviation = sqrt(var_c a + eps).
 //
-// The chain rule; mean and variance are computed again, about the mean, as layer_norm.cu does.
+// The chain rule. The kernel computes mean and variance again, about the mean, as layer_norm.cu does.
 // Shapes: grad, result, a, out: (rows, columns), contiguous; weight: (columns,).
 // Launch: _short: 256 threads, a warp a row, columns <= 32 * N * PACKS, the row in registers.
-//         _long: one block of 512 threads a row, which is read again from the level-2 cache where it still is. Rows of
-//         softmax need not be multiples of a pack: grad, result and out are aligned alike, or N is 1.
+//         _long: one block of 512 threads a row, which is read again, often from the level-2 cache. Rows of softmax
+//         need not be multiples of a pack: grad, result and out have the same alignment, or N is 1.
 // Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "rows.cuh"
@@ -21,7 +22,7 @@ softmax_backward_short(const T* grad, const T* result, T* out, int64 rows, int64
     const int lane = threadIdx.x % 32;
     Pack<T, N> grads[PACKS], results[PACKS];
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) {  // all loads are under way before the first value is used
+    for (int p = 0; p < PACKS; ++p) {  // issue all loads before the first use
         const int64 at = (int64(p) * 32 + lane) * N;
         if (at < columns) {  // the host picks an N that divides the columns
             grads[p] = load_pack<T, N>(grad + begin + at);
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(512) softmax_backward_long(const T* grad, cons
     __shared__ W scratch[32];
     const int64 begin = int64(blockIdx.x) * columns;
     const int64 head = before_packs<T, N>(grad + begin, columns), packs = (columns - head) / N, body = begin + head;
-    const bool odd = threadIdx.x < columns - packs * N;  // it has one of the elements before and after the packs
+    const bool odd = threadIdx.x < columns - packs * N;  // this thread has an element outside the packs
     const int64 extra = begin + (threadIdx.x < head ? 0 : packs * N) + threadIdx.x;
     W total = odd ? widen<W>(grad[extra]) * widen<W>(result[extra]) : W(0);
     for (int64 p = threadIdx.x; p < packs; p += blockDim.x) {

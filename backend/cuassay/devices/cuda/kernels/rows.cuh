@@ -1,4 +1,4 @@
-// What kernels that work on rows share: reductions over a warp or a block, exponentials below a maximum.
+// Shared by kernels that work on rows: reductions over a warp or a block, and exponentials relative to a maximum.
 
 #pragma once
 
@@ -18,8 +18,8 @@ template <typename W> __device__ __forceinline__ W warp_max(W value) {
     return value;
 }
 
-// Every thread gets the sum over the block. Each warp adds up all warps' sums itself, which saves a second barrier
-// before the result can be used; `scratch` (32 entries) may be written again only after another barrier.
+// Every thread gets the sum over the block. Each warp adds the sums of all warps itself, which saves a second barrier
+// before the result can be used. `scratch` (32 entries) may be written again only after another barrier.
 template <typename W> __device__ __forceinline__ W block_sum(W value, W* scratch) {
     value = warp_sum(value);
     if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
@@ -27,7 +27,7 @@ template <typename W> __device__ __forceinline__ W block_sum(W value, W* scratch
     return warp_sum(threadIdx.x % 32 < blockDim.x / 32 ? scratch[threadIdx.x % 32] : W(0));
 }
 
-// Every thread gets the maximum over the block; as `block_sum`.
+// Every thread gets the maximum over the block; `scratch` is used as in `block_sum`.
 template <typename W> __device__ __forceinline__ W block_max(W value, W* scratch) {
     value = warp_max(value);
     if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
@@ -35,9 +35,10 @@ template <typename W> __device__ __forceinline__ W block_max(W value, W* scratch
     return warp_max(scratch[threadIdx.x % 32 < blockDim.x / 32 ? threadIdx.x % 32 : 0]);
 }
 
-// exp(value - maximum) by the machine's power of two. The difference is taken first: scaled by log2(e) before, in one
-// multiply-add, the rounding of a large maximum (a mask of -1e10, or of the lowest number) is an exponent of its own. The
-// errors are those of expf: about one unit in float's last place a unit of difference.
+// exp(value - maximum) with the hardware's power of two. The difference is computed before the scaling by log2(e). A
+// fused multiply-add of the scaled numbers would round a large maximum (a mask of -1e10, or the lowest number), and
+// that rounding error alone could be a large exponent. The errors are those of expf: about 1 ulp for each unit of the
+// difference.
 template <typename W> __device__ __forceinline__ W exponential_below(W value, W maximum);
 template <> __device__ __forceinline__ float exponential_below<float>(float value, float maximum) {
     float power;
@@ -53,7 +54,7 @@ template <typename W> __device__ __forceinline__ W minus_infinity();
 template <> __device__ __forceinline__ float minus_infinity<float>() { return __int_as_float(0xff800000); }
 template <> __device__ __forceinline__ double minus_infinity<double>() { return __longlong_as_double(0xfff0000000000000ll); }
 
-// -inf - -inf would be NaN where exp(-inf) = 0 is meant: nothing was seen yet, or only -inf.
+// -inf - -inf would be NaN, but exp(-inf) = 0 is wanted: the row so far is empty or all -inf.
 template <typename W> __device__ __forceinline__ W shift_of(W maximum) {
     return maximum == minus_infinity<W>() ? W(0) : maximum;
 }
@@ -61,8 +62,9 @@ template <typename W> __device__ __forceinline__ W shift_of(W maximum) {
 __device__ __forceinline__ float logarithm(float value) { return logf(value); }
 __device__ __forceinline__ double logarithm(double value) { return log(value); }
 
-// log(sum(exp(a))) of a row as two numbers to subtract one after the other: together they would be rounded to the maximum's
-// last place. An infinite maximum is its own logarithm; its sum, of exponentials below it, would be NaN.
+// log(sum(exp(a))) of a row, as two numbers to subtract one after the other: their sum would be rounded to the
+// maximum's last place. An infinite maximum is itself the logarithm; the sum of exponentials relative to it would be
+// NaN.
 template <typename W> struct Level {
     W shift, rest;
     __device__ __forceinline__ Level(W maximum, W sum) {
@@ -72,14 +74,14 @@ template <typename W> struct Level {
     }
 };
 
-// The sum of squares about the mean, in one pass: B. P. Welford, "Note on a method for calculating corrected sums of squares
-// and products", 1962; merged as T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for
-// computing sample variances", 1979. E[x^2] - E[x]^2 would cancel where the mean is large.
+// The sum of squared deviations from the mean, in one pass: B. P. Welford, "Note on a method for calculating corrected
+// sums of squares and products", 1962; merged as in T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a
+// pairwise algorithm for computing sample variances", 1979. E[x^2] - E[x]^2 would cancel where the mean is large.
 template <typename W> struct Variance {
     W count, mean, squares;
 
     __device__ __forceinline__ void clear() { count = mean = squares = 0; }
-    // `number` values with this one, and its inverse.
+    // `number` is the count of values including this one, and `inverse` is 1 / number.
     __device__ __forceinline__ void add(W value, W number, W inverse) {
         const W step = value - mean;
         mean += step * inverse;

@@ -1,18 +1,20 @@
 // out[o, r, i] = the sum of a[o, 0, i] to a[o, r, i]: prefix sums along one axis, integers in 64 bits, 16-bit floats in float.
 //
-// A block takes a row in tiles: each thread adds up four neighbours, the warp and the block their totals. A long row is one
-// block's work, so few long rows use a part of the card only.
-// Source: M. Harris, S. Sengupta, J. Owens, "Parallel prefix sum (scan) with CUDA", GPU Gems 3, chapter 39.
-// Along another axis a column is in parts, whose length depends on the column's alone: a result is the sum of the parts before
-// plus that within its part, whichever thread adds it up. With few columns each part is one thread's work, and cumsum_parts
-// gives the sums of all but the last part first; with many a thread takes a column as a whole.
+// A block processes a row in tiles: each thread adds four neighbours, then the warp and the block scan the totals. One
+// block handles a whole row, so a few long rows use only a part of the GPU.
+// Source: M. Harris, S. Sengupta, J. Owens, "Parallel prefix sum (scan) with CUDA", GPU Gems 3, chapter 39. Along
+// another axis a column is cut into parts, whose length depends only on the column's length. A result is the sum of the
+// parts
+// before it plus the sum within its part, whichever thread computes it, so the bits do not depend on the launch. With
+// few columns each thread takes one part, after cumsum_parts has computed the sums of all parts but the last; with many
+// columns each thread takes a whole column.
 // Shapes: cumsum_rows: a (outer, length). cumsum_parts, cumsum_columns: a (outer, length, inner), sums (parts, outer * inner).
 // Launch: cumsum_rows: one block of 256 threads a row. The others: grid (columns, groups of parts), one thread for each.
 // Caller: devices/cuda/ops/reduction.py. OpSpecs: cuassay/testing/specs/statistics.py.
 
 #include "element.cuh"
 
-constexpr int kItems = 4;  // neighbours a thread adds up by itself
+constexpr int kItems = 4;  // neighbours that one thread adds
 
 template <typename T, typename A, typename Out>
 __global__ void cumsum_rows(const T* a, Out* out, int64 length) {
@@ -53,9 +55,9 @@ __global__ void cumsum_rows(const T* a, Out* out, int64 length) {
     }
 }
 
-constexpr int kRows = 16;  // rows that a thread has under way, or half of them where an element has eight bytes
+constexpr int kRows = 16;  // rows that a thread has in flight; half as many for 8-byte elements
 
-// Calls take(value) for `count` elements that are `step` apart, in their order.
+// Calls take(value) for `count` elements that are `step` apart, in order.
 template <typename T, typename Take>
 __device__ __forceinline__ void each_of(const T* next, int64 count, int64 step, Take take) {
     constexpr int kDepth = sizeof(T) > 4 ? kRows / 2 : kRows;

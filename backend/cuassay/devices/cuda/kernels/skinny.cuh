@@ -1,5 +1,5 @@
-// What the two kernels for products of few tokens share: how lines lie in shared memory, when a launch that began early may
-// begin to read, how blocks of a cluster meet, what is done with a sum. Included by skinny_narrow.cu and skinny_wide.cu.
+// Shared by skinny_narrow.cu and skinny_wide.cu, the two kernels for products with few tokens: how lines lie in shared
+// memory, when a launch that started early may read, how the blocks of a cluster cooperate, and the epilogue.
 
 #pragma once
 
@@ -22,11 +22,11 @@ constexpr int kPadding = 4;  // floats after a line of sums: the lines of two to
 
 __device__ __forceinline__ unsigned shared_address(const void* at) { return unsigned(__cvta_generic_to_shared(at)); }
 
-// Where a piece is in lines of 128 bytes: exchanged by the line's number, so that equal pieces of eight lines are in all
-// banks. It is also what a bulk copy makes, and what wgmma reads, as the 128-byte swizzle.
+// The offset of a 16-byte piece in lines of 128 bytes. The line's number permutes the pieces, so that the same piece of
+// eight lines is spread over all banks. Bulk copies and wgmma use the same layout, the 128-byte swizzle.
 __device__ __forceinline__ unsigned place(int line, int piece) { return line * 128 + ((piece ^ line % 8) << 4); }
 
-// Weights are used once, and would push out of the level-2 cache what is used again.
+// A cache policy for weights: they are used once, and would evict data that is used again from the level-2 cache.
 __device__ __forceinline__ uint64 used_once() {
     uint64 policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -38,13 +38,14 @@ __device__ __forceinline__ uint64 used_again() {
     return policy;
 }
 
-// Until here a launch that began early may not use what the kernel before it reads or writes; and the next may begin.
+// Before this point a launch that started early may not touch what the previous kernel reads or writes. The next launch
+// may start now.
 __device__ __forceinline__ void await_the_former_kernel() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
 }
 
-// Blocks that share the terms of a tile are a cluster, and read each other's sums in shared memory.
+// Blocks that share the depth of a tile are a cluster, and read each other's sums in shared memory.
 __device__ __forceinline__ int cluster_rank() {
     unsigned rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -69,7 +70,7 @@ __device__ __forceinline__ float4 read_of(unsigned local, int rank) {
 
 __device__ __forceinline__ float activated(float value, int activation) {
     if (activation == kRelu) return value > 0 || is_nan(value) ? value : 0.0f;
-    if (activation == kGelu)  // value / 2 * (1 + tanh(u)) = value / (1 + exp(-2 u)): short code is fetched sooner
+    if (activation == kGelu)  // value / 2 * (1 + tanh(u)) = value / (1 + exp(-2 u)); short code is fetched sooner
         return __fdividef(value, 1.0f + __expf(-1.5957691216057308f * (value + 0.044715f * value * value * value)));
     return value;
 }
@@ -81,7 +82,7 @@ template <typename O> struct Result {
     Finish finish;
 };
 
-// Four rows of a token, from `row` on.
+// Stores four consecutive rows of a token, from `row` on.
 template <typename O>
 __device__ __forceinline__ void store_rows(const Result<O>& result, const float (&sums)[4], int row, int token,
                                            const Extents& extents) {

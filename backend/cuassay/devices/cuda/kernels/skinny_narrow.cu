@@ -1,27 +1,31 @@
 // out[j, i] = activation(alpha * sum_k weights[i, k] * inputs[j, k] + beta * third[j, i] + bias[i]), for few j: tokens
 //
-// A product that takes as long as reading the weights does. What counts is how many of their bytes are under way on every
-// multiprocessor at any time, that all multiprocessors end together, and how soon the first bytes are asked for. 16-bit
-// operands are multiplied by tensor cores, sums are float32; no atomics: the same bits at every run.
-// Here warps have 16 or 32 rows each, so that small matrices too make tiles for all multiprocessors, and a block walks over
-// tiles, the next one's weights under way meanwhile. Where there are fewer tiles than multiprocessors, a cluster of blocks
-// shares the terms of a tile, and each adds a part of its sums out of the shared memory of all.
+// Such a product takes as long as reading the weights. Three things decide its speed: how many bytes of the weights
+// every multiprocessor has in flight, whether all multiprocessors finish at the same time, and how early the first
+// loads are issued. Tensor cores multiply the 16-bit operands and sum in float32. There are no atomics, so every run
+// gives the same bits. In this kernel a warp computes 16 or 32 rows, so that small matrices also give tiles for all
+// multiprocessors. A block walks over tiles and loads the weights of the next tile meanwhile. If there are fewer tiles
+// than multiprocessors, a cluster of blocks shares the depth of a tile, and each block adds up a part of the sums from
+// the shared memory of all of them.
 //
-// A launch may begin early: its first weights are asked for, into the level-2 cache, while the kernel before it ends, and
-// nothing is read before that one is complete. Between small products on an H200 this saved 1.1 to 1.5 of the 3.5 us that a
-// launch took beyond its bytes. Clusters of 4 and more leave some of its multiprocessors idle, unless two blocks fit on one.
-// Shapes: weights: (rows, depth), K_CONTIGUOUS: of each row all terms lie together, else of each term all rows; inputs:
-//         (tokens, depth), of each token all terms together; out, third: (tokens, rows), of each token all rows; bias: (rows,).
-//         weights and inputs begin at, and step by, multiples of 16 bytes. Beyond the extents zeros are taken, nothing is read.
-// Launch: 32 * WARPS * SLICES threads, ROWS * WARPS rows a tile (not K_CONTIGUOUS: a multiple of 64); each of SLICES groups of
-//         warps has 64 terms of a stage; clusters along x share a tile. Compute capability 9.0; dynamic shared memory: the stages,
-//         of ROWS * WARPS + TOKENS lines of 64 * SLICES elements each, then SLICES * TOKENS lines of ROWS * WARPS + 4 floats.
+// A launch may start early (programmatic dependent launch): it prefetches its first weights into the level-2 cache
+// while the previous kernel ends, and reads nothing before that kernel is complete. Between small products on an H200
+// this saved 1.1 to 1.5 us of the 3.5 us that a launch takes in addition to its memory traffic. Clusters of 4 or more
+// leave some multiprocessors idle, unless two blocks fit on one.
+// Shapes: weights: (rows, depth); K_CONTIGUOUS: the terms of a row are contiguous, otherwise the rows of a term are;
+//         inputs: (tokens, depth), the terms of a token contiguous; out, third: (tokens, rows), the rows of a token
+//         contiguous; bias: (rows,). The addresses and strides of weights and inputs are multiples of 16 bytes.
+//         Elements outside the extents count as zeros and are not read.
+// Launch: 32 * WARPS * SLICES threads, ROWS * WARPS rows a tile (without K_CONTIGUOUS a multiple of 64); each of the
+//         SLICES groups of warps takes 64 terms of a stage; clusters along x share a tile. Compute capability 9.0.
+//         Dynamic shared memory: the stages, of ROWS * WARPS + TOKENS lines of 64 * SLICES elements each, then SLICES *
+//         TOKENS lines of ROWS * WARPS + 4 floats.
 // Caller: devices/cuda/blas/skinny.py. OpSpecs: cuassay/testing/specs/linalg.py.
 
 #include "skinny.cuh"
 
 #if __CUDA_ARCH__ >= 900
-// 16 bytes to shared memory; zeros, and nothing read, where they lie outside.
+// Copies 16 bytes to shared memory. Outside the extents it reads nothing and writes zeros.
 __device__ __forceinline__ void fetch(unsigned to, const void* from, bool is_inside, uint64 policy) {
     asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
                  "r"(is_inside ? 16 : 0), "l"(policy));
@@ -32,7 +36,7 @@ template <int LEFT> __device__ __forceinline__ void await_stages() {
 }
 __device__ __forceinline__ void prefetch(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
-// Four matrices of 8 x 8; `from` is the lane's own line of one of them.
+// Loads four matrices of 8 x 8; `from` is this lane's line of one of them.
 template <bool TURNED> __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
     if (TURNED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -57,7 +61,7 @@ WARP(float16, "f16");
 #endif
 
 template <typename T, typename O, bool K_CONTIGUOUS, int TOKENS, int ROWS, int WARPS, int SLICES, int STAGES>
-__global__ void __launch_bounds__(32 * WARPS * SLICES, 1)  // with no second number ptxas spills, and leaves half the registers
+__global__ void __launch_bounds__(32 * WARPS * SLICES, 1)  // without the 1, ptxas spills and uses half the registers
 skinny_narrow(const T* weights, const T* inputs, const O* third, O* out, const O* bias, Extents extents, Finish finish) {
 #if __CUDA_ARCH__ >= 900
     constexpr int kThreads = 32 * WARPS * SLICES, kRows = ROWS * WARPS, kDepth = kPanel * SLICES;
@@ -78,7 +82,7 @@ skinny_narrow(const T* weights, const T* inputs, const O* third, O* out, const O
     float* parts = reinterpret_cast<float*>(memory + STAGES * kStageBytes);
     const Result<O> result = {third, out, bias, finish};
 
-    // What the first stages hold, a line of the cache an access.
+    // Prefetches what the first stages will hold, one cache line for each access.
     constexpr int kAcross = (K_CONTIGUOUS ? (STAGES - 1) * kDepth : kRows + kCacheLine - 1) / kCacheLine;
     for (int i = thread; i < (K_CONTIGUOUS ? kRows : (STAGES - 1) * kDepth) * kAcross; i += kThreads) {
         const int line = i / kAcross, across = i % kAcross * kCacheLine;
@@ -115,7 +119,7 @@ skinny_narrow(const T* weights, const T* inputs, const O* third, O* out, const O
             }
             if (++next_step == end) next_step = begin, next_tile += stride;
         }
-        close_stage();  // an empty one too: stages are counted
+        close_stage();  // also if it is empty, because stages are counted
     };
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) load(stage);
@@ -139,7 +143,7 @@ skinny_narrow(const T* weights, const T* inputs, const O* third, O* out, const O
             unsigned a[4], b[kPairs][4];
 #pragma unroll
             for (int k = 0; k < kPanel / 16; ++k) {
-                if (kGroups == 1) {  // both halves of the depth of two instructions at once
+                if (kGroups == 1) {  // both depth halves of two instructions at once
                     if (k % 2 == 0) load_matrices<false>(b[0], of_inputs + place(lane % 8, k * 2 + lane / 8));
                 } else {
 #pragma unroll
@@ -187,7 +191,7 @@ skinny_narrow(const T* weights, const T* inputs, const O* third, O* out, const O
                 }
             if (tile * kRows + row < extents.rows) store_rows(result, total, tile * kRows + row, token, extents);
         }
-        if (ranks > 1) cluster_barrier();  // others may still read this block's sums; else a barrier comes before the next
+        if (ranks > 1) cluster_barrier();  // others may still read these sums; else a later barrier waits
     }
 #endif
 }

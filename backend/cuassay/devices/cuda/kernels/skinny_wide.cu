@@ -1,27 +1,32 @@
 // out[j, i] = activation(alpha * sum_k weights[i, k] * inputs[j, k] + beta * third[j, i] + bias[i]), for few j: tokens
 //
-// A product that takes as long as reading the weights does. What counts is how many of their bytes are under way on every
-// multiprocessor at any time, that all multiprocessors end together, and how soon the first bytes are asked for. 16-bit
-// operands are multiplied by tensor cores, sums are float32; no atomics: the same bits at every run.
-// Here a warpgroup has 64 rows, and one warp asks for bulk copies (wgmma and tensor maps: sm_90a alone). The steps of all tiles
-// are dealt evenly to the blocks (M. Osama et al., "Stream-K: work-centric parallel decomposition for dense matrix-matrix
-// multiplication on the GPU", PPoPP 2023). A block goes from its last tile to its first: if the last ends in another block, its
-// sums go to the workspace first of all; the first is finished, with what other blocks have of it, last of all and in order of
-// the blocks. So a block waits only for blocks of lower index, which began before it, and seldom at all.
-// Where there are fewer tiles than multiprocessors, a cluster may share the terms of one tile instead, each block one part of
-// them: the sums then go through shared memory, all blocks at once, and no block waits for another's memory. Of an H200's
-// 132 multiprocessors clusters of 4 blocks reach 120, of 8 fewer; where two blocks fit on each, those of 4 reach all.
+// Such a product takes as long as reading the weights. Three things decide its speed: how many bytes of the weights
+// every multiprocessor has in flight, whether all multiprocessors finish at the same time, and how early the first
+// loads are issued. Tensor cores multiply the 16-bit operands and sum in float32. There are no atomics, so every run
+// gives the same bits. In this kernel a warpgroup computes 64 rows, and one warp issues the bulk copies. wgmma and
+// tensor maps need sm_90a. The steps of all tiles are divided evenly among the blocks (M. Osama et al., "Stream-K:
+// work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", PPoPP 2023). A block works
+// from its last tile to its first. If another block finishes the last tile, this block writes its partial sums of that
+// tile to the workspace before it does anything else. It finishes its first tile last, and adds the partial sums of the
+// other blocks in the order of the blocks. So a block waits only for blocks of lower index, which started earlier, and
+// it seldom has to wait at all. With fewer tiles than multiprocessors, a cluster may share the depth of one tile
+// instead: each block takes a part of the terms. The partial sums then go through shared memory, and no block waits for
+// another one's writes to global memory. On an H200 with 132 multiprocessors, clusters of 4 blocks reach only 120 of
+// them, and clusters of 8 fewer. If two blocks fit on a multiprocessor, clusters of 4 reach all of them.
 //
-// A launch may begin early: its first weights are asked for, into the level-2 cache, while the kernel before it ends, and
-// nothing is read before that one is complete.
-// Shapes: weights: (rows, depth), K_CONTIGUOUS: of each row all terms lie together, else of each term all rows; inputs:
-//         (tokens, depth), of each token all terms together; out, third: (tokens, rows), of each token all rows; bias: (rows,).
-//         weights and inputs begin at, and step by, multiples of 16 bytes. Beyond the extents zeros are taken, nothing is read.
-// Launch: 128 * GROUPS + 32 threads, 64 * GROUPS rows a tile, no more blocks than steps; along x a cluster for each tile, or none;
-//         maps: of weights boxes of 64 terms by a tile's rows (else 64 rows by 64 terms), of inputs boxes of 64 terms by TOKENS,
-//         swizzled by 128 bytes; workspace, without clusters: 8 bytes a block, none of which equals `ready`, then a tile's sums a
-//         block. Dynamic shared memory: STAGES stages, of 64 * GROUPS + TOKENS lines of 64 * PANELS elements each, then TOKENS
-//         lines of 64 * GROUPS + 4 floats, of a cluster in their place.
+// A launch may start early (programmatic dependent launch): it prefetches its first weights into the level-2 cache
+// while the previous kernel ends, and reads nothing before that kernel is complete.
+// Shapes: weights: (rows, depth); K_CONTIGUOUS: the terms of a row are contiguous, otherwise the rows of a term are;
+//         inputs: (tokens, depth), the terms of a token contiguous; out, third: (tokens, rows), the rows of a token
+//         contiguous; bias: (rows,). The addresses and strides of weights and inputs are multiples of 16 bytes.
+//         Elements outside the extents count as zeros and are not read.
+// Launch: 128 * GROUPS + 32 threads, 64 * GROUPS rows a tile, no more blocks than steps. Without clusters, any such
+//         number of blocks; with clusters (along x), one cluster for each tile. Maps: boxes of the weights are 64 terms
+//         by the rows of a tile (if not K_CONTIGUOUS, 64 rows by 64 terms), boxes of the inputs are 64 terms by TOKENS,
+//         with the 128-byte swizzle. Workspace, only without clusters: 8 bytes a block, none of which may equal
+//         `ready`, then the sums of one tile a block. Dynamic shared memory: STAGES stages of 64 * GROUPS + TOKENS
+//         lines of 64 * PANELS elements each, then TOKENS lines of 64 * GROUPS + 4 floats; in a cluster these lines
+//         overlay the stages.
 // Caller: devices/cuda/blas/skinny.py. OpSpecs: cuassay/testing/specs/linalg.py.
 
 #include "skinny.cuh"
@@ -51,7 +56,7 @@ __device__ __forceinline__ void prefetch_box(const TensorMap* map, int x, int y)
     asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
 }
 
-// What a launch leaves for another block, and whether it is there.
+// `publish` announces to another block that data is ready; `await_value` waits for that announcement.
 __device__ __forceinline__ void publish(uint64* flag, uint64 value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(flag), "l"(value) : "memory");
 }
@@ -62,7 +67,7 @@ __device__ __forceinline__ void await_value(const uint64* flag, uint64 value) {
 }
 #endif
 
-// s += left * right, 64 rows by TOKENS by 16 terms; TURNED: of each term all rows lie together.
+// s += left * right, 64 rows by TOKENS by 16 terms. TURNED: the rows of a term are contiguous.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -98,13 +103,13 @@ WIDE(32, NAMES16, 16, 17, 18, SUMS16(0));
 WIDE(64, NAMES32, 32, 33, 34, SUMS32(0));
 WIDE(128, NAMES64, 64, 65, 66, SUMS64(0));
 
-// Lines as `place` has them, eight of them 1,024 bytes apart.
+// The wgmma descriptor of lines that `place` swizzled; groups of eight lines are 1,024 bytes apart.
 __device__ __forceinline__ uint64 described(unsigned at) {
     return uint64(at >> 4) | uint64(1) << 16 | uint64(1024 >> 4) << 32 | uint64(1) << 62;
 }
 #endif
 
-// The steps of a block, from its last tile to its first, of each tile in order.
+// Walks over the steps of a block: tiles from the last to the first, and the steps of each tile in ascending order.
 struct Steps {
     int begin, steps, tile, step, high;
 
@@ -120,7 +125,7 @@ struct Steps {
     __device__ __forceinline__ int within() const { return step - tile * steps; }
 };
 
-// The boxes of weights of a step: ask(where in the stage, x, y).
+// Calls ask(offset in the stage, x, y) for each box of weights of a step.
 template <bool K_CONTIGUOUS, int ROWS, int PANELS, typename Ask>
 __device__ __forceinline__ void each_box(const Steps& at, Ask ask) {
 #pragma unroll
@@ -136,7 +141,7 @@ __device__ __forceinline__ void each_box(const Steps& at, Ask ask) {
 }
 
 template <typename T, typename O, bool K_CONTIGUOUS, int TOKENS, int GROUPS, int PANELS, int STAGES>
-__global__ void __launch_bounds__(128 * GROUPS + 32, GROUPS == 2 && TOKENS <= 64 ? 2 : 1)  // as `tilings` counts on; 1: no bound
+__global__ void __launch_bounds__(128 * GROUPS + 32, GROUPS == 2 && TOKENS <= 64 ? 2 : 1)  // `tilings` relies on these numbers; 1 sets no bound
 skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, const O* third, O* out,
             const O* bias, uint64* workspace, uint64 ready, Extents extents, Finish finish) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -163,7 +168,7 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
     }
     __syncthreads();
 
-    if (group == GROUPS) {  // the warp that asks for the copies, one lane of it
+    if (group == GROUPS) {  // this warp issues the copies, from one lane
         if (lane) return;
         Steps at(begin, end, steps);
         for (int i = 0; i < STAGES && i < end - begin; ++i, at.advance())
@@ -189,7 +194,7 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
 
     await_the_former_kernel();
     const Result<O> result = {third, out, bias, finish};
-    constexpr int kSums = TOKENS / 2;  // of a thread
+    constexpr int kSums = TOKENS / 2;  // sums of a thread
     float* parts = reinterpret_cast<float*>(workspace + gridDim.x) + thread;
     int stage = 0, parity = 0;
     for (int high = end; high > begin;) {
@@ -220,7 +225,7 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
         wgmma_wait<0>();
         if (lane == 0) arrive(empty + 8 * former);
 #pragma unroll
-        for (int i = 0; i < kSums; ++i)  // no use of the sums moves before the wait
+        for (int i = 0; i < kSums; ++i)  // keeps the compiler from using the sums before the wait
             asm volatile("" : "+f"(sums[i / 4][i % 4])::"memory");
 
         if (ranks == 1 && high < (tile + 1) * steps) {
@@ -247,16 +252,16 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
             asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
             for (int i = thread; i < others; i += kThreads) workspace[blockIdx.x - 1 - i] = 0;  // the next launch may get this memory
         }
-        // Through shared memory, so that what is done with a sum is written once, in a loop: unrolled over registers it made a launch
-        // up to 16 us longer, to fetch so much code, it seems.
-        // A cluster has one tile, whose stages have all been read by then.
+        // The sums go through shared memory so that the epilogue is a loop that is compiled once. When it was unrolled
+        // over registers, a launch took up to 16 us longer, probably because more code had to be fetched. In a cluster
+        // the lines overlay the stages: a cluster has one tile, and all stages have been read by now.
         float* lines = reinterpret_cast<float*>(memory + (ranks > 1 ? 0 : STAGES * kStageBytes));
-        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");  // the former tile's, or the stages, have been read
+        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");  // the last tile's lines, or the stages, have been read
 #pragma unroll
         for (int i = 0; i < kSums; ++i)
             lines[(i / 4 * 8 + lane % 4 * 2 + i % 2) * kSumLine + group * 64 + warp % 4 * 16 + lane / 4 + i % 4 / 2 * 8] =
                 sums[i / 4][i % 4];
-        if (ranks > 1) cluster_barrier();  // the warp that asked for the copies has gone, or is about to: it is not waited for
+        if (ranks > 1) cluster_barrier();  // the copying warp has exited, or will: no barrier waits for it
         else asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 #pragma unroll 1
         for (int i = rank * kThreads + thread; i < extents.tokens * (kRows / 4); i += ranks * kThreads) {
@@ -264,7 +269,7 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
             const unsigned at = shared_address(lines + token * kSumLine + row);
             float4 part[kMostRanks];
 #pragma unroll
-            for (int other = 0; other < kMostRanks; ++other)  // all under way before the first is added
+            for (int other = 0; other < kMostRanks; ++other)  // issue all loads before the first addition
                 if (other < ranks) part[other] = read_of(at, other);
             float total[4] = {};
 #pragma unroll

@@ -1,16 +1,17 @@
-// out[r, c] = exp(a[r, c] - max_c a[r]) / sum_c exp(a[r, c] - max_c a[r]); LOG: its logarithm; logsumexp: that of the sum.
+// out[r, c] = exp(a[r, c] - max_c a[r]) / sum_c exp(a[r, c] - max_c a[r]); LOG: its logarithm; logsumexp: the sum's
+// logarithm.
 //
-// One pass over memory: a row is read once, kept on the chip, and written once. Maximum and sum are taken together
-// while the row arrives (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867).
-// A row of -inf, or with a NaN or +inf in it, is NaN, as torch has it.
+// One pass over memory: a row is read once, kept on the chip, and written once. The maximum and the sum are computed
+// together while the row arrives (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", arXiv
+// 1805.02867). The result is NaN for a row that is all -inf or contains NaN or +inf, as in torch.
 // Shapes: a, out: (rows, columns), contiguous; logsumexp: out (rows,).
-// Launch: softmax_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
-//         softmax_long: one block of 128 to 1,024 threads a row (float64: 512, as exp needs the registers); KEEP: dynamic
-//         shared memory of 16 bytes a pack of the row; else the row is read a second time, from the level-2 cache where it still is.
-//         softmax_cluster (compute capability 9.0): a cluster of CLUSTER blocks of 256 threads a row, each with its share of
-//         the row in shared memory, for rows of which no two would fit on a multiprocessor: one block alone cannot load a
-//         row while it computes. Clusters that walk over rows, the next one arriving meanwhile, were slower.
-//         logsumexp_rows: LANES threads a row, 32 with eight rows a block or all 256.
+// Launch: softmax_short: 256 threads, a warp a row, columns <= 32 * N * PACKS. softmax_long: one block of 128 to 1,024
+//         threads a row (float64: 512, because exp needs the registers). KEEP: dynamic shared memory of 16 bytes for
+//         each pack of the row; otherwise the row is read twice, often from the level-2 cache. softmax_cluster (compute
+//         capability 9.0): a cluster of CLUSTER blocks of 256 threads a row, each block with its share of the row in
+//         shared memory. It serves rows so long that two do not fit on a multiprocessor: a block alone cannot load a
+//         row while it computes another. Clusters that walk over rows and prefetch the next one were slower.
+//         logsumexp_rows: LANES threads a row: 32 with eight rows a block, or all 256.
 // Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py, statistics.py.
 
 #include "cluster.cuh"
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 r
     const T* from = a + row * columns;
     W values[PACKS][N], maximum = minus_infinity<W>(), sum = 0;
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) {  // all loads are under way before the first value is used
+    for (int p = 0; p < PACKS; ++p) {  // issue all loads before the first use
         const int64 at = (int64(p) * 32 + lane) * N;
         if (at < columns) {  // the host picks an N that divides the columns
             const Pack<T, N> pack = load_pack<T, N>(from + at);
@@ -41,8 +42,8 @@ __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 r
 #pragma unroll
         for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, values[p][i]);
     maximum = warp_max(maximum);
-    // Unlike below, the shift is not guarded: a row of -inf becomes NaN here. Lanes past the row must not, so they
-    // keep -inf, whose exponential is 0 for every maximum that is not -inf itself.
+    // Unlike below, the shift is not guarded: a row of -inf becomes NaN here. Lanes past the end of the row must not
+    // become NaN, so they hold -inf, whose exponential is 0 for every maximum except -inf.
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
@@ -77,7 +78,7 @@ template <typename T> struct Running {
         sum = sum * exponential_below(maximum, shift) + other_sum * exponential_below(other_maximum, shift);
         maximum = both;
     }
-    // Several packs at once: the sum is brought below the new maximum once, not once a pack.
+    // Adds several packs at once, so that the sum is rescaled to the new maximum only once, not once for each pack.
     template <int N, int COUNT> __device__ __forceinline__ void add(const Pack<T, N> (&packs)[COUNT]) {
         W top = widen<W>(packs[0].at[0]);
 #pragma unroll
@@ -114,17 +115,18 @@ template <typename T> struct Running {
     }
 };
 
-// Rows of odd lengths begin at odd addresses. What lies before the first whole line of the cache is peeled off, so that a
-// warp's accesses are whole lines (with 16-byte alignment alone they touch a quarter more of them), and up to N - 1
-// elements are left at the end. These extras, fewer than a block has threads, go one each to the first threads.
+// Rows of odd lengths begin at odd addresses. The elements before the first whole cache line are handled separately, so
+// that a warp's accesses cover whole lines (16-byte alignment alone would touch a quarter more lines). Up to N - 1
+// elements remain at the end. These extra elements are fewer than the threads of a block, so the first threads take one
+// each.
 template <typename T> constexpr int kLine = 128 / sizeof(T);
 
 template <typename T, int N, bool KEEP, bool LOG = false>
 __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(const T* a, T* out, int64 columns) {
     using W = typename Wide<T>::type;
-    constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first: 64 bytes
+    constexpr int kInFlight = 4;  // packs that a thread loads before it uses the first: 64 bytes
     extern __shared__ __align__(16) unsigned char kept_bytes[];
-    Pack<T, N>* kept = reinterpret_cast<Pack<T, N>*>(kept_bytes);  // each thread reads only what it wrote: no barrier
+    Pack<T, N>* kept = reinterpret_cast<Pack<T, N>*>(kept_bytes);  // each thread reads only its own writes: no barrier
     const T* from = a + int64(blockIdx.x) * columns;
     T* to = out + int64(blockIdx.x) * columns;
 
@@ -173,14 +175,15 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
     }
 }
 
-// What a block keeps of its share: the exponentials in float, one computed an element; but of 16-bit elements the elements
-// themselves, which take half the space, as a fast exponential costs less than the traffic with shared memory.
+// What a block keeps of its share of the row. For float it keeps the exponentials, so that each is computed once. For
+// 16-bit types it keeps the elements, which take half the space: computing a fast exponential again costs less than the
+// extra shared memory traffic.
 template <typename T> struct Kept { using type = float; static constexpr bool exponentials = true; };
 template <> struct Kept<float16> { using type = float16; static constexpr bool exponentials = false; };
 template <> struct Kept<bfloat16> { using type = bfloat16; static constexpr bool exponentials = false; };
 
-// Each block takes exponentials below the maximum of its own share. The blocks exchange (maximum, sum) once; what a
-// block has is scaled by exp(its maximum - maximum) / sum.
+// Each block computes exponentials relative to the maximum of its own share. The blocks exchange (maximum, sum) once,
+// and each block scales its exponentials by exp(own maximum - maximum) / sum.
 template <typename T, int N, int CLUSTER, bool LOG = false>
 __global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256)
 softmax_cluster(const T* a, T* out, int64 columns) {
@@ -190,7 +193,7 @@ softmax_cluster(const T* a, T* out, int64 columns) {
     constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     __shared__ float scratch[2][32], block_maximum, block_total;
-    Pack<K, N>* kept = reinterpret_cast<Pack<K, N>*>(kept_bytes);  // each thread reads only what it wrote
+    Pack<K, N>* kept = reinterpret_cast<Pack<K, N>*>(kept_bytes);  // each thread reads only its own writes
     const unsigned rank = cluster_rank();
     const int64 row = blockIdx.x / CLUSTER;
     const T* from = a + row * columns;
@@ -252,7 +255,7 @@ softmax_cluster(const T* a, T* out, int64 columns) {
 #pragma unroll
     for (int other = 0; other < CLUSTER; ++other)
         total += *in_block(other, &block_total) * exponential_below(*in_block(other, &block_maximum), top_shift);
-    cluster_arrive();  // from here nobody reads this block's variables; it may end once all others have come here too
+    cluster_arrive();  // no block reads another's variables after this; a block may end once all arrive
     const float scale = exponential_below(maximum, top_shift) / total;  // a row of -inf: 0 / 0
     const Level<float> level(top, total);
     const auto result = [&](float value, bool is_exponential) {

@@ -1,9 +1,9 @@
 // out: none; both ends of a block hold its tag: ends[k] = tag for k in {first 16 bytes, last 16 bytes}.
 //
-// write_tag puts it there; check_tag compares, counts what differs in report[0], and leaves the address, the tag that was
-// expected and the word that was found in report[1..3], of one of those that differed first.
+// write_tag writes the tag. check_tag compares the words and counts the differences in report[0]. In report[1..3] it
+// leaves the address, the expected tag and the word found, for one of the first differences.
 // Shapes: address: a block of nbytes, a multiple of 16 and at least 32, aligned to 16; report: (4,) 64-bit words.
-// Launch: one block of 4 threads, two words an end.
+// Launch: one block of 4 threads, two words at each end.
 // Caller: devices/cuda/memory/tags.py.
 // OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/devices/memory/test_tags.py tests it.
 

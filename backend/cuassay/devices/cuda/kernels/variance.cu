@@ -1,8 +1,9 @@
 // out[r] = sum_c (a[r, c] - mean_c a[r])^2 / divisor: the variance of each row, in one pass.
 //
-// A pack's is taken about its own mean, then merged with those before. How: rows.cuh.
+// The variance of a pack is computed about the pack's own mean, then merged with the packs before it; rows.cuh
+// describes how.
 // Shapes: a (rows, columns), contiguous; out (rows,).
-// Launch: 256 threads; LANES threads a row, 32 with eight rows a block or all 256.
+// Launch: 256 threads; LANES threads a row: 32 with eight rows a block, or all 256.
 // Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/statistics.py.
 
 #include "rows.cuh"
@@ -28,7 +29,7 @@ template <typename W> __device__ __forceinline__ void merge_warp(Variance<W>& va
         const Variance<W> other = {__shfl_xor_sync(kAllLanes, variance.count, lane),
                                    __shfl_xor_sync(kAllLanes, variance.mean, lane),
                                    __shfl_xor_sync(kAllLanes, variance.squares, lane)};
-        // Of as many numbers each, as nearly always: the share is a half, and there is nothing to divide.
+        // If both have the same count, as they nearly always do, the share is 1/2 and no division is needed.
         if (__all_sync(kAllLanes, other.count == variance.count)) {
             const W step = other.mean - variance.mean;
             variance.mean += step * W(0.5);

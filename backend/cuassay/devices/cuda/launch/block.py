@@ -1,9 +1,9 @@
-"""The argument block of a kernel: written at each launch, read by the driver.
+"""The argument block of a kernel, which each launch writes and the driver reads.
 
-It is one piece of memory: the driver's launch configuration, pointers to the arguments, the arguments, the attributes
-that are asked for. Whoever keeps it, as a bound launch does, keeps all that the driver reads. A launch writes into it
-and hands the driver two addresses, by ctypes: cuda.bindings converts eleven arguments at each launch, and was
-measured 0.6 µs slower on the H200 host. Which thread gets which block, and on which stream, is decided in `launch`.
+It is one piece of memory: the driver's launch configuration, pointers to the arguments, the arguments, and the launch
+attributes. Whoever keeps the block, as a bound launch does, keeps everything that the driver reads. A launch writes
+into it and passes two addresses to the driver by ctypes; cuda.bindings converts eleven arguments at each launch, which
+took 0.6 µs longer on the H200 host. `launch` decides which thread uses which block, and on which stream.
 """
 
 from __future__ import annotations
@@ -23,36 +23,38 @@ __all__ = ["STREAM_WORD", "Dims", "Launch", "argument_nbytes", "first_argument_w
 
 Dims = int | Sequence[int]
 
-#: ``CUlaunchConfig`` up to its stream: grid and block along x, y, z, shared bytes, stream. Address and number of the
-#: attributes follow: none, unless `Launch.arrange` sets some.
+#: ``CUlaunchConfig`` up to its stream: grid and block along x, y, z, shared bytes, stream. The address and the number
+#: of the attributes follow; there are none unless `Launch.arrange` sets some.
 _CONFIG = struct.Struct("7I4xQ")
 _CONFIG_WORDS = 7
 STREAM_WORD = 4
 _ATTRIBUTES_WORD = 5
 
-#: ``CUlaunchAttribute``: which one, and as much of its value as is used. The extents of a cluster, and
-#: ``PROGRAMMATIC_STREAM_SERIALIZATION``, a flag.
+#: ``CUlaunchAttribute``: its id, and as much of its value as is used. It gives the extents of a cluster, or is the flag
+#: ``PROGRAMMATIC_STREAM_SERIALIZATION``.
 _ATTRIBUTE = struct.Struct("I4x3I52x")
 _CLUSTER, _EARLY = 4, 6
 
-#: Words of a block that are kept for both.
+#: Words of a block that are reserved for both attributes.
 _ATTRIBUTES_WORDS = 2 * _ATTRIBUTE.size // 8
 
 _DOUBLE = struct.Struct("d")
 
 
 def first_argument_word(count: int) -> int:
-    """Where the first of `count` arguments is in a block's words; those of 8 bytes follow word by word."""
+    """Return the position of the first of `count` arguments in a block's words.
+
+    Arguments of 8 bytes take one word each.
+    """
     return _CONFIG_WORDS + count
 
 
 class Launch(Handle):
     """One kernel's argument block for one tuple of argument types.
 
-    `write` stores the values; `launch` hands the block to the driver; `bind` makes that a call without arguments;
-    `arrange` asks for clusters, or for an early start.
-    `slots` may be written directly, one integer an argument of up to 8 bytes: ``launch.slots[0] = array.data.ptr``;
-    so may ``words[STREAM_WORD]``, the stream's address.
+    `write` stores the values, `launch` passes the block to the driver, `bind` turns that into a call without arguments,
+    and `arrange` requests clusters or an early start. `slots` may be written directly, one integer for each argument of
+    up to 8 bytes: ``launch.slots[0] = array.data.ptr``. So may ``words[STREAM_WORD]``, the stream's address.
     """
 
     __slots__ = ("_addresses", "_attributes_at", "_fire", "_handle", "_memory", "_others", "_shape", "slots", "words")
@@ -84,23 +86,23 @@ class Launch(Handle):
         return self._addresses
 
     def write(self, arguments: Sequence[Any]) -> None:
-        """Store `arguments`, whose types are those the block was made for."""
+        """Store `arguments`, whose types must be those that the block was made for."""
         words = self.words
-        for start, place in self._addresses:  # CuPy's arrays, in line: a call for each would double the cost
+        for start, place in self._addresses:  # CuPy's arrays, inline: calls would double the cost
             words[start] = arguments[place].data.ptr
         for start, place, store in self._others:
             store(words, start, arguments[place])
 
     def arrange(self, *, cluster: int = 1, early: bool = False) -> None:
-        """How it is launched from here, apart from grid and block.
+        """Set launch attributes for later launches.
 
         Parameters
         ----------
         cluster : int
-            This many neighbouring blocks along x are a cluster; it divides the grid.
+            The number of neighbouring blocks along x that form a cluster; it divides the grid.
         early : bool
-            Blocks may begin while the kernel before them in the stream ends. The kernel must wait
-            (``griddepcontrol.wait``) before it reads or writes what that one does.
+            Whether blocks may start while the previous kernel in the stream ends. The kernel must wait
+            (``griddepcontrol.wait``) before it reads or writes what the previous one accesses.
         """
         chosen = [(_CLUSTER, cluster, 1, 1)] * (cluster > 1) + [(_EARLY, 1, 0, 0)] * early
         for place, one in enumerate(chosen):
@@ -109,21 +111,23 @@ class Launch(Handle):
         self.words[_ATTRIBUTES_WORD + 1] = len(chosen)
 
     def launch(self, grid: Dims, block: Dims, shared: int, stream: int) -> int:
-        """Give the kernel to `stream` as the block is now; returns the driver's status, 0 where it took it."""
+        """Launch on `stream` with the block as it is now; return the driver's status, 0 for success."""
         if (grid, block, shared) != self._shape or self._fire is None:
             return self.bind(grid, block, shared, stream)()
         self.words[STREAM_WORD] = stream
         return self._fire()
 
     def bind(self, grid: Dims, block: Dims, shared: int = 0, stream: int = 0) -> Callable[[], int]:
-        """`launch` as a call without arguments, the cheapest there is; valid until another shape is launched.
+        """Return `launch` as a call without arguments, which has the least overhead.
 
-        It keeps the block's memory alive, and in it what `arrange` asked for; not the arrays whose addresses lie in it.
+        Valid until another shape is launched.
+
+        The call keeps the block's memory alive, including the attributes, but not the arrays whose addresses it holds.
 
         Raises
         ------
         ArgumentError
-            If an extent is negative, or beyond 32 bits.
+            If an extent is negative or exceeds 32 bits.
         """
         try:
             _CONFIG.pack_into(self._memory, 0, *_dims(grid), *_dims(block), shared, stream)
@@ -136,7 +140,7 @@ class Launch(Handle):
         return self._fire or self._armed()
 
     def _armed(self) -> Callable[[], int]:
-        """The driver's call with its arguments made ready: `byref` is what ctypes converts fastest."""
+        """Prepare the driver's call and its arguments; `byref` objects are what ctypes converts fastest."""
         config, pointers = ctypes.byref(self._memory), ctypes.byref(self._memory, 8 * _CONFIG_WORDS)
         handle = ctypes.byref(ctypes.c_char.from_address(self._handle))
         self._fire = partial(_driver_launch(), config, handle, pointers, None)
@@ -144,7 +148,7 @@ class Launch(Handle):
 
 
 def _dims(dims: Dims) -> tuple[int, int, int]:
-    if not isinstance(dims, tuple | list):  # not Sequence: asking an abstract class costs 0.3 µs
+    if not isinstance(dims, tuple | list):  # not Sequence: testing for an abstract class takes 0.3 µs
         return dims, 1, 1  # type: ignore[return-value] # an int, or NumPy's
     x, y, z = (*dims, 1, 1)[:3]
     return x, y, z
@@ -152,10 +156,10 @@ def _dims(dims: Dims) -> tuple[int, int, int]:
 
 @cache
 def _driver_launch() -> Callable[..., int]:
-    """``cuLaunchKernelEx``, of every driver since CUDA 11.8.
+    """Return ``cuLaunchKernelEx``, which every driver since CUDA 11.8 has.
 
-    `CDLL` lets go of the GIL, and must: a launch waits while the stream's queue is full, and what the queue waits for
-    may be a host function that needs the GIL.
+    `CDLL` releases the GIL, as it must: a launch waits while the stream's queue is full, and the queue may be waiting
+    for a host function that needs the GIL.
     """
     found: Callable[..., int] = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
     return found
@@ -163,12 +167,12 @@ def _driver_launch() -> Callable[..., int]:
 
 @cache
 def argument_nbytes(kind: type) -> int:
-    """Bytes that an argument of type `kind` takes.
+    """Return the bytes that an argument of type `kind` takes.
 
     Raises
     ------
     DTypeError
-        If a kernel cannot be given such a thing.
+        If a kernel cannot take an argument of this type.
     """
     if kind is bool:
         return 1
@@ -190,7 +194,7 @@ def _has_address(kind: type) -> bool:
 
 
 def _writer(kind: type, size: int) -> Callable[[memoryview, int, Any], None] | None:
-    """How a value of type `kind` is stored at a word; None: the address of CuPy's array."""
+    """Return how a value of type `kind` is stored at a word; None means the address of a CuPy array."""
     if kind is float:
         return _store_double
     if kind in (int, bool):

@@ -1,8 +1,9 @@
 """Load a compiled kernel and launch it on a stream.
 
-Arguments go through a block (see `block`) that is built once for each tuple of their types. A thread never sees
-another's: the driver copies the arguments at launch, but without the GIL. A kernel may be loaded while any thread
-captures: what the driver would refuse then, and break the capture, is allowed to the thread that loads.
+Arguments go through a block (see `block`) that is made once for each tuple of argument types. Threads never share a
+block in use: the driver copies the arguments at launch, but without the GIL. A kernel may be loaded while any thread
+captures: the loading thread relaxes its capture mode, because the driver would otherwise reject the calls and break the
+capture.
 """
 
 from __future__ import annotations
@@ -36,28 +37,31 @@ __all__ = [
     "watched",
 ]
 
-#: The driver's handles of every kernel loaded here: how a graph tells our kernels from a library's.
+#: The driver's handles of every kernel loaded here; graphs use them to distinguish these kernels from a library's.
 OWN: set[int] = set()
 
-#: Those of them that find arrays through tables in device memory: their arguments do not show which.
+#: Those kernels that find arrays through tables in device memory, so that their arguments do not show which arrays they
+#: use.
 TABLED: set[int] = set()
 
-#: Files whose kernels do.
+#: The files of such kernels.
 _TABLED_FILES = frozenset({"multi_tensor.cu", "adam.cu"})
 
-#: Above this a block's dynamic shared memory must be asked for; every architecture offers at least this.
+#: A kernel must request dynamic shared memory above this size; every architecture offers at least this much.
 _SHARED_BY_DEFAULT = 48 * 1024
 
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 
 def stream_address(stream: Any) -> int:
-    """The address of `stream`: None is CuPy's current one; an address; CuPy's or ours; any ``__cuda_stream__`` object.
+    """Return the address of `stream`, which may be None (CuPy's current stream), an address, or a stream object.
+
+    Stream objects are cuassay's, CuPy's, and any object with ``__cuda_stream__``.
 
     Raises
     ------
     ArgumentError
-        If it is not one of these.
+        If `stream` is none of these.
     """
     if stream is None:
         return int(_current_stream()().ptr)
@@ -86,7 +90,7 @@ def _current_stream() -> Any:
 
 
 class Launched(NamedTuple):
-    """A call of a kernel, as it was given."""
+    """One call of a kernel, with its arguments."""
 
     kernel: Kernel
     grid: Dims
@@ -97,7 +101,7 @@ class Launched(NamedTuple):
 
 
 class _Noted:
-    """In the place of a list of launches: puts each into words."""
+    """Replaces the list of launches, and describes each launch in words."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -115,15 +119,15 @@ _watch = _Watch()
 
 
 def note_launches(note: Callable[[str], None] | None) -> None:
-    """Call `note` at each call of a kernel in this process, in every thread, but for those inside `watched`."""
+    """Call `note` at each kernel call in this process, in every thread, except for calls inside `watched`."""
     _Watch.launches = None if note is None else _Noted(note)
 
 
 @contextmanager
 def watched() -> Iterator[list[Launched]]:
-    """The calls of kernels by this thread inside the block."""
+    """Yield a list that receives this thread's kernel calls inside the block."""
     launches: list[Launched] = []
-    former = vars(_watch).get("launches")  # of this thread: a block around this one
+    former = vars(_watch).get("launches")  # this thread's own list, from an enclosing block
     _watch.launches = launches
     try:
         yield launches
@@ -135,7 +139,7 @@ def watched() -> Iterator[list[Launched]]:
 
 
 class Loaded:
-    """A kernel in the driver, for one architecture: the handle, its parameters' sizes, idle argument blocks."""
+    """A kernel in the driver, for one architecture: its handle, parameter sizes and idle argument blocks."""
 
     def __init__(self, compiled: Compiled, name: str, *, is_tabled: bool = False) -> None:
         from cuda.bindings import driver
@@ -156,7 +160,7 @@ class Loaded:
         self.shared: dict[int, int] = {}
 
     def allow_shared(self, nbytes: int, device: int) -> None:
-        """Let a block have `nbytes` of dynamic shared memory on `device`."""
+        """Allow blocks of `nbytes` of dynamic shared memory on `device`."""
         if nbytes <= self.shared.get(device, _SHARED_BY_DEFAULT):
             return
         from cuda.bindings import driver
@@ -175,7 +179,7 @@ def _parameter_sizes(handle: Any) -> tuple[int, ...]:
     sizes: list[int] = []
     while True:
         status, _, size = driver.cuKernelGetParamInfo(handle, len(sizes))
-        if status == _INVALID_CONTEXT:  # this thread has none yet
+        if status == _INVALID_CONTEXT:  # this thread has no context yet
             _cupy().cuda.runtime.free(0)
         elif status:
             return tuple(sizes)
@@ -184,18 +188,18 @@ def _parameter_sizes(handle: Any) -> tuple[int, ...]:
 
 
 class Kernel(Handle):
-    """A kernel of some source, compiled and loaded for a device when first launched on it.
+    """A kernel of some source, compiled and loaded for a device when it is first launched there.
 
     Parameters
     ----------
     build : callable
-        From an architecture (``"sm_90"``) to what was compiled for it.
+        Maps an architecture (``"sm_90"``) to what was compiled for it.
     name : str
         The kernel's name expression.
     shared_memory : int
-        Dynamic shared memory a block, bytes, where a launch asks for none.
+        Dynamic shared memory of a block in bytes, for launches that do not give it.
     is_tabled : bool
-        Whether it finds arrays through tables in device memory.
+        Whether the kernel finds arrays through tables in device memory.
     """
 
     def __init__(
@@ -216,25 +220,25 @@ class Kernel(Handle):
     def __call__(
         self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
     ) -> None:
-        """Launch on the current device; on a stream of another one, on that.
+        """Launch on the current device, or, if `stream` belongs to another device, on that one.
 
         Parameters
         ----------
         grid, block : int or sequence of int
-            Blocks, and threads a block, along x, y, z.
+            The number of blocks, and of threads in a block, along x, y, z.
         arguments : sequence
             Device arrays (passed as pointers), bool, int (64 bits), float (double), NumPy scalars, structures.
         stream : object
             See `stream_address`.
         shared : int
-            Dynamic shared memory a block, bytes.
+            Dynamic shared memory of a block in bytes.
 
         Raises
         ------
         ArgumentError, DTypeError
-            If the arguments are not the kernel's.
+            If the arguments do not match the kernel's parameters.
         CuassayError
-            If the driver refuses the launch.
+            If the driver rejects the launch.
         """
         if stream is not None and not _is_single():
             where = _elsewhere(stream)
@@ -252,7 +256,7 @@ class Kernel(Handle):
         if idle is None:
             idle = self._admit(loaded, types, arguments)
         launch = idle.pop() if idle else self._new_launch(loaded, types)
-        if _watch.launches is not None:  # before it: a launch may end the process
+        if _watch.launches is not None:  # before the launch, which may end the process
             _watch.launches.append(Launched(self, grid, block, shared, tuple(arguments), stream))
         launch.write(arguments)
         address = _current_stream()().ptr if stream is None else stream_address(stream)
@@ -264,10 +268,10 @@ class Kernel(Handle):
             self._conclude(status, (grid, block, shared), address)
 
     def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
-        """The launch made ready, for the current device: a call that launches it on the stream current by then.
+        """Prepare a launch for the current device: return a call that launches on the stream that is current by then.
 
-        It keeps `arguments`; what their arrays hold is read when the kernel runs. Not for two threads at once.
-        Parameters and errors as for calling the kernel.
+        The call keeps `arguments` alive; the kernel reads the arrays' data when it runs. Two threads must not use it at
+        the same time. Parameters and errors are those of calling the kernel.
         """
         shared = shared or self._shared_memory
         launch = self.prepare(tuple(map(type, arguments)), shared=shared)
@@ -284,7 +288,7 @@ class Kernel(Handle):
         return run
 
     def prepare(self, types: Sequence[type], *, shared: int = 0) -> Launch:
-        """An argument block of one's own, for arguments of `types` and `shared` bytes, on the current device."""
+        """Return a new argument block for arguments of `types` and `shared` bytes, on the current device."""
         device = _current_device()
         loaded = self._by_device.get(device) or self._load(device)
         if shared:
@@ -305,7 +309,7 @@ class Kernel(Handle):
         return Launch(loaded.handle, types)
 
     def _admit(self, loaded: Loaded, types: tuple[type, ...], arguments: Sequence[Any] | None) -> list[Launch]:
-        """The idle blocks for `types`, once number and sizes of the arguments are found right."""
+        """Return the idle blocks for `types`, after checking the number and sizes of the arguments."""
         given = tuple(map(argument_nbytes, types))
         if len(given) != len(loaded.sizes):
             raise ArgumentError(
@@ -322,7 +326,7 @@ class Kernel(Handle):
 
     @staticmethod
     def _retried(status: int, fire: Callable[[], int]) -> int:
-        """A thread that never called the runtime has no context: bind the primary one and try once more."""
+        """Bind the primary context and try once more: a thread that has never called the runtime has no context."""
         if status != _INVALID_CONTEXT:
             return status
         with relaxed():
@@ -330,7 +334,7 @@ class Kernel(Handle):
         return fire()
 
     def _conclude(self, status: int, shape: tuple[Any, Any, int], stream: int) -> None:
-        """Raise what a refused launch asks for; else wait for it, where launches block."""
+        """Raise the error of a rejected launch; otherwise wait for the kernel if launches are blocking."""
         from cuda.bindings import driver
 
         if status:
@@ -338,12 +342,12 @@ class Kernel(Handle):
             doing = f"launching {self.name!r}, grid {grid}, block {block}, {shared:,} shared bytes"
             raise error_of(driver.CUresult(status), doing)
         doing = f"running {self.name!r} (CUASSAY_LAUNCH_BLOCKING is set)"
-        if not check(driver.cuStreamIsCapturing(stream), doing):  # a capture runs nothing, and a wait would break it
+        if not check(driver.cuStreamIsCapturing(stream), doing):  # a capture runs nothing, and waiting would break it
             check(driver.cuStreamSynchronize(stream), doing)
 
 
 def _elsewhere(stream: Any) -> AbstractContextManager[Any] | None:
-    """What makes the device of `stream` the current one; None where it is."""
+    """Return a context that makes the device of `stream` current, or None if it is current."""
     from cuassay.devices.cuda.driver.context import at, device_of_stream
 
     where = device_of_stream(stream_address(stream), stream)
@@ -361,9 +365,10 @@ def _is_single() -> bool:
 
 @cache
 def kernel(file: str, name: str, *, own_features: bool = False) -> Kernel:
-    """The kernel of name expression `name` in our own ``kernels/<file>``, kept for the process.
+    """Return the kernel of name expression `name` in ``kernels/<file>``, which is kept for the process.
 
-    With `own_features` it is compiled for the very architecture (``sm_90a``), and has what no other one has.
+    With `own_features` it is compiled for the exact architecture (``sm_90a``), and may use features that no other one
+    has.
     """
 
     def build(arch: str) -> Compiled:

@@ -1,4 +1,4 @@
-"""What a measurement gives to the device: work that keeps its stream busy, and a read that empties its cache."""
+"""What a measurement runs on the device besides the work itself: a busy kernel, and a read that evicts the cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cuassay.devices.cuda.launch.launch import kernel
 
 __all__ = ["flush_cache", "spin"]
 
-#: Blocks that read the eviction buffer: several for each multiprocessor of any card.
+#: The number of blocks that read the eviction buffer: several for each multiprocessor of any GPU.
 _EVICTION_PARTS = 1024
 
 
@@ -27,10 +27,11 @@ def spin(index: int, cycles: int) -> None:
 
 
 def flush_cache(index: int) -> None:
-    """Read twice what the level-2 cache of device `index` holds, on the current stream.
+    """Read twice the size of the level-2 cache of device `index`, on the current stream.
 
-    A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200. Lines
-    that an earlier launch made persisting become ordinary ones first: reading other memory does not evict those.
+    Writing would leave dirty lines, which are written back during the work that is timed next: 15 µs on an H200.
+    Persisting lines of earlier launches are reset to normal ones first, because reading other memory does not evict
+    them.
     """
     with at(index):
         _end_persistence()
@@ -43,17 +44,20 @@ def flush_cache(index: int) -> None:
 def _end_persistence() -> None:
     """Reset the persisting lines of the current device's level-2 cache.
 
-    They are asked for by an access policy window. How much of the cache is set aside does not tell whether there are
-    any: on an H100 the driver answers more than 0 where nobody has set the limit.
+    An access policy window makes lines persisting. The size of the cache's set-aside part does not tell whether there
+    are any: on an H100 the driver reports more than 0 even if nobody has set the limit.
     """
     status = driver.cuCtxResetPersistingL2Cache()
-    if status[0] != driver.CUresult.CUDA_ERROR_NOT_SUPPORTED:  # a card before compute capability 8.0 has none
+    if status[0] != driver.CUresult.CUDA_ERROR_NOT_SUPPORTED:  # not supported before compute capability 8.0
         check(status, "resetting persisting lines of the level-2 cache")
 
 
 @cache
 def _eviction_buffer(index: int) -> tuple[Any, Any]:
-    """What is read, and a result a part; outside CuPy's pool, whose use is what `memory_in_use` tells."""
+    """Return the buffer to read, and one result for each part.
+
+    Outside of CuPy's pool, which `memory_in_use` measures.
+    """
     nbytes = 2 * max(runtime.get_device_properties(index).L2_cache_size, 32 * 2**20)
     size = -(-nbytes // (16 * _EVICTION_PARTS)) * 4 * _EVICTION_PARTS  # each part a whole number of 16-byte loads
     memory = cupy.cuda.Memory(4 * (size + _EVICTION_PARTS))

@@ -1,10 +1,11 @@
-"""From CUDA C++ to a cubin: where sources and headers lie, what NVRTC is told, what the disk remembers.
+"""From CUDA C++ to a cubin: where sources and headers are, which options NVRTC gets, and the disk cache.
 
-Always a cubin of the device's architecture, never PTX: PTX from a compiler newer than the driver does not load.
-Loading and launching are `launch`'s.
+The result is always a cubin for the device's architecture, never PTX: PTX from a compiler newer than the driver does
+not load. `launch` loads and launches it.
 
-`cuda.core.Program` and its caches (1.2.2) do not replace this module. With a cache they refuse name expressions, by
-which every kernel here is instantiated. They do not notice changed headers, and they keep no log, so no `Resources`.
+`cuda.core.Program` and its caches (1.2.2) do not replace this module. With a cache they reject name expressions, which
+instantiate every kernel here. They do not notice changed headers, and they keep no log, so there would be no
+`Resources`.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ __all__ = [
     "kernels_directory",
 ]
 
-#: Raised whenever what is stored, or how it is compiled, changes.
+#: Increased whenever the stored data, or the way it is compiled, changes.
 _SCHEMA = 3
 
-#: What every kernel of ours must compile for.
+#: The architectures that every kernel of cuassay must compile for.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
@@ -50,7 +51,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel takes, as ptxas reports it; sizes in bytes a thread, shared memory in bytes a block."""
+    """The resources of one kernel, as ptxas reports them; sizes in bytes a thread, shared memory in bytes a block."""
 
     registers: int
     stack: int
@@ -73,24 +74,24 @@ class Compiled:
 
 
 def kernels_directory() -> Path:
-    """The folder of our own kernels; wheels are installed unpacked, so it is a real one."""
+    """Return the folder of cuassay's kernels; wheels are installed unpacked, so it exists on disk."""
     return Path(str(resources.files("cuassay.devices.cuda") / "kernels"))
 
 
 def kernel_source(file: str) -> str:
-    """The text of one of our own ``.cu`` files."""
+    """Return the text of one of cuassay's ``.cu`` files."""
     return (resources.files("cuassay.devices.cuda") / "kernels" / file).read_text(encoding="utf-8")
 
 
 @cache
 def _without_cache() -> tuple[str, ...]:
-    """NVRTC 13 keeps what it has compiled, and of a program that it takes from there the log is empty: no resources."""
+    """Return the option that turns off NVRTC 13's cache: cached programs have an empty log, hence no resources."""
     return ("--no-cache",) if int(compiler_version().partition(".")[0]) >= 13 else ()
 
 
 @cache
 def compiler_version() -> str:
-    """NVRTC's version, such as ``13.0``.
+    """Return NVRTC's version, such as ``13.0``.
 
     Raises
     ------
@@ -110,35 +111,35 @@ def _supported() -> tuple[int, ...]:
         from cuda.bindings import nvrtc
 
         answer = check(nvrtc.nvrtcGetSupportedArchs(), "asking NVRTC for its architectures")
-    # Some versions of cuda.bindings give the number of them as well.
+    # Some versions of cuda.bindings also return the number of architectures.
     return tuple(answer[1] if isinstance(answer, tuple) else answer)
 
 
 def architecture(major: int, minor: int) -> str:
-    """The newest architecture NVRTC knows whose cubin runs on compute capability `major`.`minor`.
+    """Return the newest architecture that NVRTC knows whose cubin runs on compute capability `major`.`minor`.
 
     Raises
     ------
     CompileError
-        If there is none: a cubin runs within its own major version only.
+        If there is none; a cubin runs only within its own major version.
     """
     fitting = [arch for arch in _supported() if arch // 10 == major and arch % 10 <= minor]
     if not fitting:
         raise CompileError(
             f"NVRTC {compiler_version()} cannot compile for compute capability {major}.{minor}; it knows "
-            f"{', '.join(f'sm_{arch}' for arch in _supported())}; install the CUDA toolkit wheels that know this card"
+            f"{', '.join(f'sm_{arch}' for arch in _supported())}; install CUDA toolkit wheels that support this GPU"
         )
     return f"sm_{max(fitting)}"
 
 
 @cache
 def header_directory() -> Path:
-    """The folder of ``cuda_fp16.h``: the toolkit's wheel, else CUDA_HOME, CUDA_PATH or /usr/local/cuda.
+    """Return the folder of ``cuda_fp16.h``: the toolkit's wheel, else CUDA_HOME, CUDA_PATH or /usr/local/cuda.
 
     Raises
     ------
     LibraryNotFoundError
-        If no place has it.
+        If none of these has it.
     """
     places = tuple(_header_places())
     for place in places:
@@ -187,27 +188,28 @@ def compile_source(
     include: Sequence[str | Path] = (),
     file: str = "kernel.cu",
 ) -> Compiled:
-    """Compile `source`, or take it from the disk cache.
+    """Compile `source`, or load the result from the disk cache.
 
     Parameters
     ----------
     source : str
         CUDA C++.
     name_expressions : sequence of str
-        The kernels wanted, as C++ spells them: ``"scale"``, ``"scale<float, 4>"``.
+        The kernels to instantiate, as C++ spells them: ``"scale"``, ``"scale<float, 4>"``.
     arch : str
-        ``"sm_90"``; nothing is asked of a device.
+        The architecture, such as ``"sm_90"``; no device is needed.
     options : sequence of str
         Further options for NVRTC.
     include : sequence of path
-        Folders searched for headers before ours and the toolkit's.
+        Folders to search for headers before cuassay's and the toolkit's.
     file : str
-        The name that messages of the compiler give the source.
+        The name of the source in the compiler's messages.
 
     Raises
     ------
     CompileError
-        If it does not compile; the message shows the first error with its source line, ``log`` has everything.
+        If the source does not compile; the message shows the first error with its source line, and ``log`` is the whole
+        log.
     LibraryNotFoundError
         If NVRTC or the toolkit's headers are absent.
     """
@@ -230,7 +232,10 @@ def cache_key(
     options: Sequence[str] = (),
     include: Sequence[str | Path] = (),
 ) -> str:
-    """The digest of everything the result depends on, text of included headers among it."""
+    """Return the digest of everything the result depends on, including the text of included headers.
+
+    Parameters are those of `compile_source`.
+    """
     facts = {
         "schema": _SCHEMA,
         "source": source,
@@ -245,7 +250,7 @@ def cache_key(
 
 
 def _headers(source: str, folders: tuple[Path, ...]) -> Iterable[tuple[str, str]]:
-    """Every header that is reached and lies in `folders`; the toolkit's own go by its version."""
+    """Yield every included header that is in `folders`; the toolkit's headers are represented by its version."""
     waiting, seen = _INCLUDE.findall(source), set()
     while waiting:
         name = waiting.pop()
@@ -279,10 +284,11 @@ def _compile(source: str, names: Sequence[str], options: Sequence[str], file: st
 
 
 def _room(nbytes: int) -> bytes:
-    """Bytes for NVRTC to write into, one more than asked for.
+    """Return bytes for NVRTC to write into, one more than requested.
 
-    CPython has one object for all bytes of length 1: the empty log's final zero, written into ``b" " * 1``, made every
-    b" " of the process a zero, and every space between two parts of an f-string compiled afterwards nothing.
+    CPython has a single object for each bytes value of length 1. When NVRTC wrote the final zero of an empty log into
+    ``b" " * 1``, every b" " in the process became a zero, and f-strings compiled afterwards lost the spaces between
+    their parts.
     """
     return bytes(nbytes + 1)
 
@@ -303,9 +309,9 @@ def _lowered(program: Any, name: str, file: str) -> str:
 
 
 def _compile_error(source: str, names: Sequence[str], file: str, log: str, status: str) -> CompileError:
-    """The first error, the source line it points at, and what to do."""
+    """Return an error with the first message, its source line, and advice."""
     first = next((line for line in log.splitlines() if "error" in line), log.partition("\n")[0] or status)
-    if first.startswith("__nv_name_map"):  # NVRTC's own file, in which it looks name expressions up
+    if first.startswith("__nv_name_map"):  # NVRTC looks up name expressions in this file of its own
         missing = next((name for name in names if re.search(rf"{re.escape(name)}\s*$", log, re.MULTILINE)), names[0])
         return CompileError(
             f"{file} has no kernel {missing!r}; give a name as C++ spells it, such as 'scale<float>'", log=log
@@ -343,7 +349,7 @@ def _resources(log: str) -> dict[str, Resources]:
     return found
 
 
-# What is on disk: 32 bytes of digest, then a line of JSON, then the cubin.
+# The file format: 32 bytes of digest, then a line of JSON, then the cubin.
 
 
 def _path(key: str) -> Path:
@@ -351,7 +357,7 @@ def _path(key: str) -> Path:
 
 
 def _load(key: str) -> Compiled | None:
-    """What was stored, or None where it is absent, torn or of another form."""
+    """Return the stored result, or None if it is absent, incomplete or in another format."""
     try:
         data = _path(key).read_bytes()
     except OSError:
@@ -366,7 +372,7 @@ def _load(key: str) -> Compiled | None:
 
 
 def _store(key: str, compiled: Compiled) -> None:
-    """Write to a file next to it and rename; a folder that cannot be written is ignored."""
+    """Write to a temporary file in the same folder and rename it; a folder that is not writable is ignored."""
     resources = {name: asdict(numbers) for name, numbers in compiled.resources.items()}
     head = json.dumps({"names": compiled.names, "log": compiled.log, "resources": resources}).encode()
     payload = head + b"\n" + compiled.cubin

@@ -1,6 +1,6 @@
-"""A user's own CUDA C++ as something callable: compiled like ours, its arguments checked against its signature.
+"""A user's CUDA C++ kernel as a callable, which checks its arguments against the kernel's signature.
 
-The signature is read from the source where the kernel is a plain function; of a template the driver still tells the
+The signature is read from the source if the kernel is a plain function. For a template the driver still reports the
 number and the sizes of the parameters.
 """
 
@@ -21,7 +21,7 @@ from cuassay.errors import ArgumentError, DTypeError
 
 __all__ = ["CheckedLaunch", "UserKernel", "compile_kernel", "parse_reads", "parse_signature"]
 
-#: C type to the dtype's name; a type that is not here is not checked.
+#: C type to dtype name; other types are not checked.
 _C_TYPES: dict[str, str] = {
     "bool": "bool",
     "char": "int8",
@@ -48,17 +48,17 @@ _C_TYPES: dict[str, str] = {
 _QUALIFIERS = re.compile(r"\b(const|volatile|__restrict__|restrict|__grid_constant__|struct)\b")
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
-#: What a Python number is passed as. An int also serves an unsigned parameter of 64 bits.
+#: The type that a Python number is passed as. An int is also accepted for an unsigned parameter of 64 bits.
 _PYTHON: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
 
 
 def parse_signature(source: str, name: str) -> tuple[str, ...] | None:
-    """The parameters of kernel `name` as ``"float32"`` or ``"float32*"``; ``"?"`` where unknown.
+    """Return the parameters of kernel `name` as ``"float32"`` or ``"float32*"``; ``"?"`` if the type is unknown.
 
     Returns
     -------
     tuple of str or None
-        None for a template, or where no such kernel is found in the text.
+        None for a template, or if the text has no such kernel.
     """
     text = _COMMENTS.sub(" ", source)
     found = re.search(
@@ -73,9 +73,9 @@ def parse_signature(source: str, name: str) -> tuple[str, ...] | None:
 
 
 def parse_reads(source: str, name: str) -> tuple[bool, ...]:
-    """For each parameter of kernel `name`, whether it points to what is ``const``; empty where there is none such.
+    """Return, for each parameter of kernel `name`, whether it points to ``const``; empty if there is no such kernel.
 
-    Templates are read, too: to be const needs no type.
+    Templates are read too, because const does not depend on the type.
     """
     found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(_plain_name(name))}\s*\(", _COMMENTS.sub(" ", source))
     if found is None:
@@ -85,12 +85,12 @@ def parse_reads(source: str, name: str) -> tuple[bool, ...]:
 
 
 def _plain_name(name: str) -> str:
-    """``add`` of the name expression ``ns::add<float, 4>``."""
+    """Return ``add`` for the name expression ``ns::add<float, 4>``."""
     return name.partition("<")[0].rpartition("::")[2].strip()
 
 
 def _top_level(text: str) -> list[str]:
-    """What the commas of a parameter list that begins `text` separate, brackets inside kept together."""
+    """Split the parameter list at the start of `text` at its commas, except for those inside brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "(<[{") - (letter in ")>]}")
@@ -118,7 +118,7 @@ def _parameter(text: str) -> str:
 
 
 class CheckedLaunch(Launch):
-    """An argument block that looks at each launch whether its arrays have the dtypes of the kernel's signature."""
+    """An argument block that checks, at each launch, whether its arrays have the dtypes of the kernel's signature."""
 
     __slots__ = ("_has_foreign", "_name", "_signature", "_typed")
 
@@ -130,7 +130,7 @@ class CheckedLaunch(Launch):
         self._has_foreign = any(wanted.endswith("*") for place, wanted in enumerate(signature) if place not in own)
 
     def write(self, arguments: Sequence[Any]) -> None:
-        """Store `arguments`, of the block's types; raises `DTypeError` where an array has another dtype than asked."""
+        """Store `arguments`, whose types are the block's; raise `DTypeError` if an array has the wrong dtype."""
         if self._has_foreign:
             check_arguments(self._name, self._signature, arguments)
         words = self.words
@@ -143,22 +143,22 @@ class CheckedLaunch(Launch):
             store(words, start, arguments[place])
 
     def bind(self, grid: Dims, block: Dims, shared: int = 0, stream: int = 0) -> Callable[[], int]:
-        """See `Launch`; raises `ArgumentError` where a shape has less than one block or thread."""
+        """See `Launch`; raise `ArgumentError` if an extent is less than 1."""
         check_shape("grid", grid)
         check_shape("block", block)
         return super().bind(grid, block, shared, stream)
 
 
 def _element(kind: str) -> Any:
-    """The dtype that a parameter of `kind` points to; None where it is not known."""
+    """Return the dtype that a parameter of `kind` points to, or None if it is unknown."""
     return as_dtype(kind[:-1]) if kind.endswith("*") and kind != "?*" else None
 
 
 class UserKernel(Kernel):
     """A kernel from `compile_kernel`: ``kernel(grid, block, (arguments...), stream=None, shared=0)``.
 
-    Arguments are checked against the signature before any device is asked, and dtypes again at each launch. `reads`
-    says which parameters point to what is const, as far as the source tells.
+    Arguments are checked against the signature before any device is used, and dtypes again at each launch. `reads` says
+    which parameters point to const, as far as the source shows.
     """
 
     def __init__(
@@ -177,12 +177,12 @@ class UserKernel(Kernel):
         self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
     ) -> None:
         """Check `arguments` against the signature, then launch; see `Kernel`."""
-        if not self._by_device:  # from then on the argument blocks check
+        if not self._by_device:  # once loaded, the argument blocks check
             self._check(grid, block, arguments)
         Kernel.__call__(self, grid, block, arguments, stream=stream, shared=shared)
 
     def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
-        """Check `arguments` against the signature, then make the launch ready; see `Kernel`."""
+        """Check `arguments` against the signature, then prepare the launch; see `Kernel`."""
         self._check(grid, block, arguments)
         return super().bind(grid, block, arguments, shared=shared)
 
@@ -202,21 +202,21 @@ class UserKernel(Kernel):
 
 
 def check_shape(what: str, dims: Any) -> None:
-    """Raise unless `dims` is one to three positive integers."""
+    """Raise `ArgumentError` unless `dims` is one to three positive integers."""
     numbers = tuple(dims) if isinstance(dims, tuple | list) else (dims,)
     if not 1 <= len(numbers) <= 3 or any(not isinstance(n, int | np.integer) or n < 1 for n in numbers):
         raise ArgumentError(f"{what} must be one to three whole numbers of 1 or more; got {dims!r}")
 
 
 def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any]) -> None:
-    """Raise unless number and kinds of `arguments` are those of `signature`.
+    """Check that the number and the kinds of `arguments` match `signature`.
 
     Raises
     ------
     ArgumentError
         If the number is wrong.
     DTypeError
-        If a kind is.
+        If a kind is wrong.
     """
     if len(arguments) != len(signature):
         raise ArgumentError(
@@ -233,7 +233,7 @@ def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any
 
 
 def _kind(argument: Any) -> str | None:
-    """The parameter that `argument` fits, or None where that is not known here."""
+    """Return the parameter type that `argument` fits, or None if it is unknown."""
     if isinstance(argument, np.ndarray):
         raise DTypeError("a kernel cannot read host memory; got numpy.ndarray; copy it to the device: cupy.asarray")
     if isinstance(argument, np.generic):
@@ -261,7 +261,7 @@ def compile_kernel(
     include: Sequence[str | Path] = (),
     shared_memory: int = 0,
 ) -> UserKernel:
-    """Make a kernel of CUDA C++ source callable; parameters and errors are those of `cuassay.cuda.compile_kernel`."""
+    """Make a kernel of CUDA C++ source callable; see `cuassay.cuda.compile_kernel` for parameters and errors."""
 
     def build(target: str) -> Compiled:
         return compile_source(source, name_expressions=[name], arch=target, options=options, include=include)

@@ -1,7 +1,7 @@
-"""Arrays whose elements do not begin at multiples of their size: a kernel that reads one of them ends the context.
+"""Arrays whose elements do not begin at multiples of their size: a kernel that reads one ends the context.
 
 CuPy makes such arrays, as NumPy does, by `view` and by strides that are not multiples of the item size; its own kernels
-fail on them, too. Here their bytes are copied to memory where the elements are aligned.
+fail on them too. This module copies their bytes to memory where the elements are aligned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_aligned(array: Array) -> bool:
 
 
 def aligned(array: Array) -> Array:
-    """`array`, or a contiguous copy of it where its elements are not aligned."""
+    """Return `array`, or a contiguous copy of it if its elements are misaligned."""
     if is_aligned(array):
         return array
     copied = _empty_like(array)
@@ -41,12 +41,12 @@ def aligned(array: Array) -> Array:
 
 
 def target_for(out: Array) -> Array:
-    """`out`, or memory to compute into where its elements are not aligned; then `deliver` it."""
+    """Return `out`, or memory to compute into if its elements are misaligned; pass the result to `deliver`."""
     return out if is_aligned(out) else _empty_like(out)
 
 
 def deliver(target: Array, out: Array) -> None:
-    """Copy into `out` what was computed into `target`, where that is another array."""
+    """Copy `target` into `out`, if these are different arrays."""
     if target is not out:
         copyto(out, target)
 
@@ -60,7 +60,7 @@ def copyto(out: Array, a: Array) -> None:
 
 
 def on_aligned(implementation: Callable[..., None]) -> Callable[..., None]:
-    """The same implementation; arrays whose elements are not aligned reach it as copies, and `out` is copied back."""
+    """Wrap `implementation` so that it gets copies of misaligned arrays, and `out` is copied back."""
 
     @wraps(implementation)
     def run(*arrays: Any, out: Array, **named: Any) -> None:
@@ -72,7 +72,7 @@ def on_aligned(implementation: Callable[..., None]) -> Callable[..., None]:
 
 
 def require_aligned(name: str, *arrays: Any) -> None:
-    """Raise `ArgumentError` where an element of one of `arrays` does not begin at a multiple of its size."""
+    """Raise `ArgumentError` if an element of one of `arrays` does not begin at a multiple of its size."""
     for array in arrays:
         if isinstance(array, cupy.ndarray) and not is_aligned(array):
             raise ArgumentError(
@@ -82,7 +82,7 @@ def require_aligned(name: str, *arrays: Any) -> None:
 
 
 def _aligned_or_other(value: Any) -> Any:
-    """Of what is not an array, such as a missing bias, the value itself."""
+    """Return `aligned(value)` for an array, and any other value, such as a missing bias, unchanged."""
     return aligned(value) if isinstance(value, cupy.ndarray) else value
 
 
@@ -95,6 +95,6 @@ def _copy_bytes(a: Array, out: Array) -> None:
 
 
 def _bytes_of(array: Array) -> Array:
-    """A view with one more axis, the bytes of an element."""
+    """Return a view with one more axis, for the bytes of an element."""
     shape, strides = (*array.shape, array.dtype.itemsize), (*array.strides, 1)
     return cupy.ndarray(shape, np.uint8, array.data, strides)

@@ -1,7 +1,7 @@
-"""The caching allocator of each device: made at first use, and replaceable.
+"""The caching allocator of each device, which is made at first use and can be replaced.
 
-``CUASSAY_ALLOC_CONF`` and `configure` say how they are made; `change_allocator` replaces them. The allocator that made
-a block also frees it, even after it was replaced, and counts it until then.
+``CUASSAY_ALLOC_CONF`` and `configure` set its options; `change_allocator` replaces it. A block is freed by the
+allocator that made it, which also counts it until then, even if it was replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -50,25 +50,26 @@ _current: dict[int, DeviceAllocator] = {}
 _former: dict[int, list[DeviceAllocator]] = {}
 _uncached: dict[CachingAllocator, UncachedAllocator] = {}
 
-#: The function that serves an allocation, by the stream's address, or by `-index` for the default stream of device
-#: `index`. A device has entries only while none of its allocations is routed to a pool, so one look-up is enough.
+#: Maps a stream to the function that serves its allocations: by the stream's address, or by `-index` for the default
+#: stream of device `index`. A device has entries only while no allocation of it is routed to a pool, so one look-up is
+#: enough.
 malloc_by_stream: dict[int, Callable[[int], Block]] = {}
 
 
 class DeviceAllocator(Handle, CachingAllocator):
-    """The allocator of one device, which keeps the streams alive that it serves.
+    """The allocator of one device, which keeps alive the streams that it serves.
 
     Attributes
     ----------
     index : int
         The device.
     source : MemorySource
-        Where its memory comes from.
+        The source of its memory.
     """
 
     def __init__(self, index: int, source: MemorySource, config: AllocatorConfig) -> None:
         total = runtime.get_device_properties(index).total_memory
-        lock = threading.RLock()  # unlike a Lock, it knows whether this thread holds it
+        lock = threading.RLock()  # unlike a Lock, an RLock knows whether this thread holds it
         super().__init__(source, total=total, config=config, name=str(Device("cuda", index)), lock=lock)
         self.index = index
         self.source = source
@@ -81,20 +82,23 @@ class DeviceAllocator(Handle, CachingAllocator):
         return f"DeviceAllocator({self.name}, {format_bytes(live)} live of {format_bytes(reserved)} reserved)"
 
     def stream_pool(self, stream: int = 0, pool: Pool | None = None) -> StreamPool:
-        """As `CachingAllocator`'s; called once for each stream, but for private pools."""
+        """See `CachingAllocator`; called once for each stream, except with private pools."""
         if stream and stream not in kept and not perthread.is_number(stream):
             keep(self.index, stream)
         return super().stream_pool(stream, pool)
 
     def release_pool(self, pool: Pool) -> None:
-        """As `CachingAllocator`'s; a finaliser that runs inside a call of this allocator leaves it to `empty_cache`."""
+        """See `CachingAllocator`.
+
+        A finaliser that runs during a call of this allocator defers the release to `empty_cache`.
+        """
         if self._is_within():
             self._leaving.append(pool)
         else:
             super().release_pool(pool)
 
     def empty_cache(self, pool: Pool | None = None) -> int:
-        """As `CachingAllocator`'s; in such a finaliser it gives nothing back."""
+        """See `CachingAllocator`; in such a finaliser it releases nothing."""
         if self._is_within():
             return 0
         while self._leaving:
@@ -105,21 +109,24 @@ class DeviceAllocator(Handle, CachingAllocator):
 
     @contextmanager
     def releasing(self) -> Iterator[bool]:
-        """No capture begins inside the block; yields whether none is under way, so that memory may go back."""
+        """Keep captures from starting inside the block.
+
+        Yield whether none is active, so that memory may be released.
+        """
         with self.heap.releasing:
             yield not self.heap.captures
 
     def is_routed(self) -> bool:
-        """Whether this thread's allocations come from a private pool now."""
+        """Whether this thread's allocations currently come from a private pool."""
         return threading.get_ident() in self._routes
 
     def _is_within(self) -> bool:
-        """Whether this thread holds the allocator's lock, further out on the stack."""
+        """Whether this thread already holds the allocator's lock."""
         return bool(self.heap.lock._is_owned())  # noqa: SLF001  as threading.Condition does
 
     @contextmanager
     def use_pool(self, pool: Pool) -> Iterator[Pool]:
-        """As `CachingAllocator`'s; meanwhile no allocation uses `malloc_by_stream`."""
+        """See `CachingAllocator`; inside the block no allocation uses `malloc_by_stream`."""
         with _lock:
             self.routings += 1
             malloc_by_stream.clear()
@@ -132,11 +139,11 @@ class DeviceAllocator(Handle, CachingAllocator):
 
 
 class _State:
-    """How allocators are made from here."""
+    """How allocators are made from now on."""
 
     source: Callable[[int], MemorySource] | None = None
     caching = True
-    #: What was configured by call: of which device (None: of all), and the options.
+    #: The options set by calls, each with its device (None: every device).
     texts: tuple[tuple[int | None, str], ...] = ()
 
 
@@ -144,7 +151,7 @@ class _State:
 
 
 def allocator(index: int) -> DeviceAllocator:
-    """The allocator of device `index`, made now if there was none.
+    """Return the allocator of device `index`, which is made now if there is none.
 
     Raises
     ------
@@ -160,14 +167,14 @@ def allocator(index: int) -> DeviceAllocator:
 
 
 def find_malloc(index: int, stream: int) -> Callable[[int], Block]:
-    """The function that serves allocations on `stream` of device `index`; kept in `malloc_by_stream` if possible."""
-    if stream == perthread.PER_THREAD:  # one address for a stream in each thread: each has an entry by its number
+    """Return the function that serves allocations on `stream`, and keep it in `malloc_by_stream` if possible."""
+    if stream == perthread.PER_THREAD:  # each thread's stream has an entry by its number
         stream = number(index)
         if (known := malloc_by_stream.get(stream)) is not None:
             return known
     found = allocator(index)
     with _lock:
-        found = _current.get(index, found)  # another thread may have put another in its place
+        found = _current.get(index, found)  # another thread may have replaced it
         if not _State.caching:
             uncached = _uncached.setdefault(found, UncachedAllocator(found.source, found.releasing, found.name))
             return lambda nbytes: (found if found.is_routed() else uncached).malloc(nbytes, stream)
@@ -184,18 +191,18 @@ def _make(index: int) -> DeviceAllocator:
 
 
 def existing(index: int) -> DeviceAllocator | None:
-    """The allocator of device `index`, or None where nothing has asked for one."""
+    """Return the allocator of device `index`, or None if nothing has requested one."""
     return _current.get(index)
 
 
 def indices() -> list[int]:
-    """Devices that something was allocated on."""
+    """Return the devices that something was allocated on."""
     with _lock:
         return sorted({*_former, *_current} - {-1})
 
 
 def every_allocator(index: int | None = None) -> Iterator[DeviceAllocator]:
-    """Allocators that may hold live blocks, of device `index` or of all: those before, and the one now."""
+    """Yield allocators that may hold live blocks, replaced and current ones, of device `index` or of all."""
     with _lock:
         wanted = sorted({*_former, *_current} - {-1}) if index is None else [index]
         found = [one for i in wanted for one in (*_former.get(i, ()), _current.get(i)) if one is not None]
@@ -206,9 +213,9 @@ def every_allocator(index: int | None = None) -> Iterator[DeviceAllocator]:
 
 
 def change_allocator(source: Callable[[int], MemorySource] | None) -> None:
-    """From here the memory of every device comes from ``source(index)``; None is the driver again.
+    """Take the memory of every device from ``source(index)`` from now on; None is the driver again.
 
-    Blocks that are live stay where they are, and go back where they came from; what is free goes back now.
+    Live blocks stay where they are, and return to the source they came from; free memory is released now.
     """
     with _lock:
         _State.source = source
@@ -217,14 +224,14 @@ def change_allocator(source: Callable[[int], MemorySource] | None) -> None:
         left = list(_current.values())
         _current.clear()
         malloc_by_stream.clear()
-    with ExitStack() as each:  # whichever of them raises
+    with ExitStack() as each:  # all of them run, even if one raises
         each.callback(_forget_empty)
         for former in left:
             each.callback(former.empty_cache)
 
 
 def _forget_empty() -> None:
-    """Former allocators that hold nothing."""
+    """Forget replaced allocators that hold no memory."""
     with _lock:
         for index, formers in _former.items():
             _former[index] = [one for one in formers if one.segments() or one in _uncached]
@@ -236,9 +243,9 @@ def is_changed() -> bool:
 
 
 def enable_caching(*, enabled: bool = True) -> None:
-    """Keep freed blocks for reuse; if not, each allocation is one of the driver's, but for those of private pools.
+    """Keep freed blocks for reuse, or else make each allocation a driver allocation, except in private pools.
 
-    What a capture uses comes from one, and so lasts as long as its graph. Live blocks stay as they are.
+    A capture allocates from a private pool, so its memory lasts as long as its graph. Live blocks stay as they are.
     """
     with _lock:
         _State.caching = enabled
@@ -257,7 +264,7 @@ def is_caching() -> bool:
 
 
 def config(index: int | None = None) -> AllocatorConfig:
-    """How the next allocator of device `index` is made: ``CUASSAY_ALLOC_CONF``, and what `configure` has changed."""
+    """Return the options of the next allocator of device `index`: ``CUASSAY_ALLOC_CONF`` with `configure`'s changes."""
     made = parse_config(settings.get("CUASSAY_ALLOC_CONF"))
     for where, text in _State.texts:
         if where in (None, index):
@@ -266,14 +273,14 @@ def config(index: int | None = None) -> AllocatorConfig:
 
 
 def configure(text: str, index: int | None = None) -> None:
-    """Change the options that `text` mentions, of device `index` or of every one now and later.
+    """Change the options that `text` mentions, for device `index` or for all current and future allocators.
 
     Raises
     ------
     SettingError
-        If an option does not exist or has a bad value; nothing is changed then.
+        If an option does not exist or has an invalid value; nothing is changed then.
     ArgumentError
-        If `backend` would change under an allocator that exists.
+        If `backend` would change for an allocator that exists.
     """
     with _lock:
         chosen = [_current[i] for i in _current if index in (None, i)]
@@ -284,7 +291,7 @@ def configure(text: str, index: int | None = None) -> None:
                 "set backend in CUASSAY_ALLOC_CONF before"
             )
     parse_config(text, config(index))
-    _State.texts += ((index, text),)  # for allocators made later too, as after another source was taken
+    _State.texts += ((index, text),)  # also for allocators made later, such as after a change of the source
     for found in chosen:
         found.configure(text)
 
@@ -293,7 +300,7 @@ def configure(text: str, index: int | None = None) -> None:
 
 
 def live(index: int) -> int:
-    """Bytes of all live blocks of device `index`; 0 where nothing has asked for an allocator."""
+    """Return the bytes of all live blocks of device `index`; 0 if nothing has requested an allocator."""
     every = tuple(every_allocator(index))
     return sum(found.statistics().allocated_bytes.all.current for found in every) + sum(
         _uncached[found].live for found in every if found in _uncached
@@ -301,13 +308,13 @@ def live(index: int) -> int:
 
 
 def cached(index: int) -> int:
-    """Bytes taken from device `index` that no block uses."""
+    """Return the bytes taken from device `index` that no block uses."""
     figures = [found.statistics() for found in every_allocator(index)]
     return sum(figure.reserved_bytes.all.current - figure.active_bytes.all.current for figure in figures)
 
 
 def release_cached(index: int) -> None:
-    """Give memory of device `index` that no array uses back to the driver, CuPy's as well, for other processes."""
+    """Release memory of device `index` that no array uses, CuPy's as well, so that other processes can use it."""
     for found in every_allocator(index):
         found.empty_cache()
     if "cupy" in sys.modules:
@@ -318,7 +325,7 @@ def release_cached(index: int) -> None:
 
 
 def _in_child() -> None:
-    """A forked child can use none of it; kept, because blocks that it inherited are still freed into them."""
+    """Set the allocators aside: a forked child cannot use them, but inherited blocks are still freed into them."""
     _former.setdefault(-1, []).extend(_current.values())
     _current.clear()
     malloc_by_stream.clear()

@@ -1,7 +1,7 @@
-"""CuPy arrays on this allocator's memory: the object that CuPy holds, its finaliser, and CuPy's allocation hook.
+"""CuPy arrays on this allocator's memory: the memory object of an array, its finaliser, and CuPy's allocation hook.
 
-What an array holds is a `Memory`, CuPy's `UnownedMemory` with our block as its owner: when the last array on it is
-gone, its finaliser frees the block. That is one ``list.append``, safe at any moment and in any thread.
+An array holds a `Memory`, which is CuPy's `UnownedMemory` with a block as its owner. When the last array on it is gone,
+its finaliser frees the block. That is one ``list.append``, which is safe at any time and in any thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Memory(cupy.cuda.UnownedMemory):  # type: ignore[misc] # cupy ships no typ
     block: Any = cupy_private.owner_of_memory
 
     def __del__(self, freed: Any = FREED) -> None:
-        # cuassay.memory.free, written out: a call less on every array
+        # cuassay.memory.free, inlined to save a call for every array
         block = self.block
         home = block.home
         block.home = freed
@@ -62,27 +62,27 @@ _current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
 _array = cupy_private.make_array
 _fast: Callable[[int], Callable[[int], Block] | None] = allocators.malloc_by_stream.get
 
-#: With one device, the current one need not be asked for.
+#: With one device, the current device is always 0.
 _has_many = runtime.device_count() > 1
 
 
 def pointer(block: Block, nbytes: int, index: int) -> Any:
-    """A `cupy.cuda.MemoryPointer` to `block` of device `index`, which frees the block when it is gone."""
+    """Return a `cupy.cuda.MemoryPointer` to `block` of device `index`, which frees the block when it is gone."""
     return _pointer(Memory(block.address, nbytes, block, index), 0)
 
 
 def allocate(nbytes: int) -> Any:
-    """Memory on the current device, in the order of its current stream: what CuPy calls an allocator.
+    """Allocate on the current device, in the order of its current stream; this is an allocator in CuPy's sense.
 
     Raises
     ------
     OutOfMemoryError
-        If there is no room.
+        If there is not enough memory.
     """
     try:
         index = _current_device() if _has_many else 0
         address = _current_stream().ptr
-    except RuntimeError:  # CuPy's own, in a forked child; ours says what to do
+    except RuntimeError:  # CuPy's error in a forked child; init raises one that says what to do
         runtime.init()
         raise
     if not nbytes:
@@ -92,7 +92,7 @@ def allocate(nbytes: int) -> Any:
     return _pointer(Memory(block.address, nbytes, block, index), 0)
 
 
-#: What may be asked for as a dtype, to the dtype and its size: one look-up for a conversion and a check.
+#: Maps every accepted form of a dtype to the dtype and its size, so that one look-up converts and checks.
 _stored: dict[Any, tuple[Any, int]] = {}
 
 
@@ -105,16 +105,16 @@ def _admit(dtype: Any, index: int) -> tuple[Any, int]:
 
 
 def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
-    """An uninitialised C-contiguous array on device `index`, in the order of `stream` (None: its current one).
+    """Return an uninitialised C-contiguous array on device `index`, in the order of `stream` (None: its current one).
 
     Raises
     ------
     OutOfMemoryError
-        If there is no room.
+        If there is not enough memory.
     CapabilityError
         If CuPy has no such dtype.
     DeviceError
-        If `stream` is another device's.
+        If `stream` belongs to another device.
     """
     try:
         dtype, itemsize = _stored[dtype]
@@ -124,7 +124,7 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
         address = _current_stream(index).ptr if stream is None else _address_on(index, stream)
     except DeviceError:
         raise
-    except RuntimeError:  # as above
+    except RuntimeError:  # as in `allocate`
         runtime.init()
         raise
     nbytes = prod(shape) * itemsize
@@ -136,16 +136,16 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
 
 
 def fresh(shape: tuple[int, ...], dtype: Any, nbytes: int, index: int, address: int) -> Any:
-    """`empty` for callers that know CuPy's dtype, the bytes (more than 0), and the current stream's address."""
+    """`empty` for callers that know CuPy's dtype, the bytes (more than 0), and the address of the current stream."""
     serve = _fast(address or -index)
     block = serve(nbytes) if serve is not None else allocators.find_malloc(index, address)(nbytes)
     return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
 
 
 def address_of(stream: Any, index: int = -1) -> int:
-    """The address of `stream`, an int, ours, CuPy's or any ``__cuda_stream__`` object, as the allocator numbers it.
+    """Return the allocator's number of `stream`: an int, a cuassay or CuPy stream, or any ``__cuda_stream__`` object.
 
-    Of this thread's own default stream it is the number for device `index` (-1: the current one).
+    For this thread's own default stream it is the number for device `index` (-1: the current one).
 
     Raises
     ------
@@ -165,7 +165,7 @@ def address_of(stream: Any, index: int = -1) -> int:
 
 
 def _address_on(index: int, stream: Any) -> int:
-    """`address_of` a stream that memory of device `index` may be ordered by: of several devices, one of that."""
+    """Return `address_of` a stream that may order memory of device `index`, which must be on that device."""
     address = address_of(stream, index)
     named = perthread.PER_THREAD if perthread.is_number(address) else address
     if _has_many and (where := device_of_stream(named, stream)) not in (None, index):
@@ -177,14 +177,17 @@ def _address_on(index: int, stream: Any) -> int:
 
 
 def take(nbytes: int, index: int, stream: Any = None) -> Block:
-    """A block of device `index` by itself, in the order of `stream` (None: its current one); raises as `empty`."""
+    """Return a block of device `index`, in the order of `stream` (None: its current one).
+
+    Raises the errors of `empty`.
+    """
     address = _current_stream(index).ptr if stream is None else _address_on(index, stream)
     serve = _fast(address or -index)
     return serve(nbytes) if serve is not None else allocators.find_malloc(index, address)(nbytes)
 
 
 def block_of(array: Any) -> Block | None:
-    """The block that `array` lies in, or None where it is not ours."""
+    """Return the block that `array` is in, or None if its memory is not cuassay's."""
     memory = array.data.mem
     return memory.block if type(memory) is Memory else None
 
@@ -193,48 +196,49 @@ def block_of(array: Any) -> Block | None:
 
 
 def use_with_cupy(*, enabled: bool = True) -> None:
-    """Make every allocation of CuPy ours, in every thread; with ``enabled=False`` CuPy's own pool serves again.
+    """Make all of CuPy's allocations come from cuassay, in every thread; ``enabled=False`` restores CuPy's pool.
 
-    Arrays made before keep the memory they have.
+    Existing arrays keep their memory.
     """
     runtime.init()
     cupy.cuda.set_allocator(allocate if enabled else cupy.get_default_memory_pool().malloc)
 
 
 def record_stream(array: Any, stream: Any) -> None:
-    """The memory of `array` is not used again before what `stream` was given until the array is dropped.
+    """Keep the memory of `array` from being reused before the work that `stream` has when the array is dropped.
 
     Raises
     ------
     ArgumentError
-        If the array's memory is not ours.
+        If the array's memory is not cuassay's.
     DeviceError
-        If `stream` is the default stream of another device: by its address, 0, it is each device's.
+        If `stream` is the default stream of another device: its address, 0, is the same on each device.
     """
     block = block_of(array)
     if block is None:
         raise ArgumentError(
-            "record_stream needs an array on our memory, this one's is another's; make it with cuassay.empty, or call "
-            "use_with_cupy() first"
+            "record_stream needs an array in cuassay's memory; this array's memory is another allocator's; make it "
+            "with cuassay.empty, or call use_with_cupy() first"
         )
     if type(block.home) is UncachedAllocator:
-        return  # the driver waits for every stream before it takes such a block back
+        return  # the driver waits for every stream before it frees such a block
     index = array.data.device_id
     address = address_of(stream, index)
     if _has_many and not address and (where := device_of_stream(address, stream)) not in (None, index):
         raise DeviceError(
-            f"the default stream of cuda:{where} cannot be recorded for memory of cuda:{index}; use a stream of its own"
+            f"the default stream of cuda:{where} cannot be recorded for memory of cuda:{index}; "
+            "use a non-default stream"
         )
     allocators.allocator(index).record_stream(block, address)
 
 
 def is_ours() -> bool:
-    """Whether CuPy allocates from us in this thread."""
+    """Whether CuPy allocates from cuassay in this thread."""
     return bool(cupy.cuda.get_allocator() is allocate)
 
 
 @contextmanager
 def using() -> Iterator[None]:
-    """CuPy allocates from us inside the block, in this thread."""
+    """Make CuPy allocate from cuassay inside the block, in this thread."""
     with cupy.cuda.using_allocator(allocate):
         yield

@@ -1,6 +1,6 @@
-"""The allocator for others: as a memory resource of cuda.core, and as Numba's external memory manager.
+"""The allocator for other libraries: as a memory resource of cuda.core, and as Numba's external memory manager.
 
-Both import their library when they are asked for, and neither is needed by anything else here.
+Both import their library only when they are called.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["memory_resource", "numba_memory_manager", "use_with_numba"]
 
 
 def memory_resource(index: int | None = None) -> Any:
-    """A ``cuda.core.MemoryResource`` over the allocator of device `index` (None: the current one).
+    """Return a ``cuda.core.MemoryResource`` over the allocator of device `index` (None: the current one).
 
-    Set it as ``device.memory_resource``, or call its `allocate`. A buffer that is closed on another stream than it was
-    made on is used again after that stream's work.
+    Set it as ``device.memory_resource``, or call its `allocate`. If a buffer is closed on another stream than the one
+    it was made on, its memory is reused after that stream's work.
     """
     runtime.init()
     return _resource_class()(runtime.current_device() if index is None else index)
@@ -35,7 +35,7 @@ def _resource_class() -> type:
         from cuda.core import Buffer, MemoryResource, Stream
 
     class AllocatorResource(MemoryResource):  # type: ignore[misc] # cuda.core ships no types that mypy reads
-        """Buffers of cuda.core on memory of ours."""
+        """Makes cuda.core buffers on cuassay's memory."""
 
         def __init__(self, index: int) -> None:
             self._index = index
@@ -45,18 +45,18 @@ def _resource_class() -> type:
             return f"AllocatorResource(cuda:{self._index})"
 
         def allocate(self, size: int, *, stream: Any = None) -> Any:
-            """A buffer of `size` bytes, in the order of `stream` (None: CuPy's current one)."""
+            """Return a buffer of `size` bytes, in the order of `stream` (None: CuPy's current one)."""
             block = hook.take(size, self._index, stream)
             self._blocks[block.address] = block
             ordered = {"stream": stream} if isinstance(stream, Stream) else {}
             return Buffer.from_handle(block.address, size, mr=self, **ordered)
 
         def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:
-            """Give a buffer's memory back, after what `stream` was given."""
+            """Free a buffer's memory after the work that `stream` has been given."""
             block = self._blocks.get(int(ptr))
             if block is None:
-                raise ArgumentError(f"{self!r} gave nothing at {int(ptr):#x}; close a buffer of its, once")
-            if stream is not None and type(block.home) is not UncachedAllocator:  # as `hook.record_stream`
+                raise ArgumentError(f"{self!r} has no buffer at {int(ptr):#x}; close each of its buffers once")
+            if stream is not None and type(block.home) is not UncachedAllocator:  # as in `hook.record_stream`
                 allocator(self._index).record_stream(block, hook.address_of(stream, self._index))
             del self._blocks[int(ptr)]
             CachingAllocator.free(block)
@@ -83,9 +83,11 @@ def _resource_class() -> type:
 
 
 def use_with_numba() -> None:
-    """Let Numba take its device memory from us, in the order of the default stream; call it before Numba's first use.
+    """Make Numba take its device memory from cuassay, in the order of the default stream.
 
-    Numba names no stream when it allocates: work on a stream of its own must be waited for before an array is dropped.
+    Call it before Numba's first use.
+
+    Numba names no stream when it allocates, so wait for work on other streams before an array is dropped.
 
     Raises
     ------
@@ -100,7 +102,7 @@ def use_with_numba() -> None:
 
 @cache
 def numba_memory_manager() -> type:
-    """The class that ``numba.cuda.set_memory_manager`` takes."""
+    """Return the class that ``numba.cuda.set_memory_manager`` takes."""
     try:
         from numba import cuda
     except ImportError as error:
@@ -110,15 +112,15 @@ def numba_memory_manager() -> type:
         """Numba's external memory management interface, version 1, over the allocator of each device."""
 
         def initialize(self) -> None:
-            """Nothing to do: the allocator makes itself."""
+            """Do nothing: the allocator is made at its first use."""
 
         def memalloc(self, size: int) -> Any:
-            """`size` bytes on the context's device."""
+            """Allocate `size` bytes on the context's device."""
             block = hook.take(size, int(self.context.device.id), 0)
             return cuda.MemoryPointer(self.context, block.address, size, finalizer=lambda: CachingAllocator.free(block))
 
         def get_memory_info(self) -> Any:
-            """Free and total memory of the context's device, bytes."""
+            """Return the free and the total memory of the context's device, in bytes."""
             free, total = runtime.mem_get_info(int(self.context.device.id))
             return cuda.MemoryInfo(free=free, total=total)
 

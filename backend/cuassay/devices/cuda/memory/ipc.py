@@ -1,7 +1,8 @@
-"""Arrays shared between processes of one machine: a handle to send, and the array that another process makes of it.
+"""Arrays shared between processes of one machine: a handle to send, and the array that the other process makes of it.
 
-The memory stays the exporter's. It is kept for as long as a handle is under way or open elsewhere: each handle has a
-small file, which the importer holds locked while it uses the memory; a lock ends with its process, however that ends.
+The exporter owns the memory. It keeps the memory as long as a handle is in transit or open elsewhere. Each handle has a
+small file, which the importer holds locked while it uses the memory; the lock ends with its process, however the
+process ends.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _OPENED = b"1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpcHandle:
-    """What another process needs to use an array; pickled, sent, and opened there, once.
+    """What another process needs to use an array: pickled and sent to that process, and opened there once.
 
     Attributes
     ----------
     device_uuid : str
-        The device, whatever its index is in either process.
+        The device, independent of its index in either process.
     offset : int
-        Where the array begins in the exported memory, bytes.
+        The offset of the array in the exported memory, in bytes.
     """
 
     device_uuid: str
@@ -55,32 +56,32 @@ class IpcHandle:
     lock: str = field(repr=False)
 
 
-#: Handles given and not known to be done with: path of the lock, its descriptor, the array.
+#: Handles that may still be in use: path of the lock, its descriptor, the array.
 _given: dict[str, tuple[int, Any]] = {}
 _lock = threading.Lock()
 
 
 def share(array: Any) -> IpcHandle:
-    """A handle of `array`, whose memory is kept until the importer is done with it; see `collect`.
+    """Return a handle of `array`, whose memory is kept until the importer is done with it; see `collect`.
 
-    The importer's work follows what the current stream was given until now.
+    The importer's work waits for the work that the current stream has been given so far.
 
     Raises
     ------
     ArgumentError
-        If the array's memory is not ours, or not in one piece.
+        If the array's memory is not cuassay's, or is not in one piece.
     """
     from cuda.bindings import runtime as cudart
 
     block = hook.block_of(array)
     if block is None:
-        raise ArgumentError("only an array on our memory can be shared; make it with cuassay.empty")
+        raise ArgumentError("only an array in cuassay's memory can be shared; make it with cuassay.empty")
     index, base = array.data.device_id, block.segment.address
-    with at(index):  # the driver crashes where it is asked for an event's handle with another device current
+    with at(index):  # the driver crashes if another device is current
         status, handle = cudart.cudaIpcGetMemHandle(base)
         if status:
             raise ArgumentError(
-                f"the array lies in pages ({status.name}), which no handle can name; make it inside "
+                f"the array lies in pages ({status.name}), which a handle cannot describe; make it inside "
                 "use_mem_pool(MemPool(one_handle=True))"
             )
         event = _record_event()
@@ -112,7 +113,7 @@ class _Event:
 
     def __del__(self) -> None:
         if sys.is_finalizing():
-            return  # the driver may be gone, and takes it along
+            return  # the driver may be gone, and the event with it
         from cuda.bindings import runtime as cudart
 
         cudart.cudaEventDestroy(self.event)
@@ -131,7 +132,7 @@ def _lock_file() -> tuple[int, str]:
 
 
 def collect() -> int:
-    """Drop the handles that importers are done with; returns how many. Called when memory is short."""
+    """Drop the handles that importers are done with, and return their number; called when memory is short."""
     with _lock:
         done = [path for path, (descriptor, _) in _given.items() if _is_done(descriptor)]
         gone = [(path, *_given.pop(path)) for path in done]
@@ -143,7 +144,7 @@ def collect() -> int:
 
 @atexit.register
 def _end() -> None:
-    """Nobody can be given anything from here; events go while the driver is there."""
+    """Close all handles at exit: nobody can open them any more, and events must go while the driver exists."""
     with _lock:
         gone = dict(_given)
         _given.clear()
@@ -178,7 +179,7 @@ def _when_short(nbytes: int) -> bool:
 
 
 class _Opened:
-    """Memory of another process, mapped here; unmapped when the last array on it is gone."""
+    """Memory of another process, mapped here until the last array on it is gone."""
 
     def __init__(self, handle: IpcHandle, index: int) -> None:
         self._index = index
@@ -198,14 +199,15 @@ class _Opened:
         is_idle = True
         try:
             with at(self._index), relaxed():
-                # What this process does on it comes before the exporter's reuse. Not a wait that can be stopped.
+                # This process's work must be done before the exporter reuses the memory. This wait cannot be
+                # interrupted.
                 (status,) = cudart.cudaDeviceSynchronize()
-                is_idle = "StreamCapture" not in status.name  # while the device captures it cannot be waited for
+                is_idle = "StreamCapture" not in status.name  # a device that captures cannot be waited for
                 if is_idle:
                     cudart.cudaIpcCloseMemHandle(self.base)
         finally:
-            if is_idle:  # else the exporter keeps the memory until this process ends
-                os.close(self._descriptor)  # and with it the lock
+            if is_idle:  # otherwise the exporter keeps the memory until this process ends
+                os.close(self._descriptor)  # releases the lock
 
 
 def _hold_lock(path: str) -> int:
@@ -231,21 +233,21 @@ def _map_memory(handle: IpcHandle) -> int:
     status, address = cudart.cudaIpcOpenMemHandle(memory, cudart.cudaIpcMemLazyEnablePeerAccess)
     if status:
         raise DeviceError(
-            f"the memory of another process cannot be opened ({status.name}); a handle is for another process than the "
-            "one that exported it, while that lives"
+            f"the memory of another process cannot be opened ({status.name}); a handle can be opened only in another "
+            "process, while the exporter is running"
         )
     return int(address)
 
 
 def open_handle(handle: IpcHandle) -> Any:
-    """The array of another process that `handle` names; the current stream waits for what it was given there.
+    """Open the array of another process; the current stream waits for the work it had been given there.
 
     Raises
     ------
     ArgumentError
         If the handle was opened already, or its exporter is gone.
     DeviceError
-        If its device is not visible here, or this is the exporter itself.
+        If its device is not visible here, or this process is the exporter.
     """
     index = _index(handle.device_uuid)
     opened = _Opened(handle, index)
@@ -258,7 +260,7 @@ def open_handle(handle: IpcHandle) -> Any:
 
 
 def _extent(handle: IpcHandle, itemsize: int) -> int:
-    """Bytes from the first element to the end of the last."""
+    """Return the bytes from the first element to the end of the last."""
     steps = ((extent - 1) * abs(stride) for extent, stride in zip(handle.shape, handle.strides, strict=True))
     return itemsize + sum(steps) if all(handle.shape) else 0
 

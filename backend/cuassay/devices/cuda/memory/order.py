@@ -1,7 +1,7 @@
-"""The order of streams of one device, as an allocator needs it: markers, waits and queries, by reused events.
+"""The order of one device's streams, as an allocator needs it: markers, waits and queries, by reused events.
 
-Streams are addresses (``cudaStream_t``); 0 is the legacy default stream of the device, a number of
-`perthread` the default stream of a thread.
+Streams are addresses (``cudaStream_t``). 0 is the legacy default stream of the device; a number of `perthread` is the
+default stream of a thread.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from cuassay.devices.cuda.memory import perthread
 
 __all__ = ["Marker", "Order", "at", "attempt", "finished", "keep", "kept", "name_of", "number", "relaxed"]
 
-#: Streams by address that memory was allocated or used on. They live as long as the process: a wait on a destroyed
-#: stream is a crash, not an error, and its address may return for a stream that does not know its work.
+#: Streams that memory was allocated or used on, by address. They live as long as the process: waiting on a destroyed
+#: stream is a crash, not an error, and its address may be reused for a stream that does not know its work.
 kept: dict[int, Any] = {}
 
 
 @atexit.register
 def _outlive() -> None:
-    """Let no destructor of theirs run: the driver would be gone by then."""
+    """Keep the streams' destructors from running at exit, when the driver is gone."""
     for stream in kept.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
 
 
 def keep(index: int, address: int) -> None:
-    """Keep the current stream of device `index` alive, if `address` is its; others are their owners' to keep."""
+    """Keep the current stream of device `index` alive if its address is `address`; others are their owners' to keep."""
     import cupy
 
     current = cupy.cuda.get_current_stream(index)
@@ -50,7 +50,7 @@ def at(index: int) -> AbstractContextManager[Any]:
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """Let this thread take memory and wait while streams are captured; these calls are safe there."""
+    """Allow this thread to allocate and wait while streams are captured; these calls are safe there."""
     from cuda.bindings import runtime as cudart
 
     modes = cudart.cudaStreamCaptureMode
@@ -62,12 +62,12 @@ def relaxed() -> Iterator[None]:
 
 
 def attempt(call: Callable[..., Any], *arguments: Any) -> Attempt[Any]:
-    """`cuassay.core.interrupts.Attempt` for a function of cuda.bindings, whose answers begin with a status."""
+    """Make a `cuassay.core.interrupts.Attempt` for a function of cuda.bindings, whose results begin with a status."""
     return Attempt(call, *arguments, succeeded=_succeeded)
 
 
 def finished(call: Callable[..., Any], *arguments: Any, undo: Callable[[Any], object]) -> Any:
-    """`cuassay.core.interrupts.finish` for a function of cuda.bindings, whose answers begin with a status."""
+    """Call `cuassay.core.interrupts.finish` for a function of cuda.bindings, whose results begin with a status."""
     return finish(call, *arguments, succeeded=_succeeded, undo=undo)
 
 
@@ -76,7 +76,7 @@ def _succeeded(answer: Any) -> bool:
 
 
 class Marker:
-    """Marks the work that a stream was given so far; its event is reused when the marker is dropped."""
+    """Marks the work that a stream has been given so far; its event is reused when the marker is dropped."""
 
     __slots__ = ("_idle", "event")
 
@@ -89,17 +89,17 @@ class Marker:
 
 
 class Order:
-    """The part of a `cuassay.core.protocols.MemorySource` that is about streams; for device `index`."""
+    """The stream-ordering part of a `cuassay.core.protocols.MemorySource`, for device `index`."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self._idle: list[Any] = []
-        self._others: dict[int, Order] = {}  # of devices whose streams use this one's memory
+        self._others: dict[int, Order] = {}  # by other devices whose streams use this one's memory
 
     def record(self, stream: int) -> Marker | None:
-        """A marker of what `stream` was given so far.
+        """Return a marker of the work that `stream` has been given so far.
 
-        None in a forked child and while the interpreter ends, when arrays may still be dropped.
+        The marker is None in a forked child and while the interpreter ends, when arrays may still be dropped.
         """
         if forks.is_child() or sys.is_finalizing():
             return None
@@ -119,15 +119,15 @@ class Order:
         return marker
 
     def _record_elsewhere(self, stream: int, status: Any) -> Marker | None:
-        """A marker by an event of the device whose stream it is; where it is this one's, `status` is raised.
+        """Return a marker by an event of the stream's own device; if that is this device, raise `status`.
 
-        The driver takes an event of the stream's own device only; to wait for it and ask for it, any device will do.
+        The driver records only events of the stream's own device; any device may wait for and query them.
         """
         from cuda.bindings import runtime as cudart
 
         from cuassay.devices.cuda.driver.context import device_of_stream
 
-        cudart.cudaGetLastError()  # clear it: else the next launch would report it
+        cudart.cudaGetLastError()  # clear the error, or the next launch would report it
         where = device_of_stream(stream)
         if where is None or where == self.index:
             raise error_of(status, f"recording an event on stream {stream:#x}")
@@ -142,7 +142,7 @@ class Order:
             return check(cudart.cudaEventCreateWithFlags(cudart.cudaEventDisableTiming), "making an event")
 
     def wait(self, stream: int, event: Marker | None) -> None:
-        """Later work of `stream` waits for `event`, on the device."""
+        """Make later work of `stream` wait for `event`, on the device."""
         if event is None:
             return
         from cuda.bindings import runtime as cudart
@@ -152,24 +152,24 @@ class Order:
             check(waiting, f"letting stream {stream:#x} wait for an event")
 
     def query(self, event: Marker | None) -> bool:
-        """True when `event` was reached."""
+        """Return True if `event` has been reached."""
         if event is None:
             return True
         from cuda.bindings import runtime as cudart
 
-        with relaxed():  # else it breaks what another thread captures
+        with relaxed():  # otherwise it would break another thread's capture
             (status,) = cudart.cudaEventQuery(event.event)
         if status == cudart.cudaError_t.cudaErrorNotReady:
-            cudart.cudaGetLastError()  # clear it: else the next launch would report it
+            cudart.cudaGetLastError()  # clear the error, or the next launch would report it
             return False
         if status:
             raise error_of(status, "asking for an event")
         return True
 
     def synchronize(self, streams: object) -> None:
-        """Block the host until the device is idle: of `streams`, some may have been destroyed since.
+        """Block the host until the device is idle, because some of `streams` may have been destroyed.
 
-        The sync debug mode is not asked: an error from it would leave an allocator in the middle of a change.
+        The sync debug mode is not consulted: an error from it would leave an allocator in the middle of a change.
         """
         del streams
         from cuda.bindings import runtime as cudart
@@ -179,11 +179,11 @@ class Order:
 
 
 def number(index: int) -> int:
-    """What represents this thread's default stream on device `index`."""
+    """Return the number of this thread's default stream on device `index`."""
     found = perthread.own.lease.numbers.get(index)
     return perthread.take(index, Order(index)) if found is None else found
 
 
 def name_of(address: int, index: int) -> int:
-    """A stream by which to tell it from others, whichever thread asks: its address, or this thread's `number`."""
+    """Return a name of the stream that is the same in all threads: its address, or this thread's `number`."""
     return number(index) if address == perthread.PER_THREAD else address

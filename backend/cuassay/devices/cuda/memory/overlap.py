@@ -1,4 +1,4 @@
-"""Whether two CuPy arrays share memory: what a call with ``out=`` must know of its operands."""
+"""Whether two CuPy arrays share memory, which a call with ``out=`` must know about its operands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Array = Any
 
 
 def overlap(a: Array, b: Array) -> str:
-    """``"none"``, ``"partial"`` or ``"same"``, by byte range: interleaved arrays count as overlapping.
+    """Return ``"none"``, ``"partial"`` or ``"same"``, by byte range: interleaved arrays count as overlapping.
 
-    The host cannot read the device's memory element by element, so the exact answer is not worth its time.
+    An exact answer would take more time than it is worth.
     """
     if is_c_contiguous(a) and is_c_contiguous(b):
         start_a, start_b = a.data.ptr, b.data.ptr

@@ -1,8 +1,9 @@
-"""The default stream of each thread: its handle, 2, means another stream in each, so allocators know it by a number.
+"""The default stream of each thread: its handle, 2, means another stream in each, so allocators number them.
 
-A number is odd, which no stream's address is, and represents the stream of one thread on one device. When the thread
-ends, the next thread that has none gets its number, with the memory kept for it, and first waits for what the former
-gave its stream. Only the thread itself can name its stream to the driver: see `handle` for what others say.
+A number is odd, unlike a stream's address, and represents the stream of one thread on one device. When the thread ends,
+the next thread without a number gets it, together with the memory cached for it, and first waits for the work of the
+previous thread's stream. Only the thread itself can name its stream to the driver; `handle` describes what other
+threads use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cuassay.errors import CuassayError
 
 __all__ = ["LEGACY", "PER_THREAD", "device_of", "ended", "handle", "is_number", "own", "take"]
 
-#: Addresses that the driver reserves for its default streams: the legacy one, as 0 is, too, and each thread's own.
+#: Addresses that the driver reserves for default streams: the legacy one, which is also 0, and each thread's own.
 LEGACY, PER_THREAD = 1, 2
 
 _numbers = count(3, 2)
@@ -26,12 +27,12 @@ _numbers = count(3, 2)
 #: The device of each number.
 _devices: dict[int, int] = {}
 
-#: By device, the numbers of threads that have ended, each with a marker of all that its stream was given.
+#: By device, the numbers of threads that have ended, each with a marker of all work of its stream.
 _idle: dict[int, dict[int, Any]] = {}
 
 
 class _Lease:
-    """The numbers of one thread, by device; they become idle when it ends, and this goes with its variables."""
+    """The numbers of one thread, by device; they become idle when the thread ends, because this is thread-local."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -39,11 +40,12 @@ class _Lease:
         self.orders: dict[int, Any] = {}
 
     def __del__(self, idle: Any = _idle, is_finalizing: Any = sys.is_finalizing) -> None:
-        # In another thread the handle would be another stream's, so that nobody could tell when this one is done.
+        # In another thread the handle would mean that thread's stream, and nobody could tell when this thread's work is
+        # done.
         if is_finalizing() or forks.is_child() or threading.get_ident() != self.thread:
             return
         for index, mine in self.numbers.items():
-            with suppress(CuassayError):  # a number that cannot be marked is not used again
+            with suppress(CuassayError):  # a number that cannot be marked is not reused
                 idle.setdefault(index, {})[mine] = self.orders[index].record(PER_THREAD)
 
 
@@ -54,17 +56,17 @@ class Own(threading.local):
         self.lease = _Lease()
 
 
-#: What this thread has.
+#: The state of this thread.
 own = Own()
 
 
 def is_number(stream: int) -> bool:
-    """Whether it represents the default stream of some thread; an address does not."""
+    """Whether it represents the default stream of some thread, rather than an address."""
     return bool(stream & 1) and stream != LEGACY
 
 
 def take(index: int, order: Any) -> int:
-    """A number for this thread's default stream on device `index`, whose streams `order` orders."""
+    """Take a number for this thread's default stream on device `index`, whose streams `order` orders."""
     lease = own.lease
     try:
         mine, marker = _idle.setdefault(index, {}).popitem()
@@ -81,20 +83,20 @@ def take(index: int, order: Any) -> int:
 
 
 def device_of(stream: int) -> int | None:
-    """The device of a number; None for an address, which does not say."""
+    """Return the device of a number, or None for an address, which does not tell."""
     return _devices.get(stream)
 
 
 def ended(stream: int) -> Any:
-    """The marker of all that the stream of a number was given, where its thread has ended; else None."""
+    """Return the marker of all work of a number's stream if its thread has ended, else None."""
     return _idle.get(_devices.get(stream, -1), {}).get(stream)
 
 
 def handle(stream: int) -> int:
-    """What this thread calls `stream` when it speaks to the driver: an address as it is, its own number 2.
+    """Return the handle by which this thread names `stream` to the driver: an address as it is, its own number as 2.
 
-    Another thread's default stream it calls 1, the legacy one: an event recorded there follows what every blocking
-    stream was given, each thread's default stream among them, and all of them wait for what it waits for.
+    For another thread's default stream it is 1, the legacy stream: an event recorded there follows the work of every
+    blocking stream, including each thread's default stream, and all of these wait for what the legacy stream waits for.
     """
     if not is_number(stream):
         return stream

@@ -1,8 +1,8 @@
-"""Pinned host arrays: plain `numpy.ndarray`, their memory from one allocator; and memory pinned where it is.
+"""Pinned host arrays: plain `numpy.ndarray` objects with memory from one allocator, and existing memory that is pinned.
 
-The memory of an array returns when the last view of it is gone, and is not reused before the copies that `mark` told of
-are done. Memory that exists already can be pinned in place. What a forked child inherits is not its own: the
-pages are not there, and nothing is given back.
+An array's memory returns to the allocator when its last view is gone, and is not reused before the copies that were
+reported to `mark` are done. Existing memory can be pinned in place. A forked child does not own what it inherits: it
+does not have the pages, and releases nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ HostArray = np.ndarray[Any, Any]
 
 
 class _Keeper:
-    """The thread that maintains the allocator: it wakes when memory was pinned, and polls while copies are awaited."""
+    """The thread that maintains the allocator: it wakes when memory was pinned, and polls while copies are pending."""
 
     _PATIENCE = 1e-3
 
@@ -85,11 +85,11 @@ class _Keeper:
     def _maintain(self) -> None:
         try:
             self._allocator.maintain()
-        except (MemoryError, CuassayError):  # a request that needs memory raises it; this thread has no caller
+        except (MemoryError, CuassayError):  # a request that needs memory will raise it; this thread has no caller
             self._woken.clear()
 
     def stop(self) -> None:
-        """End the thread; waits for it."""
+        """End the thread and wait for it."""
         self._is_stopped = True
         self._woken.set()
         if self._thread is not None:
@@ -97,7 +97,7 @@ class _Keeper:
 
 
 class _Tether(weakref.ref[HostArray]):
-    """Follows one array to its end, to give its block back; keeps the streams whose work that must follow."""
+    """A weak reference that frees an array's block when the array is gone, after the work on its streams."""
 
     __slots__ = ("block", "name", "streams")
 
@@ -124,12 +124,12 @@ class _Pool:
         join("cuda", self.captured)
 
     def buffer(self, start: int, nbytes: int) -> Any:
-        """What the arrays of the segment at `start` are views of."""
+        """Return the buffer that the arrays of the segment at `start` are views of."""
         buffer = self.buffers[start] = (ctypes.c_char * nbytes).from_address(start)
         return buffer
 
     def give_back(self, tether: _Tether) -> None:
-        """The array is gone; in a forked child its block is still the parent's, and at exit nobody needs it."""
+        """Free the block of an array that is gone, unless this is a forked child (the parent owns it) or exit."""
         if not self.is_abandoned:
             del self.tethers[tether.name]
             if tether.streams and self.captured.is_open:
@@ -138,13 +138,13 @@ class _Pool:
 
 
 class _Captured(CaptureKeepAlive):
-    """And while work is captured, no event is asked for, and none recorded."""
+    """Keeps captured arrays alive, and stops the allocator from querying or recording events during captures."""
 
     def __init__(self, of: HostAllocator) -> None:
         super().__init__()
         self._allocator = of
         self._entered: dict[int, AbstractContextManager[None]] = {}
-        #: Streams of arrays that were dropped meanwhile: events are recorded on them at the end.
+        #: The streams of arrays that were dropped during captures; events are recorded on them at the end.
         self.streams: list[dict[int, Any]] = []
 
     def capture_begin(self, capture: object, device: Device) -> None:
@@ -183,7 +183,7 @@ def _opened_pool() -> _Pool:
 
 
 def allocator() -> HostAllocator:
-    """The allocator of pinned memory, made now if there was none.
+    """Return the allocator of pinned memory, which is made now if there is none.
 
     Raises
     ------
@@ -194,20 +194,20 @@ def allocator() -> HostAllocator:
 
 
 def opened() -> HostAllocator | None:
-    """The allocator of pinned memory, or None where nothing has asked for any."""
+    """Return the allocator of pinned memory, or None if nothing has requested any."""
     return _State.pool.allocator if _State.pool is not None else None
 
 
 @atexit.register
 def _stop() -> None:
-    """Leave nothing in the driver when it is torn down."""
+    """Make sure that no call is in the driver when it is torn down."""
     if _State.pool is not None:
         _State.pool.is_abandoned = True
         _State.pool.keeper.stop()
 
 
 def _in_child() -> None:
-    """The parent's: its pages are not here, its thread neither, and its locks may be held by nobody."""
+    """Forget the parent's pool: its pages and its thread are not here, and its locks may be held forever."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     if _State.pool is not None:
@@ -222,19 +222,19 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> HostArray:
-    """An uninitialised C-contiguous array in pinned memory.
+    """Return an uninitialised C-contiguous array in pinned memory.
 
     Parameters
     ----------
     shape : int or tuple of int
-        Its extents.
+        The extents.
     dtype : dtype or str
-        Any that NumPy and ml_dtypes have.
+        Any dtype of NumPy or ml_dtypes.
 
     Raises
     ------
     OutOfMemoryError
-        If the host has no memory left to pin.
+        If no more host memory can be pinned.
     """
     pool = _State.pool or _opened_pool()
     wanted = _dtype(dtype)
@@ -261,14 +261,14 @@ _dtype = cache(as_dtype)
 
 
 def reserve(nbytes: int) -> None:
-    """Pin `nbytes` for arrays made later, several slabs at once."""
+    """Pin `nbytes` for arrays made later, in several pieces at the same time."""
     tended = allocator()
     with ThreadPoolExecutor(4, "cuassay-pin") as threads:
         tended.reserve(nbytes, threads.map)
 
 
 def _root(array: HostArray) -> HostArray:
-    """The array whose memory `array` shows; NumPy keeps it alive as its base."""
+    """Return the array that owns `array`'s memory; NumPy keeps it alive as the base."""
     base = array.base
     while isinstance(base, np.ndarray):
         array, base = base, base.base
@@ -276,7 +276,7 @@ def _root(array: HostArray) -> HostArray:
 
 
 def _block_of(array: HostArray) -> Block | None:
-    """The block that `array` lies in, if the memory is this allocator's."""
+    """Return the block that `array` is in, if the memory is this allocator's."""
     pool = _State.pool
     if pool is None:
         return None
@@ -289,14 +289,14 @@ def _address(array: HostArray) -> int:
 
 
 def is_allocated(array: HostArray) -> bool:
-    """Whether `array` is in pinned memory that this allocator gave out."""
+    """Whether `array` is in pinned memory of this allocator."""
     return _block_of(array) is not None
 
 
 def is_pinned(array: HostArray) -> bool:
-    """Whether `array` is in pinned memory: of ours, pinned in place, or of another library.
+    """Whether `array` is in pinned memory: this allocator's, pinned in place, or another library's.
 
-    Neither the driver nor a context is brought up to find out.
+    This initializes neither the driver nor a context.
     """
     if _block_of(array) is not None or pins.find(array) is not None:
         return True
@@ -307,14 +307,14 @@ def is_pinned(array: HostArray) -> bool:
 
 
 def pin(array: HostArray) -> Pin:
-    """Pin the memory of `array` where it is, for every device.
+    """Pin the memory of `array` in place, for every device.
 
     Raises
     ------
     ArgumentError
-        If it is pinned already, has no elements, cannot be written, or is not dense.
+        If the array is pinned already, has no elements, is read-only, or is not dense.
     OutOfMemoryError
-        If the system lets no more be pinned.
+        If the system does not allow more memory to be pinned.
     """
     runtime.init()
     pins.check(array)
@@ -324,7 +324,7 @@ def pin(array: HostArray) -> Pin:
 
 
 def unpin(array: HostArray) -> None:
-    """Undo `pin`, once copies under way are done.
+    """Undo `pin`, after waiting for pending copies.
 
     Raises
     ------
@@ -341,7 +341,7 @@ def unpin(array: HostArray) -> None:
 
 
 def mark(host: HostArray, index: int, stream: Any) -> bool:
-    """Note that a copy on `stream` (CuPy's, of device `index`) uses the memory; False where it is pageable."""
+    """Record that a copy on `stream` (CuPy's, of device `index`) uses the memory; return False if it is pageable."""
     pool = _State.pool
     tether = pool.tethers.get(id(_root(host))) if pool is not None else None
     if tether is None or pool is None:
@@ -358,7 +358,7 @@ def mark(host: HostArray, index: int, stream: Any) -> bool:
 
 
 def _mark_other(host: HostArray, index: int, stream: Any) -> bool:
-    """The same for memory that is not one of our arrays: pinned in place, by others, or reached by its address."""
+    """`mark` for memory outside of this allocator's arrays: pinned in place, by others, or reached by its address."""
     block = _block_of(host)
     if block is not None and _State.pool is not None:
         _State.pool.allocator.record_stream(block, stream_key(index, stream.ptr))
@@ -370,7 +370,7 @@ def _mark_other(host: HostArray, index: int, stream: Any) -> bool:
 
 
 def address_of(host: HostArray) -> int:
-    """Where the memory of `host` begins."""
+    """Return the address of `host`'s memory."""
     pool = _State.pool
     tether = pool.tethers.get(id(host)) if pool is not None else None
     return tether.block.address if tether is not None else _address(host)

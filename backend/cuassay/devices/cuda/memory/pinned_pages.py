@@ -1,9 +1,9 @@
-"""Where pinned host memory comes from: pages made, touched by several threads and registered, or made by the driver.
+"""Where pinned host memory comes from: pages that are mapped, touched by several threads and registered, or the driver.
 
-The driver makes pinned memory at about 2 GB/s, in one thread, however many ask (8.2 s for 16 GiB on the host of an
-H200), and most of that is the kernel's clearing of pages. Pages of our own are touched by several threads first, huge
-ones where the system has them; registering these is quick. A forked child does not get the pages: the kernel would copy
-all of them at the fork, for the device works on the parent's.
+The driver makes pinned memory at about 2 GB/s in one thread, however many threads ask (8.2 s for 16 GiB on the host of
+an H200), and most of that time the kernel clears pages. So cuassay maps pages and touches them with several threads
+first, using huge pages if the system has them; registering these pages is quick. A forked child does not get the pages:
+the kernel would have to copy them all, because the device works on the parent's.
 """
 
 from __future__ import annotations
@@ -30,26 +30,32 @@ from cuassay.memory.host import HostSource
 
 __all__ = ["DEVICE_SHIFT", "PinnedSource", "is_registered", "register", "stream_key", "unregister"]
 
-#: Pages of x86 and Arm servers where the system has huge ones; also what a thread's share begins at.
+#: The size of huge pages on x86 and Arm servers; each thread's share begins at a multiple of it.
 _HUGE = 2**21
-#: What one thread touches at a time, bytes.
+#: The bytes that one thread touches at a time.
 _SHARE = 64 * 2**20
-#: Below this the system is not asked whether it has the memory: it has other ways to find some.
+#: Below this size the available memory is not checked: the system has other ways to find some.
 _CERTAIN = 64 * 2**20
-#: A stream's number in the allocator: its address, and above it the index of its device, for address 0 is every one's.
+#: A stream's number in the allocator: its address, and above it its device's index, because every device has address 0.
 DEVICE_SHIFT = 56
 
 
 def stream_key(index: int, address: int) -> int:
-    """The number of the stream at `address` on device `index`."""
+    """Return the number of the stream at `address` on device `index`."""
     return index << DEVICE_SHIFT | name_of(address, index)
 
 
 def register(address: int, nbytes: int) -> None:
-    """Pin memory that exists, for every device's use. Raises `DriverError`, `OutOfMemoryError`."""
+    """Pin existing memory for all devices.
+
+    Raises
+    ------
+    DriverError, OutOfMemoryError
+        If the driver cannot pin it.
+    """
     from cuda.bindings import runtime
 
-    with relaxed():  # else it breaks what another thread captures
+    with relaxed():  # otherwise it would break another thread's capture
         undo = runtime.cudaHostUnregister
         pinned = finished(
             runtime.cudaHostRegister, address, nbytes, runtime.cudaHostRegisterPortable, undo=lambda _: undo(address)
@@ -58,7 +64,7 @@ def register(address: int, nbytes: int) -> None:
 
 
 def unregister(address: int) -> None:
-    """Undo `register`; no copy may be under way. Raises `DriverError`."""
+    """Undo `register`; no copy may be running. Raises `DriverError`."""
     from cuda.bindings import runtime
 
     with attempt(runtime.cudaHostUnregister, address) as unpin, relaxed():
@@ -66,14 +72,14 @@ def unregister(address: int) -> None:
 
 
 class PinnedSource(HostSource):
-    """A `cuassay.core.protocols.MemorySource` of pinned host memory, usable by every device.
+    """A `cuassay.core.protocols.MemorySource` of pinned host memory that every device can use.
 
     Parameters
     ----------
     config : callable
-        Gives the configuration of now: its ``pinned_*`` keys say how pages are made.
+        Returns the current configuration, whose ``pinned_*`` keys decide how pages are made.
     index : int
-        The device whose context the calls are made in.
+        The device in whose context the calls are made.
     """
 
     def __init__(self, config: Callable[[], AllocatorConfig], index: int) -> None:
@@ -106,7 +112,7 @@ class PinnedSource(HostSource):
         return address, pages
 
     def release(self, address: int) -> None:
-        """Unpin; nothing may be under way there. Raises `DriverError`, unless ``pinned_free_catch_all`` is set."""
+        """Unpin memory that nothing uses. Raises `DriverError`, unless ``pinned_free_catch_all`` is set."""
         with self._lock:
             pages = self._pages.pop(address)
         catching = suppress(CuassayError) if self._config().pinned_free_catch_all else nullcontext()
@@ -128,7 +134,7 @@ class PinnedSource(HostSource):
                 _unmapped(*pages)
 
     def record(self, stream: int) -> tuple[Order, Marker | None]:
-        """A marker of what that stream was given so far."""
+        """Return a marker of the work that the stream has been given so far."""
         order = self._order(stream >> DEVICE_SHIFT)
         return order, order.record(stream & (1 << DEVICE_SHIFT) - 1)
 
@@ -139,12 +145,12 @@ class PinnedSource(HostSource):
             return self._orders.setdefault(index, Order(index))
 
     def query(self, event: tuple[Order, Marker | None]) -> bool:
-        """True when it is reached."""
+        """Return True if the marker has been reached."""
         order, marker = event
         return order.query(marker)
 
     def wait(self, stream: int, event: tuple[Order, Marker | None]) -> None:
-        """The host, which `stream` represents, waits."""
+        """Make the host, which `stream` represents, wait for `event`."""
         from cuda.bindings import runtime
 
         _, marker = event
@@ -154,7 +160,7 @@ class PinnedSource(HostSource):
 
 
 def _require_memory(nbytes: int) -> None:
-    """Raise `OutOfMemoryError` rather than touch more than there is: the system would end this process, or another."""
+    """Raise `OutOfMemoryError` instead of touching more than is available: the system would kill a process."""
     if nbytes < _CERTAIN:
         return
     try:
@@ -170,7 +176,7 @@ def _require_memory(nbytes: int) -> None:
 
 
 def _mapped(nbytes: int) -> tuple[tuple[int, int], int]:
-    """Private pages, as an address and bytes, and the address in them where `nbytes` begin, aligned to huge pages."""
+    """Map private pages; return their address and size, and the address aligned to huge pages where `nbytes` begin."""
     whole = nbytes + _HUGE
     start = _libc().mmap(None, whole, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
     if start == ctypes.c_void_p(-1).value:
@@ -180,7 +186,7 @@ def _mapped(nbytes: int) -> tuple[tuple[int, int], int]:
             "addresses (ulimit -v)"
         )
     for advice in ("MADV_HUGEPAGE", "MADV_DONTFORK"):
-        if hasattr(mmap, advice):  # an error is a kernel without huge pages
+        if hasattr(mmap, advice):  # an error means a kernel without huge pages
             _libc().madvise(start, whole, getattr(mmap, advice))
     return (start, whole), -(-start // _HUGE) * _HUGE
 
@@ -191,7 +197,7 @@ def _unmapped(start: int, nbytes: int) -> None:
 
 @cache
 def _libc() -> Any:
-    """The system's own calls: a mapping as a Python object would be unmapped in a forked child, where it never was."""
+    """Return the C library: a Python mmap object would be unmapped in a forked child, where it was never mapped."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
@@ -201,7 +207,7 @@ def _libc() -> Any:
 
 
 def _touch(address: int, nbytes: int, threads: int) -> None:
-    """Let the system find the pages: by writing, which faults whole huge pages, and several at a time."""
+    """Make the system provide the pages, by writing (which faults whole huge pages), several at a time."""
     shares = [(address + low, 0, min(_SHARE, nbytes - low)) for low in range(0, nbytes, _SHARE)]
     if len(shares) == 1 or threads == 1:
         for share in shares:
@@ -232,7 +238,7 @@ def _unmade(address: int) -> None:
 
 
 def is_registered(address: int) -> bool:
-    """Whether the driver knows the memory as pinned, whoever did it; the driver is in use already."""
+    """Whether the driver knows the memory as pinned, whoever pinned it; the driver must be in use already."""
     from cuda.bindings import runtime
 
     attributes: Any = check(runtime.cudaPointerGetAttributes(address), f"asking about {address:#x}")

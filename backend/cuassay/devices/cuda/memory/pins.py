@@ -1,6 +1,6 @@
-"""Memory that exists, pinned where it is: which arrays are, and what must be waited for before they no longer are.
+"""Existing memory that is pinned in place: which arrays are pinned, and what to wait for before they are unpinned.
 
-Whether an array may be pinned is asked in `pinned`, which knows the rest of pinned memory.
+`pinned` checks whether an array may be pinned, because it knows the rest of the pinned memory.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ os.register_at_fork(after_in_child=_pins.clear)
 
 
 class Pin(Handle):
-    """Memory of an array pinned where it is; ``with pin(array):`` unpins it at the end of the block.
+    """Memory of an array that is pinned in place; ``with pin(array):`` unpins it at the end of the block.
 
     Attributes
     ----------
     array : numpy.ndarray
         The array, which the pin keeps alive.
     address : int
-        Where its memory begins.
+        The address of its memory.
     """
 
     def __init__(self, array: HostArray) -> None:
@@ -49,14 +49,14 @@ class Pin(Handle):
         return f"Pin({self.array.nbytes:,} bytes at {self.address:#x}, {state})"
 
     def used_by(self, index: int, address: int) -> None:
-        """A copy on the stream at `address` of device `index` uses it: unpinning waits for it."""
+        """Make unpinning wait for a copy on the stream at `address` of device `index`."""
         self._users[stream_key(index, address)] = index
 
     def unpin(self) -> None:
-        """Make the memory ordinary again, once copies under way are done; a second time changes nothing."""
+        """Unpin the memory after waiting for pending copies; a second call has no effect."""
         if _pins.get(self.address) is not self:
             return
-        for index in set(self._users.values()):  # the whole device: of the streams themselves, some may be gone
+        for index in set(self._users.values()):  # the whole device, because some streams may be gone
             runtime.synchronize(index)
         del _pins[self.address]
         try:
@@ -74,7 +74,7 @@ class Pin(Handle):
 
 
 def find(array: HostArray) -> Pin | None:
-    """The pin whose memory `array` lies in."""
+    """Return the pin whose memory `array` is in, or None."""
     if not _pins:
         return None
     low = _lowest(array)
@@ -85,10 +85,10 @@ def find(array: HostArray) -> Pin | None:
 
 
 def check(array: Any) -> None:
-    """Raise `ArgumentError` where the memory of `array` cannot be pinned."""
+    """Raise `ArgumentError` if the memory of `array` cannot be pinned."""
     if not isinstance(array, np.ndarray) or not array.size or not array.flags.writeable or not _is_dense(array):
         raise ArgumentError(
-            f"pin takes a numpy.ndarray that can be written, with elements side by side; got {described(array)}; "
+            f"pin takes a writable numpy.ndarray without gaps between elements; got {described(array)}; "
             "pin the array it is a view of, or copy it with pin_memory"
         )
 
@@ -103,7 +103,7 @@ def _is_dense(array: HostArray) -> bool:
 
 
 def described(array: object) -> str:
-    """An array as messages have it."""
+    """Describe an array for messages."""
     if not isinstance(array, np.ndarray):
         return f"a {type(array).__qualname__}"
     return f"an array of shape {array.shape}, {array.dtype}, strides {array.strides}"

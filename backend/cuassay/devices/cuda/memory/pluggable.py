@@ -1,7 +1,7 @@
-"""A source of memory of the user's own: Python callables, addresses of C functions, or a shared library and two names.
+"""A user's source of memory: Python callables, addresses of C functions, or a shared library and two names.
 
-Unlike torch's, it sits below our allocator: blocks are kept for reuse, split and counted as ever, and what the user's
-functions see is segments. Every segment goes back to the functions that gave it.
+Unlike torch's, it is below the allocator: blocks are kept for reuse, split and counted as usual, and the user's
+functions see only segments. Every segment is freed by the functions that allocated it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from cuassay.errors import ArgumentError, LibraryNotFoundError, OutOfMemoryError
 
 __all__ = ["CUDAPluggableAllocator", "PluggableSource"]
 
-#: ``void* alloc(ssize_t size, int device, cudaStream_t stream)``, as in torch; null means that there is no room.
+#: ``void* alloc(ssize_t size, int device, cudaStream_t stream)``, as in torch; null means that there is not enough
+#: memory.
 _ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 #: ``void free(void* ptr, ssize_t size, int device, cudaStream_t stream)``
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
@@ -28,25 +29,25 @@ Free = Callable[[int, int, int, int], object]
 
 
 class CUDAPluggableAllocator:
-    """Two functions that give and take device memory.
+    """Two functions that allocate and free device memory.
 
     Parameters
     ----------
     path_to_so_file : path, callable or int
-        A shared library; or the function that gives memory itself, ``alloc(nbytes, device, stream) -> address``, as a
-        Python callable or the address of a C function.
+        A shared library; or the allocating function itself, ``alloc(nbytes, device, stream) -> address``, as a Python
+        callable or the address of a C function.
     alloc_fn_name : str, callable or int
-        Its name in the library; or, without one, the function that takes memory back,
+        The name of that function in the library; or, without a library, the freeing function,
         ``free(address, nbytes, device, stream)``.
     free_fn_name : str
-        The name of that function in the library.
+        The name of the freeing function in the library.
 
     Raises
     ------
     LibraryNotFoundError
         If the library cannot be loaded or lacks a name.
     ArgumentError
-        If the arguments are none of these.
+        If the arguments are of another kind.
     """
 
     def __init__(self, path_to_so_file: Any, alloc_fn_name: Any = None, free_fn_name: str | None = None) -> None:
@@ -60,11 +61,11 @@ class CUDAPluggableAllocator:
             self._free = _function(alloc_fn_name, _FREE)
 
     def allocator(self) -> CUDAPluggableAllocator:
-        """Itself: what `MemPool` takes, as with torch."""
+        """Return this object, which `MemPool` accepts, as in torch."""
         return self
 
     def source(self, index: int) -> PluggableSource:
-        """Its segments on device `index`."""
+        """Return the source of its segments on device `index`."""
         return PluggableSource(index, self._alloc, self._free)
 
 
@@ -77,12 +78,12 @@ class PluggableSource(DeviceSource):
         self._given: dict[int, tuple[int, int]] = {}
 
     def reserve(self, nbytes: int, stream: int) -> int:
-        """The address that the user's function returns.
+        """Return the address that the user's function returns.
 
         Raises
         ------
         OutOfMemoryError
-            If it returns null or None, or raises a `MemoryError`.
+            If the function returns null or None, or raises a `MemoryError`.
         """
         try:
             address = self._alloc(nbytes, self.index, stream)
@@ -94,7 +95,7 @@ class PluggableSource(DeviceSource):
         return address
 
     def release(self, address: int) -> None:
-        """Give a segment to the user's function, once the device is idle."""
+        """Pass a segment to the user's function when the device is idle."""
         with nothing_done():
             self.synchronize(())
         nbytes, stream = self._given.pop(address)
@@ -115,7 +116,7 @@ def _load(path: str | Path) -> ctypes.CDLL:
         return ctypes.CDLL(os.fspath(path))
     except OSError as error:
         raise LibraryNotFoundError(
-            f"the allocator's library {os.fspath(path)!r} cannot be loaded: {error}; give its path, built for here"
+            f"the allocator's library {os.fspath(path)!r} cannot be loaded: {error}; give a path built for this system"
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Private pools of a device: by object (`MemPool`) or by id, for this thread's allocations or for those of a capture.
 
-A pool is held by its owners: a `MemPool` while it lives, and whoever is inside `use_mem_pool` or `capturing`. What it
-holds is kept from everybody else until the last owner is gone; arrays in it may outlive it.
+A pool is held by its owners: a `MemPool` while it lives, and each active `use_mem_pool` or `capturing`. Nobody else can
+use its memory until the last owner is gone; arrays in it may outlive it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["MemPool", "PoolId", "capturing", "use_mem_pool"]
 
-#: As torch's: a pair of integers; ``(0, 0)`` is the default pool.
+#: A pair of integers, as in torch; ``(0, 0)`` is the default pool.
 PoolId = tuple[int, int]
 
 
 class MemPool(Handle):
-    """Memory of the current device apart from the rest, for as long as this object lives.
+    """Memory of the current device that is separate from the rest as long as this object lives.
 
     Parameters
     ----------
     allocator : CUDAPluggableAllocator or MemorySource, optional
-        Where its memory comes from; None is where the device's comes from.
+        The source of its memory; None is the device's own source.
     use_on_oom : bool
         Whether others may take its free blocks when nothing else is left.
     no_split : bool
@@ -52,7 +52,7 @@ class MemPool(Handle):
         self._owner = _of_device(self._index)
         source = allocator.source(self._index) if isinstance(allocator, CUDAPluggableAllocator) else allocator
         if source is None and one_handle:
-            source = DeviceSource(self._index)  # it has no pages that segments could be made out of
+            source = DeviceSource(self._index)  # this source never makes segments of pages
         self._pool = self._owner.create_pool(
             source=source, use_on_oom=use_on_oom, no_split=no_split, one_handle=one_handle
         )
@@ -69,7 +69,7 @@ class MemPool(Handle):
 
     @property
     def allocator(self) -> CUDAPluggableAllocator | MemorySource | None:
-        """What was given for its memory to come from."""
+        """The source that was given for its memory."""
         return self._given
 
     @property
@@ -78,45 +78,48 @@ class MemPool(Handle):
         return self._index
 
     def use_count(self) -> int:
-        """Owners: this object, and each block of code that allocates from it now."""
+        """The number of owners: this object, and each active block of code that allocates from it."""
         return self._pool.use_count
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Its segments and blocks, as in `cuassay.cuda.memory_snapshot`."""
+        """Return its segments and blocks, as `cuassay.cuda.memory_snapshot` does."""
         segments: list[dict[str, Any]] = self._owner.snapshot()["segments"]
         return [segment for segment in segments if tuple(segment["segment_pool_id"]) == self.id]
 
     @contextmanager
     def routed(self) -> Iterator[MemPool]:
-        """Allocations of this thread on the pool's device come from it inside the block; the inner of two wins."""
+        """Take this thread's allocations on the pool's device from the pool inside the block.
+
+        The innermost block wins.
+        """
         if _of_device(self._index) is not self._owner:
             raise ArgumentError(f"{self!r} was made before change_current_allocator; make another pool")
         with self._owner.use_pool(self._pool):
             yield self
 
 
-#: `MemPool` has a property of the function's name.
+#: `MemPool` has a property with the name of this function.
 _of_device = allocator
 
 
-#: Pools by device and id, for those who hold an id only.
+#: Pools by device and id, for callers that have only an id.
 _known: weakref.WeakValueDictionary[tuple[int, PoolId], MemPool] = weakref.WeakValueDictionary()
 
 
 def find_pool(pool: MemPool | PoolId, index: int | None = None) -> MemPool:
-    """The pool itself, by its id where only that is known. Raises `ArgumentError`."""
+    """Return the pool, given itself or its id. Raises `ArgumentError`."""
     if isinstance(pool, MemPool):
         return pool
     number = runtime.current_device() if index is None else index
     found = _known.get((number, tuple(pool)))  # type: ignore[arg-type] # a list is as good
     if found is None:
-        raise ArgumentError(f"cuda:{number} has no pool {pool!r}; give a MemPool, or the id of one that lives")
+        raise ArgumentError(f"cuda:{number} has no pool {pool!r}; give a MemPool, or the id of an existing one")
     return found
 
 
 @contextmanager
 def use_mem_pool(pool: MemPool | PoolId, device: int | None = None) -> Iterator[None]:
-    """Allocations of this thread, CuPy's among them, come from `pool` inside the block; the inner of two wins.
+    """Take this thread's allocations, including CuPy's, from `pool` inside the block; the innermost block wins.
 
     Raises
     ------
@@ -134,14 +137,14 @@ def use_mem_pool(pool: MemPool | PoolId, device: int | None = None) -> Iterator[
 
 @contextmanager
 def capturing(pool: MemPool | PoolId) -> Iterator[None]:
-    """Like `use_mem_pool`, and nothing goes back to the driver meanwhile: enter it around a capture of this thread."""
+    """Like `use_mem_pool`, but release nothing to the driver meanwhile: enter it around a capture of this thread."""
     found = find_pool(pool)
     with allocator(found.index).capturing(), use_mem_pool(found):
         yield
 
 
 def _hook() -> Any:
-    """The module that needs CuPy at import."""
+    """Import the hook late, because it needs CuPy at import."""
     from cuassay.devices.cuda.memory import hook
 
     return hook

@@ -1,7 +1,8 @@
-"""Where device memory comes from: ``cudaMalloc``, the driver's own pool, or pages mapped into ranges of addresses.
+"""Where device memory comes from: ``cudaMalloc``, a driver pool, or pages mapped into address ranges.
 
-Each is a `cuassay.core.protocols.MemorySource` of one device. The option ``backend`` of ``CUASSAY_ALLOC_CONF`` chooses:
-``native`` is pages where the driver can map them, else ``cudaMalloc``; so is ``expandable_segments:False``.
+Each source is a `cuassay.core.protocols.MemorySource` of one device. The option ``backend`` of ``CUASSAY_ALLOC_CONF``
+chooses it: ``native`` is pages if the driver can map them, otherwise ``cudaMalloc``, which
+``expandable_segments:False`` also chooses.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ __all__ = ["BACKENDS", "AsyncSource", "DeviceSource", "PageSource", "make_source
 
 
 class DeviceSource(Pageless, Order):
-    """Segments by ``cudaMalloc``: one piece each, which another process or a network card can be given."""
+    """Segments by ``cudaMalloc``: each is one piece, which another process or a network card can use."""
 
     instead = "set backend:native in CUASSAY_ALLOC_CONF for ranges of them"
 
     def reserve(self, nbytes: int, stream: int) -> int:
-        """`nbytes` in one piece. Raises `OutOfMemoryError`."""
-        del stream  # cudaMalloc knows no order; the policy does
+        """Allocate `nbytes` in one piece. Raises `OutOfMemoryError`."""
+        del stream  # cudaMalloc is not ordered by streams; the policy is
         from cuda.bindings import runtime as cudart
 
         with at(self.index), relaxed():
             taken = finished(cudart.cudaMalloc, nbytes, undo=lambda made: made and cudart.cudaFree(made[1]))
             if taken[0]:
-                cudart.cudaGetLastError()  # clear it: else the next launch would report it
+                cudart.cudaGetLastError()  # clear the error, or the next launch would report it
             return int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
 
     def release(self, address: int) -> None:
-        """Give a segment back; the driver waits for the device. An interrupt of it is marked early or late."""
+        """Release a segment; the driver waits for the device. An interrupt of it is marked early or late."""
         from cuda.bindings import runtime as cudart
 
         with attempt(cudart.cudaFree, address) as free, at(self.index), relaxed():
@@ -50,7 +51,7 @@ class DeviceSource(Pageless, Order):
 
 
 class AsyncSource(DeviceSource):
-    """Segments by ``cudaMallocFromPoolAsync``, from a pool of the driver's that is ours and keeps nothing back."""
+    """Segments by ``cudaMallocFromPoolAsync``, from a separate driver pool that keeps no free memory."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
@@ -58,8 +59,8 @@ class AsyncSource(DeviceSource):
             self._pool, self._stream = _driver_pool(index)
 
     def reserve(self, nbytes: int, stream: int) -> int:
-        """`nbytes` in one piece. Raises `OutOfMemoryError`."""
-        del stream  # taken on a stream of its own and waited for, so that any may use it: the policy knows the order
+        """Allocate `nbytes` in one piece. Raises `OutOfMemoryError`."""
+        del stream  # allocated on a separate stream and waited for, so that any stream may use it
         from cuda.bindings import runtime as cudart
 
         with at(self.index), relaxed():
@@ -73,7 +74,7 @@ class AsyncSource(DeviceSource):
         return address
 
     def release(self, address: int) -> None:
-        """Give a segment back; the driver waits for the device. An interrupt of it is marked early or late."""
+        """Release a segment; the driver waits for the device. An interrupt of it is marked early or late."""
         from cuda.bindings import runtime as cudart
 
         with attempt(cudart.cudaFreeAsync, address, self._stream) as free, at(self.index), relaxed():
@@ -83,12 +84,12 @@ class AsyncSource(DeviceSource):
 
 
 class PageSource(DeviceSource):
-    """Segments by ``cudaMalloc``, and pages that can be shown at several addresses.
+    """Segments by ``cudaMalloc``, and pages that can be mapped at several addresses.
 
     Attributes
     ----------
     granularity : int
-        Bytes that pages are multiples of, 2 MiB on every device so far.
+        Page sizes are multiples of this many bytes; 2 MiB on every device so far.
     """
 
     def __init__(self, index: int, page_nbytes: int) -> None:
@@ -96,20 +97,20 @@ class PageSource(DeviceSource):
         self.granularity = page_nbytes
         self._space = AddressSpace(index)
         self._pages: dict[int, Page] = {}
-        #: Bytes of every span and alias, and the pages that an alias shows.
+        #: The bytes of every span and alias, and the pages that an alias maps.
         self._ranges: dict[int, tuple[int, Sequence[Page]]] = {}
         #: Pages that are mapped nowhere and could not be released yet.
         self._unmapped: list[Page] = []
 
     def span(self, nbytes: int, stream: int) -> int:
-        """Addresses without memory; `stream` makes no difference. Raises `OutOfMemoryError`."""
+        """Reserve addresses without memory; `stream` is ignored. Raises `OutOfMemoryError`."""
         del stream
         address = self._space.reserve(nbytes)
         self._ranges[address] = nbytes, ()
         return address
 
     def map(self, address: int, pages: Sequence[int]) -> None:
-        """New pages of these sizes, side by side from `address` on. Raises `OutOfMemoryError`."""
+        """Map new pages of these sizes consecutively from `address` on. Raises `OutOfMemoryError`."""
         made = self._space.create(pages)
         with ExitStack() as undo:
             undo.callback(self._space.destroy, made)
@@ -118,7 +119,7 @@ class PageSource(DeviceSource):
         self._pages.update(zip(accumulate(pages, initial=address), made, strict=False))
 
     def unmap(self, pages: Sequence[int]) -> None:
-        """Give the pages at these addresses back to the device; the addresses stay."""
+        """Release the pages at these addresses to the device; the addresses stay reserved."""
         with ExitStack() as undo:
             for run in _runs([(address, self._pages[address][1]) for address in sorted(pages)]):
                 start, shown = run[0][0], [self._pages[address] for address, _ in run]
@@ -141,7 +142,7 @@ class PageSource(DeviceSource):
                 raise
 
     def alias(self, pages: Sequence[int]) -> int:
-        """A range that shows the pages at these addresses, too. Raises `OutOfMemoryError`."""
+        """Map the pages at these addresses a second time, to a new range. Raises `OutOfMemoryError`."""
         shown = [self._pages[address] for address in pages]
         nbytes = sum(size for _, size in shown)
         with ExitStack() as undo:
@@ -153,7 +154,7 @@ class PageSource(DeviceSource):
         return address
 
     def release(self, address: int) -> None:
-        """Give back a segment, an empty span, or an alias."""
+        """Release a segment, an empty span, or an alias."""
         found = self._ranges.pop(address, None)
         if found is None:
             super().release(address)
@@ -177,7 +178,7 @@ class PageSource(DeviceSource):
 
 
 def _runs(pages: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Pages that lie side by side, together: one call of the driver hides them."""
+    """Group pages at consecutive addresses: one driver call unmaps a group."""
     ends = [0, *(address + nbytes for address, nbytes in pages)]
     breaks = accumulate(address != end for (address, _), end in zip(pages, ends, strict=False))
     for _, run in groupby(zip(breaks, pages, strict=True), key=lambda pair: pair[0]):
@@ -185,7 +186,7 @@ def _runs(pages: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _driver_pool(index: int) -> tuple[Any, Any]:
-    """A pool of the driver's, and a stream to take from it on."""
+    """Make a driver pool, and a stream for its allocations."""
     from cuda.bindings import runtime as cudart
 
     properties = cudart.cudaMemPoolProps()
@@ -201,12 +202,12 @@ def _native(index: int) -> DeviceSource:
     return PageSource(index, page_nbytes) if page_nbytes else DeviceSource(index)
 
 
-#: The option ``backend``, and the source it represents.
+#: The values of the option ``backend``, and the sources they choose.
 BACKENDS = {"native": _native, "cudaMallocAsync": AsyncSource}
 
 
 def make_source(backend: str, index: int) -> DeviceSource:
-    """The source of device `index` that the option ``backend`` names. Raises `ArgumentError`."""
+    """Make the source of device `index` that the option ``backend`` names. Raises `ArgumentError`."""
     runtime.init()
     try:
         make = BACKENDS[backend]

@@ -1,4 +1,4 @@
-"""Tags in both ends of every block, written and checked by the device: what two blocks share, and must not, shows."""
+"""Tags in both ends of every block, written and checked by the device: they reveal blocks that share memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["CudaTagger"]
 
 
 class CudaTagger:
-    """Tags for `cuassay.memory.trace.replay` on device `index`.
+    """Writes and checks tags for `cuassay.memory.trace.replay` on device `index`.
 
-    A block's tag is written and checked in the order of its stream where `by_stream`, else all on the default stream:
-    the streams of a recorded trace are numbers of another process.
+    With `by_stream` a block's tag is written and checked in the order of its stream, otherwise always on the default
+    stream, because the streams of a recorded trace are numbers of another process.
     """
 
     def __init__(self, index: int, *, by_stream: bool = False) -> None:
@@ -26,7 +26,8 @@ class CudaTagger:
         self._by_stream = by_stream
         self._write, self._check = kernel("tags.cu", "write_tag"), kernel("tags.cu", "check_tag")
         with self._device():
-            # Word 0 counts, the others tell of one; the driver's memory, as no allocator under test should hold it.
+            # Word 0 counts, the others describe one difference; driver memory, because the allocator under test must
+            # not hold it.
             memory = cupy.cuda.Memory(32)
             self._report = cupy.ndarray((4,), "uint64", cupy.cuda.MemoryPointer(memory, 0))
             self._report.fill(0)
@@ -36,7 +37,7 @@ class CudaTagger:
         return at(self._index)
 
     def write(self, block: Block, tag: int) -> None:
-        """Put `tag` into both ends of `block`."""
+        """Write `tag` to both ends of `block`."""
         with self._device():
             self._write(1, 4, (block.address, block.nbytes, tag), stream=self._stream(block))
 
@@ -45,7 +46,7 @@ class CudaTagger:
         self.check_on(block, tag, self._stream(block))
 
     def check_on(self, block: Block, tag: int, stream: int) -> None:
-        """The same in the order of another stream, which has waited for the block's."""
+        """Check in the order of another stream, which has waited for the block's stream."""
         with self._device():
             self._check(1, 4, (block.address, block.nbytes, tag, self._report), stream=stream)
 
@@ -53,12 +54,12 @@ class CudaTagger:
         return block.stream if self._by_stream else 0
 
     def finish(self) -> None:
-        """Wait for every check.
+        """Wait for all checks.
 
         Raises
         ------
         AssertionError
-            If a word was another than its block's tag; with the first of those found.
+            If a word differs from its block's tag; the message shows one of the first differences.
         """
         with self._device():
             cupy.cuda.Device().synchronize()

@@ -1,4 +1,4 @@
-"""Copies between host arrays and a device, in order of its current stream, without a wait where memory is pinned."""
+"""Copies between host arrays and a device, in order of its current stream, without waiting if memory is pinned."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
     Parameters
     ----------
     src, dst : array
-        Of one shape and dtype, as `cuassay.devices.copy` has made sure.
+        Arrays of the same shape and dtype, as `cuassay.devices.copy` has checked.
     non_blocking : bool
-        Return at once where the host memory is pinned; it must not be written (read, on the way to the host) before
-        the copy is done, but may be dropped. Pageable memory is copied, and waited for, as torch does; so is a host
-        array on the way back whose elements lie otherwise than the device's.
+        Whether to return at once if the host memory is pinned. That memory must not be written (or, if the host is the
+        target, read) before the copy is done, but may be dropped. Pageable memory is copied and waited for, as in
+        torch; so is a host target whose elements are in another order than the device's.
 
     Raises
     ------
@@ -70,14 +70,14 @@ def _transfer(host: HostArray, device: Any, index: int, *, is_upward: bool, non_
         _memcpy(address_of(here), there.data.ptr, here.nbytes, _TO_HOST, stream.ptr)
     if not is_left:
         stream.synchronize()
-        if watchers.state.watchers and not isinstance(stream, Ordering):  # of CuPy's streams only we can tell
+        if watchers.state.watchers and not isinstance(stream, Ordering):  # CuPy's own streams do not tell watchers
             watchers.tell(Occurrence("stream_synchronized", f"cuda:{index}", stream.ptr))
     if here is not host and not is_upward:
         host[...] = here
 
 
 def _check_wait(stream: Any) -> None:
-    """Raise `CaptureError` where the host must not wait; tell the sync debug mode that it will."""
+    """Raise `CaptureError` if the host must not wait; otherwise report the wait to the sync debug mode."""
     if stream.is_capturing():
         raise CaptureError(
             "a copy that the host waits for is illegal while the current stream is being captured; use pinned memory "
@@ -87,14 +87,14 @@ def _check_wait(stream: Any) -> None:
 
 
 def _packed(host: HostArray) -> HostArray:
-    """A C-contiguous copy in pinned memory: the host has read `host` when this returns."""
+    """Return a C-contiguous copy in pinned memory; `host` has been read when this returns."""
     packed = empty(host.shape, host.dtype)
     packed[...] = host
     return packed
 
 
 def _is_alike(host: HostArray, device: Any) -> bool:
-    """Whether the elements of both lie side by side and in one order, so that bytes can be copied."""
+    """Whether the elements of both are contiguous and in the same order, so that bytes can be copied."""
     if is_c_contiguous(device):
         return bool(host.flags.c_contiguous)
     return bool(is_f_contiguous(device) and host.flags.f_contiguous)

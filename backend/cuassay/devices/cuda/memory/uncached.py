@@ -1,7 +1,7 @@
 """An allocator without a cache: each block is a segment, for tools that watch single allocations (compute-sanitizer).
 
-A freed block goes back to the driver at the next allocation rather than at once: a finaliser may run at any moment,
-and giving back waits for the device. While work is captured nothing goes back.
+A freed block is released to the driver at the next allocation rather than at once, because a finaliser may run at any
+time and releasing waits for the device. Nothing is released while work is captured.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ __all__ = ["UncachedAllocator"]
 
 
 class UncachedAllocator:
-    """Blocks of exactly the bytes asked for, from `source`; they go back inside ``releasing()``, if that yields True.
+    """Blocks of exactly the requested bytes, from `source`.
 
-    `name` is how watchers know it.
+    They are released inside ``releasing()``, if it yields True.
+
+    `name` is the name of the allocator for watchers.
 
     Attributes
     ----------
     live : int
-        Bytes in use.
+        The bytes in use.
     """
 
     def __init__(
@@ -42,26 +44,26 @@ class UncachedAllocator:
         self.live = 0
 
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
-        """A block of `nbytes`; what was freed before goes back first. Raises `ArgumentError`, `OutOfMemoryError`."""
+        """Return a block of `nbytes`, after releasing what was freed. Raises `ArgumentError`, `OutOfMemoryError`."""
         nbytes = checked_nbytes(nbytes)
-        with suppress(Exception):  # errors are left to the next `release_freed`; there may be room all the same
+        with suppress(Exception):  # the next `release_freed` reports errors; this may still succeed
             self.release_freed()
         address = self._source.reserve(nbytes, stream)
         stream_pool = StreamPool(self._pool, stream, _no_miss, lambda: False)
         block = Block(address, nbytes, stream_pool, Segment(address, nbytes, stream_pool, is_small=False))
         block.requested, block.home = nbytes, self
         self.live += nbytes
-        if watchers.state.watchers:  # the end is not told: the driver waits for the device before it takes memory back
+        if watchers.state.watchers:  # a release is not reported: the driver waits for the device before it
             watchers.tell(Occurrence("memory_taken", self._name, address, stream, nbytes))
         return block
 
     def append(self, block: Block) -> None:
-        """Take a freed block: what a `cuassay.memory.blocks.Home` does."""
+        """Take a freed block, as a `cuassay.memory.blocks.Home`."""
         self._freed.append(block)
         self.live -= block.nbytes
 
     def release_freed(self) -> None:
-        """Give back what was freed, unless work is captured."""
+        """Release freed blocks, unless work is being captured."""
         with self._releasing() as may_release:
             while may_release and self._freed:
                 block = self._freed.popleft()

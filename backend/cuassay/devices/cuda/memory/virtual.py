@@ -1,12 +1,12 @@
-"""Pages of physical memory and the addresses where they are mapped: the ``cuMem*`` calls, each with its undo.
+"""Pages of physical memory and the addresses they are mapped at: the ``cuMem*`` calls, each with its undo.
 
-A page is one handle (``cuMemCreate``). To map it at a second address is another ``cuMemMap`` of the same handle, as a
-whole: NVIDIA documents that work in the order of one stream, or of streams ordered by events, sees one memory at both
-(CUDA C++ Programming Guide, virtual aliasing support). None of these calls needs a context, and each is legal while a
-stream is captured. Which page is where is the policy's.
+A page is one handle (``cuMemCreate``). To map it at a second address is another ``cuMemMap`` of the same whole handle.
+NVIDIA documents that work in the order of one stream, or of streams ordered by events, sees the same memory at both
+addresses (CUDA C++ Programming Guide, virtual aliasing support). None of these calls needs a context, and each is legal
+while a stream is captured. The policy decides which page is mapped where.
 
-On an H200 host a page costs 10 µs to make, 2 to map and 22 to 30 to give access to, whether it is of 2 MiB or of 256:
-a GiB takes 21 ms in pages of 2 MiB, 1.7 in pages of 20, 0.1 in one.
+On an H200 host a page of 2 MiB takes 10 µs to make, 2 to map and 22 to 30 to give access to, and so does one of 256
+MiB: a GiB takes 21 ms in pages of 2 MiB, 1.7 in pages of 20, 0.1 in one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Page = tuple[Any, int]
 
 
 def granularity(index: int) -> int:
-    """Bytes that pages of device `index` are multiples of; 0 where it cannot map pages."""
+    """Return the bytes that page sizes of device `index` are multiples of; 0 if it cannot map pages."""
     runtime.init()
     from cuda.bindings import driver
 
@@ -40,9 +40,9 @@ def granularity(index: int) -> int:
 
 
 class AddressSpace:
-    """Pages of one device and the ranges where they are mapped. Sizes are multiples of `granularity`, bytes.
+    """Pages of one device and the ranges where they are mapped. Sizes are multiples of `granularity`, in bytes.
 
-    Every method either does all of its work or, when it raises, none; `destroy` does it page by page.
+    Every method either does all of its work or, if it raises, nothing; `destroy` works page by page.
     """
 
     def __init__(self, index: int) -> None:
@@ -51,20 +51,20 @@ class AddressSpace:
         self._access = [_access(number) for number in (index, *_peers(index))]
 
     def reserve(self, nbytes: int) -> int:
-        """The start of `nbytes` of addresses without memory. Raises `OutOfMemoryError`."""
+        """Return the start of `nbytes` of addresses without memory. Raises `OutOfMemoryError`."""
         from cuda.bindings import driver
 
         return int(check(driver.cuMemAddressReserve(nbytes, 0, 0, 0), f"reserving {nbytes:,} bytes of addresses"))
 
     def free(self, address: int, nbytes: int) -> None:
-        """Give the addresses back; nothing is mapped there."""
+        """Release the addresses, where nothing may be mapped."""
         from cuda.bindings import driver
 
         with attempt(driver.cuMemAddressFree, address, nbytes) as free:
             check(free(), f"giving back the addresses at {address:#x}")
 
     def create(self, sizes: Iterable[int]) -> list[Page]:
-        """New pages of these sizes. Raises `OutOfMemoryError`."""
+        """Make pages of these sizes. Raises `OutOfMemoryError`."""
         from cuda.bindings import driver
 
         with ExitStack() as undo:
@@ -77,7 +77,7 @@ class AddressSpace:
         return pages
 
     def destroy(self, pages: Iterable[Page]) -> None:
-        """Release the pages; the memory of each goes back when it is mapped nowhere."""
+        """Release the pages; the memory of each is freed when it is mapped nowhere."""
         from cuda.bindings import driver
 
         for handle, _ in pages:
@@ -85,12 +85,12 @@ class AddressSpace:
                 check(release(), f"releasing a page of cuda:{self.index}")
 
     def map(self, address: int, pages: Sequence[Page]) -> None:
-        """Map the pages side by side from `address` on, readable and writable by the device and its peers."""
+        """Map the pages consecutively from `address` on, readable and writable by the device and its peers."""
         from cuda.bindings import driver
 
         with ExitStack() as undo:
             starts = accumulate((nbytes for _, nbytes in pages), initial=address)
-            for start, (handle, nbytes) in zip(starts, pages, strict=False):  # one start more: the end
+            for start, (handle, nbytes) in zip(starts, pages, strict=False):  # there is one more start: the end
                 check(driver.cuMemMap(start, nbytes, 0, handle, 0), f"mapping a page at {start:#x}")
                 undo.callback(self.unmap, start, [(handle, nbytes)])
             total = sum(nbytes for _, nbytes in pages)
@@ -99,7 +99,7 @@ class AddressSpace:
             undo.pop_all()
 
     def unmap(self, address: int, pages: Sequence[Page]) -> None:
-        """Unmap the pages that are mapped from `address` on; no work under way may use them there."""
+        """Unmap the pages that are mapped from `address` on; no running work may use them there."""
         from cuda.bindings import driver
 
         nbytes = sum(size for _, size in pages)
@@ -131,6 +131,6 @@ def _access(index: int) -> Any:
 
 
 def _peers(index: int) -> list[int]:
-    """Other devices that can read this one's memory."""
+    """Return the other devices that can read this device's memory."""
     others = (number for number in range(runtime.device_count()) if number != index)
     return [number for number in others if runtime.can_device_access_peer(number, index)]

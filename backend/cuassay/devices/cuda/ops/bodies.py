@@ -1,9 +1,9 @@
-"""Operations whose body is a text of the user's: a kernel is written around it for the arrays of a call.
+"""Operations whose body is a user's text: a kernel is written around it for the arrays of a call.
 
-The text goes to NVRTC as it is; `cuassay.jit.body` has read it and says which parameters are arrays, numbers and
-references. Contiguous arrays are loaded and stored by 16 bytes, others element by element. A body computes 16-bit
-floats in float, and its result is rounded once.
-Kernels: written by `body_text` around kernels/body.cuh. Called by `cuassay.jit`.
+NVRTC gets the text unchanged. `cuassay.jit.body` has parsed it and knows which parameters are arrays, numbers and
+references. Contiguous arrays are loaded and stored in 16 bytes, others element by element. A body computes 16-bit
+floats in float, and its result is rounded once. Kernels: written by `body_text` around kernels/body.cuh. Called by
+`cuassay.jit`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BLOCK = 256
 
 
 class BodyKernel:
-    """The operation of one body, on the current stream: an implementation that offers plans."""
+    """The operation of one body, on the current stream; it is an implementation that offers plans."""
 
     only_launches = True  # see `repeated`
 
@@ -45,7 +45,7 @@ class BodyKernel:
         self._arrays = len(body.inputs) - len(scalars)
 
     def __call__(self, *given: Any, out: Array = None, **scalars: Any) -> None:
-        """Write `out`, or with several outputs the last arrays given."""
+        """Write `out`, or, with several outputs, the last arrays given."""
         outs = given[self._arrays :] or (out,)
         if outs[0].size:
             launched, grid, arguments, deliver = self._ready(given[: self._arrays], outs, scalars)
@@ -53,7 +53,7 @@ class BodyKernel:
             deliver()
 
     def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
-        """One launch made ready where every element begins at a multiple of its size; else the call as it is."""
+        """Prepare one launch if every element begins at a multiple of its size; otherwise return the call as it is."""
         given = [bound[name] for name in op.schema.array_names]
         scalars = {name: bound[name] for name in op.schema.scalar_names}
         outs = given[self._arrays :] or [out]
@@ -65,7 +65,7 @@ class BodyKernel:
     def _ready(
         self, operands: Sequence[Any], outs: Sequence[Array], scalars: Mapping[str, Any]
     ) -> tuple[Kernel, int, tuple[Any, ...], Callable[[], None]]:
-        """The kernel, its grid and arguments, and what copies outputs that were not aligned to where they belong."""
+        """Return the kernel, its grid and arguments, and a function that copies results to misaligned outputs."""
         wide = compute_dtype(outs[0].dtype)
         operands = [_aligned(one) if isinstance(one, cupy.ndarray) else np.asarray(one, wide)[()] for one in operands]
         targets = [alignment.target_for(out) for out in outs]
@@ -100,12 +100,12 @@ def _is_aligned(value: Any) -> bool:
 
 
 def _type_of(operand: Any) -> str:
-    """The dtype of an array; nothing for a number, which has the type that the body computes in."""
+    """Return the dtype of an array; empty for a number, which has the type that the body computes in."""
     return dtype_name(operand.dtype) if isinstance(operand, cupy.ndarray) else ""
 
 
 def layout_of(arrays: Sequence[Array]) -> Any:
-    """``Layout`` of body.cuh for arrays that broadcast to the shape of the first."""
+    """Return the ``Layout`` of body.cuh for arrays that broadcast to the shape of the first."""
     filled: Any = _structure(len(arrays))(n=arrays[0].size)
     axes = merged_axes(*arrays)
     filled.axes = len(axes)
@@ -132,20 +132,20 @@ def _structure(arrays: int) -> type[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What decides the text of a kernel.
+    """Everything that decides the text of a kernel.
 
     Attributes
     ----------
     body : Body
-        What it computes.
+        What the kernel computes.
     operands : tuple of str
         The dtype of each operand; ``""`` for a number.
     out : str
         The dtype of the outputs.
     scalars : int
-        How many numbers follow.
+        The number of numbers that follow.
     pack : int
-        Elements a thread loads at once, of contiguous arrays; 0 for arrays of any strides.
+        The elements that a thread loads at once from contiguous arrays; 0 for arrays with any strides.
     """
 
     body: Body
@@ -171,7 +171,7 @@ def _kernel(form: _Form) -> Kernel:
 
 
 def implementation(found: Elementwise) -> BodyKernel:
-    """What computes a body's operation."""
+    """Return the implementation of a body's operation."""
     return BodyKernel(found.body, found.scalars)
 
 

@@ -1,6 +1,7 @@
-"""Reductions whose functions are a text of the user's: two kernels are written around it for the arrays of a call.
+"""Reductions whose functions are a user's text: two kernels are written around it for the arrays of a call.
 
-Arrays of any strides are read element by element, each block a part of a row; parts are cut by the shape alone.
+Arrays of any strides are read element by element, with a part of a row for each block; the shape alone decides the
+parts.
 Kernels: written by `body_text` around kernels/body.cuh. Called by `cuassay.jit`.
 """
 
@@ -30,7 +31,7 @@ Array = Any
 _BLOCK = 256
 _MAX_GRID_Y = 65_535
 
-#: A part of a row is not shorter than this many elements, and there are not more parts than this.
+#: The fewest elements in a part of a row, and the most parts.
 _MIN_PART, _MAX_PARTS = 4_096, 1_024
 
 
@@ -41,7 +42,7 @@ class BodyReduction:
         self._body, self._identity, self._scalars = found.body, found.identity, found.scalars
 
     def __call__(self, *given: Array, axis: Any, keepdims: bool, out: Array, **numbers: Any) -> None:
-        """Write `out`."""
+        """Compute into `out`."""
         if not out.size:
             return
         wide = compute_dtype(out.dtype)
@@ -63,7 +64,7 @@ class BodyReduction:
 
 
 def _rows_last(arrays: Sequence[Array], axis: Any) -> list[Array]:
-    """Views of the broadcast shape, its reduced axes last."""
+    """Return views of the broadcast shape, with the reduced axes last."""
     shape = np.broadcast_shapes(*(one.shape for one in arrays))
     axes = reduced_axes(axis, len(shape))
     order = [*(place for place in range(len(shape)) if place not in axes), *axes]

@@ -1,6 +1,6 @@
-"""The CUDA C++ of a kernel around a body: the body as it was written, what loads for it, and what stores its results.
+"""The CUDA C++ of a kernel around a body: the body's text, and code that loads operands and stores results.
 
-Needs no CUDA library, so that every form is compiled where there is no GPU. Included: kernels/body.cuh.
+This needs no CUDA library, so every form can be compiled on a machine without a GPU. It includes kernels/body.cuh.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from cuassay.jit import Body
 
 __all__ = ["OPTIONS", "kernel_text", "reduction_text"]
 
-#: For NVRTC: functions without a specifier are the device's, as the user wrote them for no compiler in particular.
+#: Options for NVRTC: functions without a specifier are device functions, because users write them without specifiers.
 OPTIONS = ("--device-as-default-execution-space",)
 
 
 def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pack: int) -> str:
-    """The CUDA C++ of a kernel ``run``.
+    """Return the CUDA C++ of a kernel ``run``.
 
     Parameters
     ----------
     body : Body
-        What it computes for each element.
+        What the kernel computes for each element.
     operands : sequence of str
         The dtype of each array that is read; ``""`` for a Python number in its place.
     out : str
-        The dtype of the outputs; the template's type is the one that this dtype is computed in.
+        The dtype of the outputs; it decides the template's type, in which the body computes.
     scalars : int
-        How many of the body's parameters are numbers.
+        The number of the body's parameters that are numbers.
     pack : int
-        Elements a thread takes of contiguous arrays; 0 for any strides.
+        The elements that a thread takes of contiguous arrays; 0 for any strides.
     """
     wide = "bool" if out == "bool" else dtype_name(compute_dtype(out))
     arrays = [place for place, dtype in enumerate(operands) if dtype]
@@ -55,16 +55,16 @@ def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pac
 
 
 def reduction_text(body: Body, operands: Sequence[str], out: str, scalars: int) -> str:
-    """The CUDA C++ of two kernels: ``run`` maps and combines parts of rows, ``last`` combines and finishes them.
+    """Return the CUDA C++ of two kernels: ``run`` maps and combines parts of rows, ``last`` combines and finishes them.
 
     Parameters
     ----------
     body : Body
-        Its functions ``map``, the entry, ``combine`` and perhaps ``finish``.
+        The functions ``map`` (the entry), ``combine`` and optionally ``finish``.
     operands : sequence of str
         The dtype of each array.
     out : str
-        The dtype of the result; parts have the type that it is computed in.
+        The dtype of the result; it decides the type of the parts, in which the body computes.
     scalars : int
         How many of the last parameters of ``map`` are numbers.
     """
@@ -79,7 +79,8 @@ def reduction_text(body: Body, operands: Sequence[str], out: str, scalars: int) 
     )  # fmt: skip
 
 
-#: A block takes a part of a row, of which thread t takes every 256th element; lanes and warps combine what they have.
+#: A block takes a part of a row, of which thread t takes every 256th element; then lanes and warps combine their
+#: totals.
 _REDUCTION = Template("""#include "body.cuh"
 
 namespace body {
@@ -123,7 +124,7 @@ __global__ void last(const $wide* partial, $out* out, const $wide identity, cons
 
 
 def _c(dtype: str) -> str:
-    """The type of element.cuh that holds a dtype."""
+    """Return the type of element.cuh that holds a dtype."""
     return "uint8" if dtype == "bool" else dtype
 
 
@@ -167,7 +168,7 @@ def _strided(body: Body, arrays: Mapping[str, str], wide: str, stored: str, oper
 
 
 def _computed(body: Body, read: Mapping[str, str], wide: str, operands: int, scalars: int) -> list[str]:
-    """The call of the body, its parameters in their order; results in ``r0``, ``r1``, ..."""
+    """Return the call of the body with its parameters in order; the results are ``r0``, ``r1``, ..."""
     values = iter([*(read.get(f"a{i}", f"a{i}") for i in range(operands)), *(f"s{i}" for i in range(scalars))])
     results = iter(range(len(body.outputs)))
     arguments = [f"r{next(results)}" if one.is_reference else next(values) for one in body.entry.parameters]

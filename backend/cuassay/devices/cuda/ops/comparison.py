@@ -1,4 +1,4 @@
-"""Comparisons, logical operations and `where` on CuPy arrays of any strides, by kernels of our own.
+"""Comparisons, logical operations and `where` on CuPy arrays of any strides, by cuassay's own kernels.
 
 Kernels: kernels/elementwise.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.comparison`.
 """
@@ -25,23 +25,23 @@ Array = Any
 
 _BLOCK = 256
 
-#: Each has a struct of its name in elementwise.cu: ``less_equal`` is ``LessEqual``.
+#: Each has a struct with its name in elementwise.cu: ``less_equal`` is ``LessEqual``.
 _COMPARISONS = (
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
 )  # fmt: skip
 
-#: The struct that gives the same for exchanged operands, where it is another one.
+#: The struct that gives the same result for exchanged operands, if it is another one.
 _EXCHANGED = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
 
 
 @alignment.on_aligned
 def _compare(a: Any, b: Any, *, out: Array, functor: str) -> None:
-    """A Python number is compared in the dtype that the kernel computes in."""
+    """Compare; a Python number is compared in the dtype that the kernel computes in."""
     if not out.size:
         return
     wide = compute_dtype(promote(*(getattr(operand, "dtype", operand) for operand in (a, b))))
     if not isinstance(b, cupy.ndarray):
-        _compare_number(a, np.asarray(b, wide)[()], out, functor)  # OverflowError where an integer does not fit
+        _compare_number(a, np.asarray(b, wide)[()], out, functor)  # OverflowError if an integer does not fit
     elif not isinstance(a, cupy.ndarray):
         _compare_number(b, np.asarray(a, wide)[()], out, _EXCHANGED.get(functor, functor))
     elif a.dtype == b.dtype and _is_dense(a, b, out):
@@ -64,18 +64,21 @@ def _compare_number(a: Array, number: Any, out: Array, functor: str) -> None:
 
 
 def _is_dense(*arrays: Array) -> bool:
-    """Whether they are contiguous and of one size: shapes then differ in leading axes of extent 1 alone."""
+    """Whether the arrays are contiguous and of the same size.
+
+    Their shapes then differ only in leading axes of extent 1.
+    """
     return all(array.size == arrays[0].size and is_c_contiguous(array) for array in arrays)
 
 
 def logical_not(a: Array, *, out: Array) -> None:
-    """Whether `a` equals 0, which NaN does not."""
+    """Write whether `a` equals 0, which NaN does not."""
     _compare(a, 0, out=out, functor="Equal")
 
 
 @alignment.on_aligned
 def where(condition: Array, a: Any, b: Any, *, out: Array) -> None:
-    """`a` where the condition holds, else `b`: the bits of either in the dtype of `out`."""
+    """Select `a` where the condition holds, else `b`, by copying bits in the dtype of `out`."""
     if not out.size:
         return
     bits = np.dtype(f"uint{8 * out.dtype.itemsize}")
@@ -95,14 +98,14 @@ def where(condition: Array, a: Any, b: Any, *, out: Array) -> None:
 
 
 def _array_or_number(operand: Any, dtype: np.dtype[Any], bits: np.dtype[Any]) -> tuple[Any, Any]:
-    """An array of `dtype` and 0, or a null pointer and the bits of a number in `dtype`."""
+    """Return an array of `dtype` and 0, or a null pointer and the bits of a number in `dtype`."""
     if isinstance(operand, cupy.ndarray):
         return operand.astype(dtype, copy=False), bits.type(0)
-    return 0, np.asarray(operand, dtype).reshape(1).view(bits)[0]  # OverflowError where an integer does not fit
+    return 0, np.asarray(operand, dtype).reshape(1).view(bits)[0]  # OverflowError if an integer does not fit
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     named = {name: name.title().replace("_", "") for name in _COMPARISONS}
     table: dict[str, Callable[..., None]] = {
         **{name: partial(_compare, functor=functor) for name, functor in named.items()},

@@ -1,9 +1,9 @@
-"""Elementwise operations and copies on CuPy arrays, by kernels of our own.
+"""Elementwise operations and copies on CuPy arrays, by cuassay's own kernels.
 
-CuPy's elementwise kernels load one element at a time: on an H200 its bfloat16 `add` was measured at 1.2 TB/s where
-the copy rate is 4.0. Ours load 16 bytes. CuPy's complex64 `add` and `mul` also flush subnormal numbers to zero; its
-complex `exp` and its copies are right, and are used.
-Kernels: kernels/elementwise.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.elementwise`.
+CuPy's elementwise kernels load one element at a time: on an H200 its bfloat16 `add` ran at 1.2 TB/s, where the copy
+rate is 4.0. These kernels load 16 bytes. CuPy's complex64 `add` and `mul` also flush subnormal numbers to zero; its
+complex `exp` and its copies are correct, and are used. Kernels: kernels/elementwise.cu. Called by `cuassay.ops`;
+OpSpecs: `cuassay.testing.specs.elementwise`.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _BLOCK = 256
 _PACK_NBYTES = 16
 MAX_AXES = 8
 
-#: What the kernels do not compute, apart from float8: complex ``exp`` is CuPy's.
+#: What the kernels do not compute, apart from float8; complex ``exp`` is CuPy's.
 _LEFT_OUT = {"exp": COMPLEX}
 _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
 _GELU_BACKWARD = {"none": "GeluBackward", "tanh": "GeluTanhBackward"}
 
-#: Structs that give the same for exchanged operands; the others need `Swapped` for a number at the left.
+#: Structs whose operands may be exchanged; the others need `Swapped` if the number is the first operand.
 _COMMUTE = frozenset(("Add", "Mul", "Maximum", "Minimum"))
 
 
@@ -71,29 +71,29 @@ class _Layout(ctypes.Structure):
 
 @cache
 def c_name(dtype: np.dtype[Any]) -> str:
-    """The type of element.cuh that holds `dtype`."""
+    """Return the type of element.cuh that holds `dtype`."""
     name = dtype_name(dtype)
     return "uint8" if name == "bool" else name
 
 
 def pack_length(arrays: Sequence[Array], *extents: int) -> int:
-    """Elements that one access may take: all arrays aligned to it, and every extent a multiple of it."""
+    """Return the elements that one access may take, given the arrays' alignment and the extents it must divide."""
     itemsizes = [array.dtype.itemsize for array in arrays]
     offsets = [array.data.ptr // itemsize for array, itemsize in zip(arrays, itemsizes, strict=True)]
-    return math.gcd(_PACK_NBYTES // max(itemsizes), *offsets, *extents)  # a power of two, as its first argument is
+    return math.gcd(_PACK_NBYTES // max(itemsizes), *offsets, *extents)  # a power of two, like its first argument
 
 
-#: Kernel, grid and arguments.
+#: The kernel, its grid and its arguments.
 _Dense = tuple[Kernel, tuple[int, int, int], tuple[Any, ...]]
 
 
 class ElementwiseKernel:
-    """An operation computed by kernels of our own, on the current stream: an implementation that offers plans.
+    """An operation computed by cuassay's kernels, on the current stream; it is an implementation that offers plans.
 
     Parameters
     ----------
     functor : callable
-        From the operation's scalars to the struct of elementwise.cu.
+        Maps the operation's scalars to the struct of elementwise.cu.
     """
 
     only_launches = True  # see `repeated`
@@ -102,7 +102,7 @@ class ElementwiseKernel:
         self._functor = functor
 
     def __call__(self, *operands: Any, out: Array, **scalars: Any) -> None:
-        """``out = functor(*operands)``, broadcast; one of two operands may be a Python number."""
+        """Compute ``out = functor(*operands)`` with broadcasting; one of two operands may be a Python number."""
         if not out.size:
             return
         functor, ordered = _number_last(self._functor(**scalars), operands, out)
@@ -114,7 +114,7 @@ class ElementwiseKernel:
             launched(grid, _BLOCK, arguments)
 
     def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
-        """One launch made ready where the arrays are dense; else the call as it is."""
+        """Prepare one launch if the arrays are dense; otherwise return the call as it is."""
         operands = [bound[name] for name in op.schema.array_names]
         scalars = {name: bound[name] for name in op.schema.scalar_names}
         functor, ordered = _number_last(self._functor(**scalars), operands, out)
@@ -126,20 +126,20 @@ class ElementwiseKernel:
 
 
 def _number_last(functor: str, operands: Sequence[Any], out: Array) -> tuple[str, Sequence[Any]]:
-    """A Python number comes second, in the dtype it is computed in, and the struct is one that expects it there."""
+    """Put a Python number second, in the dtype of the computation, and return the struct that expects it there."""
     a, b = operands[0], operands[-1]
     if isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray):
         return functor, operands
     is_last = isinstance(a, cupy.ndarray)
     array, number = (a, b) if is_last else (b, a)
-    weak = np.asarray(number, dtype=compute_dtype(out.dtype))  # OverflowError where an integer does not fit
+    weak = np.asarray(number, dtype=compute_dtype(out.dtype))  # OverflowError if an integer does not fit
     return functor if is_last or functor in _COMMUTE else f"Swapped<{functor}>", (array, weak[()])
 
 
 def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
-    """The launch for arrays of one dtype and one contiguous order; None for others.
+    """Return the launch for arrays that have one dtype and are contiguous in the same order, or None for others.
 
-    Operands broadcast to `out`: one with as many elements has its shape, but for leading axes of extent 1.
+    Operands broadcast to `out`: an operand with as many elements has its shape, except for leading axes of extent 1.
     """
     form = "binary" if len(operands) == 2 else "unary"
     arrays = [*operands, out]
@@ -154,7 +154,7 @@ def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
     if not in_order and not all(array.flags.f_contiguous for array in arrays):
         return None
     length = math.gcd(_PACK_NBYTES, addresses) // dtype.itemsize
-    if not length:  # an array is not aligned to its elements
+    if not length:  # an array's elements are misaligned
         return None
     launched = kernel("elementwise.cu", _dense_name(form, functor, dtype, length))
     return launched, (-(-size // (_BLOCK * length)), 1, 1), (*operands, out, size)
@@ -175,7 +175,7 @@ def _strided(*operands: Any, out: Array, functor: str) -> None:
         launch_strided(f"strided_scalar<{functor}, {c_name(out.dtype)}>", (a, number, out), layout_of_strides(out, a))
     else:
         a, b = operands
-        if out.dtype.kind == "c":  # the kernel converts real numbers among themselves only
+        if out.dtype.kind == "c":  # the kernel converts only between real dtypes
             a, b = a.astype(out.dtype, copy=False), b.astype(out.dtype, copy=False)
         layout = layout_of_strides(out, a, b)
         length = packed(layout, (out, a, b)) if out.dtype == a.dtype == b.dtype else 1
@@ -189,9 +189,11 @@ def _strided(*operands: Any, out: Array, functor: str) -> None:
 
 
 def packed(layout: _Layout, arrays: Sequence[Array]) -> int:
-    """Elements one access may take along the innermost axis; more than 1 changes `layout` to count in packs of them.
+    """Return the elements of one access along the innermost axis.
 
-    Every array must be broadcast along it, or contiguous and every other stride of it a whole number of packs.
+    If more than 1, change `layout` to count packs of them.
+
+    Every array must be broadcast along that axis, or be contiguous with all other strides a whole number of packs.
     """
     inner = [layout.stride[place][0] for place in range(len(arrays))]
     if inner[0] != 1 or any(stride not in (0, 1) for stride in inner):
@@ -207,29 +209,32 @@ def packed(layout: _Layout, arrays: Sequence[Array]) -> int:
 
 
 def launch_strided(name: str, arguments: tuple[Any, ...], layout: _Layout) -> None:
-    """Launch the kernel `name`, one thread an element of `layout`, which is its last argument."""
+    """Launch the kernel `name` with one thread for each element of `layout`, which is its last argument."""
     kernel("elementwise.cu", name)(-(-layout.n // _BLOCK), _BLOCK, (*arguments, layout))
 
 
 def layout_of_strides(out: Array, *operands: Array) -> _Layout:
-    """``Layout`` of elementwise.cu for `out` and the operands, broadcast to it; raises as `merged_axes`."""
+    """Make the ``Layout`` of elementwise.cu for `out` and operands broadcast to it.
+
+    Raises the errors of `merged_axes`.
+    """
     return _filled(out.size, merged_axes(out, *operands), 1 + len(operands))
 
 
 def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
-    """Extents and strides from the innermost axis outwards, neighbouring axes merged where every array allows it.
+    """Return extents and strides from the innermost axis outwards; neighbouring axes are merged if all arrays allow it.
 
     Parameters
     ----------
     out : cupy.ndarray
-        Whose shape it is.
+        The array whose shape is used.
     *operands : cupy.ndarray
-        Broadcast to it.
+        Broadcast to the shape of `out`.
 
     Returns
     -------
     list of (int, list of int)
-        Extent, and the stride of each array in elements, `out` first.
+        Each extent, and the stride of each array in elements, `out` first.
 
     Raises
     ------
@@ -250,7 +255,7 @@ def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
             axes.append((extent, strides))
     if len(axes) > MAX_AXES:
         raise ShapeError(
-            f"{len(axes)} axes of unrelated strides, at most {MAX_AXES} are served; got shape {out.shape}; "
+            f"at most {MAX_AXES} axes may have unrelated strides; got {len(axes)} in shape {out.shape}; "
             "make an operand contiguous"
         )
     return axes
@@ -278,7 +283,7 @@ def _gelu_backward(approximate: str) -> str:
 
 
 def copy(a: Array, *, device: object, out: Array) -> None:
-    """By CuPy: strides may differ; to another device as `peers` has it."""
+    """Copy with CuPy, whatever the strides; copies to another device are done by `peers`."""
     if a.data.device_id == out.data.device_id:
         alignment.copyto(out, a)
     else:
@@ -288,7 +293,7 @@ def copy(a: Array, *, device: object, out: Array) -> None:
 @only_launches
 @alignment.on_aligned
 def cast(a: Array, *, dtype: object, out: Array) -> None:
-    """By a kernel of our own: CuPy goes from float64 to bfloat16 by way of float32, and rounds twice."""
+    """Cast with a cuassay kernel: CuPy casts float64 to bfloat16 through float32, and rounds twice."""
     if not out.size:
         return
     length = pack_length((a, out))
@@ -303,7 +308,7 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
 @only_launches
 @alignment.on_aligned
 def clamp(a: Array, *, min: Any, max: Any, out: Array) -> None:  # noqa: A002  the op's names
-    """Between two numbers, of which a missing one is the end of the dtype."""
+    """Limit to two bounds; a missing bound is the end of the dtype."""
     if not out.size:
         return
     wide = compute_dtype(out.dtype)
@@ -319,7 +324,7 @@ def clamp(a: Array, *, min: Any, max: Any, out: Array) -> None:  # noqa: A002  t
 
 @cache
 def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """The least and the largest number of a dtype; infinities of floats."""
+    """Return the smallest and the largest number of a dtype; for floats, the infinities."""
     if dtype.kind == "f":
         return dtype.type(-math.inf), dtype.type(math.inf)
     info = np.iinfo(dtype)
@@ -331,14 +336,14 @@ def _complex_exp(a: Array, *, out: Array) -> None:
     cupy.exp(a, out=out)
 
 
-#: ``out = a + b``, for whoever adds to what they have just computed.
+#: ``out = a + b``, for modules that add to what they have computed.
 add = ElementwiseKernel(partial(str, "Add"))
 
 
 def functors() -> dict[str, str]:
-    """Each elementwise op without scalars to the struct of elementwise.cu that computes it: ``relu`` to ``Relu``.
+    """Map each elementwise op without scalars to the struct of elementwise.cu that computes it: ``relu`` to ``Relu``.
 
-    Comparisons have structs too, and kernels of their own; see `comparison`.
+    Comparisons have structs too, but other kernels; see `comparison`.
     """
     structs = set(re.findall(r"^struct (\w+)", kernel_source("elementwise.cu"), re.MULTILINE))
     elementwise = (op for op in registry.ops() if op.schema.op_class == "elementwise" and not op.schema.scalar_names)
@@ -348,7 +353,7 @@ def functors() -> dict[str, str]:
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     plain = functors()
     for name, functor in plain.items():
         left_out = (*FP8, *_LEFT_OUT.get(name, ()))

@@ -1,8 +1,7 @@
-"""Reading and adding up where an array of whole numbers says, on CuPy arrays, by kernels of our own.
+"""Gathering and summing by integer arrays, on CuPy arrays, by cuassay's own kernels.
 
-An index that is out of range is an error on kinds `cpu` and `sim`. Here nobody waits for the device to find one: what
-is read there is NaN, or bits of ones, and what would be added there is left out. Sums are in the order of the index,
-without atomics.
+An index out of range is an error on kinds `cpu` and `sim`. Here nothing waits for the device to find one: a read gives
+NaN, or all bits set, and an addition is skipped. Sums are in the order of the index, without atomics.
 Kernels: kernels/indexing.cu, and the strided ones of kernels/elementwise.cu. Called by `cuassay.ops`; OpSpecs:
 `cuassay.testing.specs.indexing`.
 """
@@ -29,9 +28,9 @@ Array = Any
 _BLOCK = 256
 _MAX_GRID_Y = 65_535
 
-#: Bytes of one column's sums that a block of `segment_sum` keeps: 32 rows, or 16 of float64.
+#: The bytes of one column's sums that a block of `segment_sum` keeps: 32 rows, or 16 of float64.
 _ROWS_NBYTES = 128
-#: Fewer blocks than this leave parts of a large card idle: then each has one row.
+#: Fewer blocks than this leave parts of a large GPU idle; then each block takes one row.
 _FEW_BLOCKS = 256
 
 
@@ -40,13 +39,13 @@ def _contiguous(array: Array) -> Array:
 
 
 def _bits(dtype: np.dtype[Any]) -> str:
-    """The unsigned integer of a dtype's size."""
+    """Return the unsigned integer type of a dtype's size."""
     return f"uint{8 * dtype.itemsize}"
 
 
 @alignment.on_aligned
 def embedding(index: Array, weight: Array, *, out: Array) -> None:
-    """The rows of `weight` that `index` names."""
+    """Gather the rows of `weight` that `index` selects."""
     if not out.size:
         return
     index, weight = _contiguous(index), _contiguous(weight)
@@ -61,14 +60,14 @@ def embedding(index: Array, weight: Array, *, out: Array) -> None:
 
 @alignment.on_aligned
 def segment_sum(a: Array, index: Array, *, count: int, out: Array) -> None:
-    """Row r is the sum of the rows of `a` where `index` is r."""
+    """Sum, into row r, the rows of `a` where `index` is r."""
     if out.size:
         _segments(_contiguous(a), _contiguous(index), None, out, (1, count, prod(out.shape[1:])))
 
 
 @alignment.on_aligned
 def index_add(a: Array, index: Array, source: Array, *, axis: int, out: Array) -> None:
-    """``a``, and ``source`` added along `axis` at the places that `index` names."""
+    """Add `source` to `a` along `axis`, at the positions in `index`."""
     if not out.size:
         return
     axis = normalize_axis(axis, a.ndim)
@@ -96,7 +95,7 @@ def _segments(source: Array, index: Array, start: Array | None, out: Array, fold
 
 
 def _at_first(array: Array, axis: int, shape: tuple[int, ...]) -> Array:
-    """A view of the first place along `axis`, repeated to `shape`."""
+    """Return a view of the first element along `axis`, broadcast to `shape`."""
     return cupy.broadcast_to(array[(slice(None),) * axis + (slice(0, 1),)], shape)
 
 
@@ -106,7 +105,7 @@ def _step(array: Array, axis: int) -> int:
 
 @alignment.on_aligned
 def gather(a: Array, index: Array, *, axis: int, out: Array) -> None:
-    """``a[..., index[..., i, ...], ...]`` along `axis`."""
+    """Gather ``a[..., index[..., i, ...], ...]`` along `axis`."""
     if not out.size:
         return
     axis = normalize_axis(axis, a.ndim)
@@ -120,7 +119,7 @@ def gather(a: Array, index: Array, *, axis: int, out: Array) -> None:
 
 @alignment.on_aligned
 def scatter_sum(a: Array, index: Array, *, count: int, axis: int, out: Array) -> None:
-    """Each element of `a` added where `index` says along `axis`."""
+    """Add each element of `a` at the position in `index` along `axis`."""
     if not out.size:
         return
     if not a.size:
@@ -128,14 +127,14 @@ def scatter_sum(a: Array, index: Array, *, count: int, axis: int, out: Array) ->
         return
     axis = normalize_axis(axis, a.ndim)
     steps = [index.dtype.itemsize if place == axis else 0 for place in range(out.ndim)]
-    places = cupy.lib.stride_tricks.as_strided(index, out.shape, steps)  # only its strides are looked at
+    places = cupy.lib.stride_tricks.as_strided(index, out.shape, steps)  # only its strides are used
     layout = layout_of_strides(out, *(_at_first(one, axis, out.shape) for one in (a, index)), places)
     name = f"strided_scatter_sum<{c_name(out.dtype)}, {c_name(index.dtype)}>"
     launch_strided(name, (a, index, out, a.shape[axis], _step(a, axis), _step(index, axis)), layout)
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     for implementation in (embedding, segment_sum, index_add, gather, scatter_sum):
         name = implementation.__name__
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)

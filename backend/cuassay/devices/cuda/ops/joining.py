@@ -1,4 +1,4 @@
-"""`cat` and `stack` on CuPy arrays: contiguous ones by kernels of our own, up to 64 a launch; others by CuPy's copies.
+"""`cat` and `stack` on CuPy arrays: cuassay's kernels join up to 64 contiguous arrays a launch; CuPy copies others.
 
 Kernels: kernels/joining.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.joining`.
 """
@@ -23,10 +23,10 @@ Array = Any
 
 _BLOCK = 256
 
-#: Arrays of a launch: few of them are arguments of the kernel, by which a graph finds its inputs.
+#: Arrays of a launch: a few are separate arguments of the kernel, by which a graph finds its inputs.
 _FEW, _MANY = 8, 64
 
-#: The type that moves this number of bytes.
+#: The type that moves this many bytes.
 _WORDS = {16: "int4", 8: "long long", 4: "int", 2: "short", 1: "char"}
 
 
@@ -46,7 +46,7 @@ class _Sources(ctypes.Structure):
 
 
 def cat(a: Sequence[Array], *, axis: int, out: Array) -> None:
-    """One after another along `axis`, each cast to the dtype of `out`."""
+    """Join arrays along `axis`, each cast to the dtype of `out`."""
     place = normalize_axis(axis, out.ndim)
     if _join(a, out, place):
         return
@@ -58,7 +58,7 @@ def cat(a: Sequence[Array], *, axis: int, out: Array) -> None:
 
 
 def stack(a: Sequence[Array], *, axis: int, out: Array) -> None:
-    """One after another along the new axis."""
+    """Join arrays along a new axis."""
     axis = normalize_axis(axis, out.ndim)
     if _join(a, out, axis):
         return
@@ -72,14 +72,14 @@ def _put(one: Array, part: Array) -> None:
 
 
 def _join(a: Sequence[Array], out: Array, axis: int) -> bool:
-    """Write them side by side into rows of `out`, which `axis` begins; False where a layout or dtype differs."""
+    """Write the arrays next to each other into rows of `out`, split at `axis`; False if a layout or dtype differs."""
     if not all(one.dtype == out.dtype and is_c_contiguous(one) for one in (*a, out)):
         return False
     if not out.size:
         return True
     parts = [one for one in a if one.size]
     rows, itemsize = math.prod(out.shape[:axis]), out.dtype.itemsize
-    widths = [one.size // rows * itemsize for one in parts]  # bytes of a row of each
+    widths = [one.size // rows * itemsize for one in parts]  # the bytes of a row of each array
     addresses = [one.data.ptr for one in (*parts, out)]
     nbytes = math.gcd(max(_WORDS), *addresses, *widths)
     begins = [0, *accumulate(width // nbytes for width in widths)]
@@ -97,6 +97,6 @@ def _join(a: Sequence[Array], out: Array, axis: int) -> bool:
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     for name, implementation in (("cat", cat), ("stack", stack)):
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -1,4 +1,4 @@
-"""The update of a loss scale on the device, so that no step waits for the host to learn of an overflow.
+"""The update of a loss scale on the device, so that the host need not wait to learn of an overflow.
 
 Kernel: kernels/loss_scale.cu. Called by `cuassay.amp.GradScaler`; OpSpec: `cuassay.testing.specs.loss_scale`.
 """
@@ -25,12 +25,12 @@ def update_scale_(
     backoff_factor: float,
     growth_interval: int,
 ) -> None:
-    """One launch of one thread."""
+    """Update the scale, in one launch of one thread."""
     arguments = scale, inv_scale, growth_tracker, found_inf
     numbers = float(growth_factor), float(backoff_factor), int(growth_interval)
     kernel("loss_scale.cu", "update_scale")(1, 1, (*arguments, *numbers))
 
 
 def register() -> None:
-    """Enter it into the registry."""
+    """Add the implementation to the registry."""
     registry.implement("update_scale_", kind="cuda", dtypes=("float32",))(update_scale_)

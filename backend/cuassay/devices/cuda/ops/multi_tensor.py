@@ -1,6 +1,6 @@
-"""Operations over lists of CuPy arrays, each one launch whatever the list, but for `foreach_max`: one for each array.
+"""Operations over lists of CuPy arrays, each by a single launch; only `foreach_max` launches once for each array.
 
-A call builds `Tables`, uploads them and launches; a plan keeps them.
+A call makes `Tables`, uploads them and launches; a plan keeps them.
 Kernels: kernels/multi_tensor.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.multi_tensor`.
 """
 
@@ -28,7 +28,7 @@ Array = Any
 Arrays = Sequence[Any]
 Run = Callable[[], None]
 
-#: Packs a thread, elementwise and for norms; a norm's block leaves one number, so it takes more.
+#: Packs a thread, elementwise and for norms. A norm's block leaves one number, so it takes more packs.
 _PACKS, _NORM_PACKS = 1, 64
 
 
@@ -39,22 +39,22 @@ class _Scalars(ctypes.Structure):
 
 
 class _ListLaunch:
-    """An implementation from a function that makes one launch ready: run at once, or kept as a plan."""
+    """An implementation made from a function that prepares one launch, which is run at once or kept as a plan."""
 
     def __init__(self, ready: Callable[..., Run]) -> None:
         self._ready = ready
 
     def __call__(self, *arguments: Any, **scalars: Any) -> None:
-        """Build the tables, launch."""
+        """Make the tables, and launch."""
         self._ready(*arguments, **scalars)()
 
     def prepare(self, op: Op, bound: Arguments, out: Array) -> Run:
-        """The launch, with its tables."""
+        """Return the launch with its tables."""
         return self._ready(**bound) if out is None else self._ready(**bound, out=out)
 
 
 def _pointwise(operation: str, a: Arrays, b: Any = None, *, scalar: Any = 0.0) -> Run:
-    """``a = operation(a, b, scalar)``; b is a list or a number, and so may be the scalar, on the host or the device."""
+    """Prepare ``a = operation(a, b, scalar)``; b is a list or a number; numbers may be on the host or the device."""
     listed = isinstance(b, list | tuple)
     kind = a[0].dtype, b[0].dtype if listed else a[0].dtype
     scalars = _Scalars()
@@ -72,7 +72,7 @@ def _pointwise(operation: str, a: Arrays, b: Any = None, *, scalar: Any = 0.0) -
 
 
 def _held(name: str, tables: Tables, arguments: tuple[Any, ...], kept: Any) -> Run:
-    """The launch of one block a chunk, which holds the tables and what lies at their addresses."""
+    """Return a launch of one block a chunk, which keeps the tables and the arrays they refer to alive."""
     fire = kernel("multi_tensor.cu", name).bind(tables.blocks, BLOCK, arguments)
 
     def run(kept: Any = (tables, kept)) -> None:
@@ -83,7 +83,7 @@ def _held(name: str, tables: Tables, arguments: tuple[Any, ...], kept: Any) -> R
 
 
 def word(truth: Any) -> str:
-    """A template argument."""
+    """Return a template argument."""
     return "true" if truth else "false"
 
 
@@ -113,7 +113,7 @@ def _norm(a: Arrays, *, ord: float, out: Array) -> Run:  # noqa: A002  NumPy's n
 
 
 def _through(name: str, tables: Tables, out: Array, kept: Any) -> Run:
-    """Into an array of its own, from which a strided `out` is filled."""
+    """Compute into a separate array, and copy it to a strided `out`."""
     dense = cupy.empty(out.shape, out.dtype)
     fire = _held(name, tables, (tables.tensors, tables.chunks, tables.parts, tables.arrivals, dense), (kept, dense))
 
@@ -125,14 +125,14 @@ def _through(name: str, tables: Tables, out: Array, kept: Any) -> Run:
 
 
 def foreach_max(a: Arrays, *, out: Array) -> None:
-    """By `amax` of each array, into its element of `out`."""
+    """Write the `amax` of each array to its element of `out`."""
     amax = registry.op("amax")
     for place, array in enumerate(a):
         amax(array, out=out[place])
 
 
 class _GlobalNorm:
-    """The norm pass of one list, made ready; new gradients of the same shapes change only its table."""
+    """The norm pass of one list, prepared; new gradients of the same shapes change only its table."""
 
     def __init__(self, grads: Arrays, norm: Any, found_inf: Any, grad_scale: Any, *, accumulate: bool) -> None:
         self._cells = norm, found_inf, grad_scale
@@ -152,7 +152,7 @@ class _GlobalNorm:
         self._fire()
 
     def rebind(self, changed: Arguments) -> Run | None:
-        """With other gradients, where nothing else changes and they fit."""
+        """Use other gradients, if nothing else changes and they fit; otherwise return None."""
         tables = self._tables.replaced(0, changed["grads"]) if set(changed) == {"grads"} else None
         if tables is None:
             return None
@@ -161,7 +161,7 @@ class _GlobalNorm:
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     join("cuda", KEEPER)
     table: dict[str, Callable[..., Run]] = {
         "foreach_add_": _add,

@@ -1,7 +1,7 @@
 """`softmax`, `layer_norm`, their gradients, variances and the like on CuPy arrays, by kernels that read rows once.
 
-Rows up to 1,024 elements go to a warp each, in registers; longer ones to a block each, in shared memory; rows too
-long for that are read again. `reduction` has sums and maxima.
+A warp processes a row of up to 1,024 elements in registers, and a block processes a longer row in shared memory. Rows
+that do not fit there are read again. `reduction` has sums and maxima.
 Kernels: kernels/softmax.cu, layer_norm.cu, row_gradients.cu, variance.cu, columns.cu. Called by `cuassay.ops`; OpSpecs:
 `reduction` and `statistics` of `cuassay.testing.specs`.
 """
@@ -28,44 +28,45 @@ __all__ = ["register"]
 Array = Any
 
 _PACK_NBYTES = 16
-_PACKS_A_LINE = 8  # of the cache
+_PACKS_A_LINE = 8  # packs in a line of the cache
 _WARP = 32
 _SHORT_BLOCK = 256
 _SHORT_ROW = 1024
 _GRADIENT_BLOCK = 512
 
-#: Fewer rows than this leave most of a card without work; they do not matter where they are no longer than this.
+#: Fewer rows than this leave most of a GPU idle, which does not matter if they are no longer than this.
 _MANY_ROWS, _LONG_ROW = 64, 16_384
 
-#: Statistics of columns: blocks that fill a card, and a part's fewest and most rows; counts in float are exact to 2^24.
+#: For statistics of columns: the blocks that fill a GPU, and the fewest and most rows of a part; float counts are exact
+#: to 2^24.
 _BLOCKS, _PART_ROWS, _MOST_PART_ROWS = 1_056, 64, 2**26
 _MAX_GRID_Z = 65_535
 
-#: Packs a lane, of the kernels for short rows: few steps, so that widths share kernels.
+#: Packs a lane in the kernels for short rows; there are few values, so that widths share kernels.
 _PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
-#: A block of the kernels for long rows has about this many packs a thread.
+#: A block of the kernels for long rows takes about this many packs a thread.
 _PACKS_A_THREAD = 8
 
-#: `softmax_cluster`: blocks that share a row, and the largest share of each in bytes. Measured on an H200: fewer blocks
-#: with larger shares are slower, and so are more blocks with smaller ones.
+#: For `softmax_cluster`: the blocks that share a row, and the largest share of each in bytes. On an H200 fewer blocks
+#: with larger shares were slower, and so were more blocks with smaller ones.
 _CLUSTERS = {4: 33 * 1024, 8: 100 * 1024}
 
-#: Static shared memory of the kernels for long rows, and what the driver keeps of a block's, bytes.
+#: Static shared memory of the kernels for long rows, and what the driver reserves in a block, in bytes.
 _RESERVED = 2048
 
 
 @only_launches
 @alignment.on_aligned
 def softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
-    """Into `out`, on the current stream; a row of -inf only is NaN. Of a narrower `out` the result is cast to it."""
+    """Compute into `out`, on the current stream; a row of only -inf is NaN. The result is cast if `out` is narrower."""
     _softmax(a, axis, out)
 
 
 @only_launches
 @alignment.on_aligned
 def log_softmax(a: Array, *, axis: int, dtype: object, out: Array) -> None:
-    """Its logarithm, by the same kernels."""
+    """Compute the logarithm of softmax, by the same kernels."""
     _softmax(a, axis, out, log=True)
 
 
@@ -87,14 +88,14 @@ def _softmax(a: Array, axis: int, out: Array, *, log: bool = False) -> None:
 
 @alignment.on_aligned
 def logsumexp(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """In one pass; of few long rows as a composition."""
+    """Compute in one pass, or for few long rows as a composition."""
     if not _statistic("LogSum", ("softmax.cu", "logsumexp_rows"), a, axis, out):
         cupy.copyto(out, compositions.logsumexp(a, axis=axis, keepdims=keepdims))
 
 
 @alignment.on_aligned
 def var(a: Array, *, axis: Any, correction: float, keepdims: bool, out: Array) -> None:
-    """In one pass; of few long rows as a composition."""
+    """Compute in one pass, or for few long rows as a composition."""
     count = prod(a.shape[place] for place in reduced_axes(axis, a.ndim))
     divisor = float(max(count - correction, 0))
     if not _statistic("Variance", ("variance.cu", "var_rows"), a, axis, out, divisor):
@@ -104,7 +105,10 @@ def var(a: Array, *, axis: Any, correction: float, keepdims: bool, out: Array) -
 def _statistic(
     name: str, of_rows: tuple[str, str], a: Array, axis: Any, out: Array, divisor: float | None = None
 ) -> bool:
-    """Over `axis`, by a kernel of rows or of columns; False where nothing is reduced, or rows are few and long."""
+    """Compute over `axis` with a kernel of rows or columns.
+
+    Return False if `a` is empty, or its rows are few and long.
+    """
     if not a.size:
         return False
     folded = reduction.three_axes(a, reduced_axes(axis, a.ndim))
@@ -147,7 +151,7 @@ def _of_columns(name: str, folded: Array, out: Array, divisor: float) -> None:
 @only_launches
 @alignment.on_aligned
 def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:
-    """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
+    """Compute into `out`, on the current stream, in the dtype of `out`; 16-bit dtypes are computed in float32."""
     if not out.size:
         return
     rows = _as_rows(a, -1, out.dtype)
@@ -161,7 +165,7 @@ def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) 
 @only_launches
 @alignment.on_aligned
 def softmax_backward(grad: Array, result: Array, *, axis: int, out: Array) -> None:
-    """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
+    """Compute into `out`, on the current stream, in the dtype of `out`; 16-bit dtypes are computed in float32."""
     if not out.size:
         return
     grad, result = _as_rows(grad, axis, out.dtype), _as_rows(result, axis, out.dtype)
@@ -174,7 +178,7 @@ def softmax_backward(grad: Array, result: Array, *, axis: int, out: Array) -> No
 @only_launches
 @alignment.on_aligned
 def layer_norm_backward(grad: Array, a: Array, weight: Array, *, eps: float, out: Array) -> None:
-    """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
+    """Compute into `out`, on the current stream, in the dtype of `out`; 16-bit dtypes are computed in float32."""
     if not out.size:
         return
     arrays = tuple(_as_rows(one, -1, out.dtype) for one in (grad, a, weight))
@@ -199,7 +203,7 @@ def _gradient_rows(name: str, arrays: tuple[Array, ...], out: Array, *scalars: f
 
 
 def _as_rows(a: Array, axis: int, dtype: Any) -> Array:
-    """`a` with `axis` last, contiguous, of `dtype`: itself where it is so already."""
+    """Return `a` with `axis` last, contiguous and of `dtype`; no copy is made if it is so already."""
     if not a.ndim:
         a, axis = a.reshape(1), -1
     return cupy.ascontiguousarray(cupy.moveaxis(a, axis, -1).astype(dtype, copy=False))
@@ -224,7 +228,7 @@ def _softmax_rows(a: Array, out: Array, last: str) -> None:
 
 
 def _cluster(a: Array, columns: int, length: int) -> int:
-    """Blocks that share a row of `columns`; 0 where one block a row does better, or the device has no clusters."""
+    """Return the blocks that share a row of `columns`; 0 if one block a row is faster, or there are no clusters."""
     properties = runtime.get_device_properties(a.device.id)
     nbytes = columns * a.dtype.itemsize
     if properties.major < 9 or length == 1 or a.dtype.itemsize == 8:
@@ -247,7 +251,10 @@ def _layer_norm_rows(a: Array, weight: Array, bias: Array, eps: float, out: Arra
 
 
 def _common_length(*arrays: Array) -> int:
-    """Elements an access may take once the kernel has peeled a row to alignment: all must need the same peeling."""
+    """Return the elements of an access after the kernel has aligned a row.
+
+    All arrays must have the same misalignment.
+    """
     itemsize = int(arrays[0].dtype.itemsize)
     places = {one.data.ptr % _PACK_NBYTES for one in arrays}
     return _PACK_NBYTES // itemsize if len(places) == 1 and places.pop() % itemsize == 0 else 1
@@ -256,7 +263,7 @@ def _common_length(*arrays: Array) -> int:
 def _short(
     file: str, name: str, shape: tuple[int, int], length: int, arguments: tuple[Any, ...], last: str = ""
 ) -> None:
-    """One warp a row, of `shape` rows and columns; `last` follows the template's other arguments."""
+    """Launch one warp a row, for `shape` = (rows, columns); `last` follows the template's other arguments."""
     rows, columns = shape
     needed = -(-columns // (_WARP * length))
     packs = next(step for step in _PACKS if step >= needed)
@@ -264,22 +271,22 @@ def _short(
 
 
 def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...], last: str = "") -> None:
-    """One block a row, the row in shared memory where it fits; `last` as in `_short`."""
+    """Launch one block a row, with the row in shared memory if it fits; `last` as in `_short`."""
     columns = a.shape[-1]
     packs = -(-columns // length)
     nbytes = packs * length * a.dtype.itemsize
     most = runtime.get_device_properties(a.device.id).shared_memory_per_block_optin - _RESERVED
     keep = nbytes <= most
-    # Two blocks of 512 have room where two rows have: one reads while the other writes.
+    # Two blocks of 512 threads fit if two rows fit: one block reads while the other writes.
     widest = 512 if nbytes <= most // 2 or a.dtype.itemsize == 8 else 1024
-    # A power of two, as 800 threads would keep a second block off the multiprocessor.
+    # A power of two, because a block of 800 threads would leave no room for a second one.
     threads = min(widest, max(128, 1 << (packs // _PACKS_A_THREAD).bit_length() - 1))
     block = kernel(file, f"{name}, {'true' if keep else 'false'}{last}>")
     block(prod(a.shape[:-1]), threads, arguments, shared=nbytes if keep else 0)
 
 
 def register() -> None:
-    """Enter these, and the sums and maxima, into the registry."""
+    """Add these implementations, and the reductions, to the registry."""
     reduction.register()
     table: dict[str, registry.Implementation] = {
         "softmax": softmax,

@@ -1,8 +1,8 @@
 """The fused Adam step on CuPy arrays: one launch for any list.
 
-A plan (`cuassay.ops.fused_adam_.prepare`) keeps the tables of the lists and the launch; new gradients of the same
-shapes cost their addresses, new hyperparameters a newly prepared launch. Everything a step depends on and changes lies
-on the device, so a step can be captured.
+A plan (`cuassay.ops.fused_adam_.prepare`) keeps the tables of the lists and the launch. New gradients of the same
+shapes only update their addresses; new hyperparameters prepare a new launch. Everything that a step depends on or
+changes is on the device, so a step can be captured.
 Kernel: kernels/adam.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.optim`.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["register"]
 _LISTS = ("params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "masters")
 _GRADS = _LISTS.index("grads")
 
-#: How often a step goes to each: gradients are read, the others written as well.
+#: How often a step accesses each list: gradients are only read, the others are also written.
 _ACCESSES = (2, 1, 2, 2, 2, 2)
 
 #: Device scalars in the order of ``Cells`` of adam.cu.
@@ -55,7 +55,7 @@ class _Cells(ctypes.Structure):
 
 
 class _Step:
-    """One step made ready."""
+    """One prepared step."""
 
     def __init__(self, bound: Arguments) -> None:
         from_zero = bound["seed"] is not None  # one call of Philox serves eight neighbours
@@ -75,7 +75,7 @@ class _Step:
         self._fire()
 
     def rebind(self, changed: Arguments) -> _Step | None:
-        """With other gradients that fit, device scalars or hyperparameters; None where more changes."""
+        """Use other gradients that fit, device scalars or hyperparameters; return None if more changes."""
         if any(name in changed for name in (*_LISTS, "steps", "seed") if name != "grads"):
             return None
         bound = {**self._bound, **changed}
@@ -130,13 +130,16 @@ def _kernel_name(bound: Arguments, off: int) -> str:
 
 
 def _blocks(bound: Arguments, off: int) -> int:
-    """Blocks a multiprocessor shall hold: as many as leave each thread the registers it needs. Measured on H200."""
+    """Return the blocks a multiprocessor should hold: as many as leave each thread enough registers.
+
+    Measured on H200.
+    """
     length = elements_of(*(bound[name][0].dtype for name in _LISTS if bound[name]))
     amsgrad = bool(bound["max_exp_avg_sqs"])
     if length == 2:
         return 3 - amsgrad
-    granules = 4 + amsgrad + off.bit_count()  # that a thread has in flight
-    granules += bool(bound["zero_grads"] and (off or length == 8))  # their addresses are kept
+    granules = 4 + amsgrad + off.bit_count()  # the granules that a thread has in flight
+    granules += bool(bound["zero_grads"] and (off or length == 8))  # the gradients' addresses are kept
     if length == 8 and bound["seed"] is not None:
         granules += 3  # random bits of as many elements
     return 6 if granules <= 4 else 5 if granules <= 6 else 4
@@ -146,15 +149,15 @@ class _FusedAdam:
     """The implementation of the op; see `cuassay.ops.fused_adam_`."""
 
     def __call__(self, *arrays: Any, **scalars: Any) -> None:
-        """Build the tables, launch."""
+        """Make the tables, and launch."""
         names = registry.op("fused_adam_").schema.array_names
         _Step({**dict(zip(names, arrays, strict=True)), **scalars})()
 
     def prepare(self, op: Op, bound: Arguments, out: None) -> _Step:
-        """The launch, with its tables."""
+        """Return the launch with its tables."""
         return _Step(bound)
 
 
 def register() -> None:
-    """Enter it into the registry."""
+    """Add the implementation to the registry."""
     registry.implement("fused_adam_", kind="cuda", dtypes=FLOATS)(_FusedAdam())

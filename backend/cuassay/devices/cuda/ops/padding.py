@@ -1,4 +1,4 @@
-"""`pad` on CuPy arrays: by a kernel of our own that writes each element once.
+"""`pad` on CuPy arrays, by a kernel that writes each element once.
 
 Kernel: kernels/padding.cu. Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.storage`.
 """
@@ -37,7 +37,7 @@ class _Padding(ctypes.Structure):
 
 @dataclass
 class _Axis:
-    """Of the output: its extent, and where the input begins and how long it is; the input's stride in elements."""
+    """An axis of the output: its extent, where the input begins, the input's length, and its stride in elements."""
 
     extent: int
     before: int
@@ -45,22 +45,22 @@ class _Axis:
     stride: int
 
     def is_one_with(self, inner: _Axis) -> bool:
-        """Whether both are one axis: no padding is between two rows of the inner one."""
+        """Whether both can be merged into one axis: the inner axis has no padding, and the strides match."""
         return inner.extent == inner.length and self.stride == inner.length * inner.stride
 
     def merged(self, inner: _Axis) -> _Axis:
-        """Both as one."""
+        """Return both axes as one."""
         extent, before, length = (number * inner.extent for number in self.numbers())
         return _Axis(extent, before, length, inner.stride)
 
     def numbers(self) -> tuple[int, int, int]:
-        """Those that are counted in elements."""
+        """Return the numbers that are counted in elements."""
         return self.extent, self.before, self.length
 
 
 @alignment.on_aligned
 def pad(a: Array, *, widths: Sequence[Sequence[int]], value: float, out: Array) -> None:
-    """`value` everywhere, and `a` inside."""
+    """Fill with `value`, and copy `a` inside."""
     if not out.size:
         return
     axes = _axes(a, widths)
@@ -92,7 +92,7 @@ def pad(a: Array, *, widths: Sequence[Sequence[int]], value: float, out: Array) 
 
 
 def _axes(a: Array, widths: Sequence[Sequence[int]]) -> list[_Axis]:
-    """From the innermost outwards, neighbours that are one axis merged; one of extent 1 if there is none."""
+    """Return the axes from the innermost outwards, with neighbours merged; one of extent 1 if there are none."""
     axes: list[_Axis] = []
     for (before, after), length, stride in zip(reversed(widths), reversed(a.shape), reversed(a.strides), strict=True):
         axis = _Axis(before + length + after, before, length, stride // a.dtype.itemsize)
@@ -105,5 +105,5 @@ def _axes(a: Array, widths: Sequence[Sequence[int]]) -> list[_Axis]:
 
 
 def register() -> None:
-    """Enter it into the registry."""
+    """Add the implementation to the registry."""
     registry.implement("pad", kind="cuda", dtypes=registry.op("pad").schema.dtypes)(pad)

@@ -1,7 +1,7 @@
-"""Copies between two devices, in order of the current streams of both; directly where one device reaches the other.
+"""Copies between two devices, in order of both current streams; they are direct if one device can access the other.
 
-Else the driver takes them through the host. As on kind `sim`, the copy comes after what either stream was given before,
-and before what it is given later. Called by `elementwise.copy`.
+Otherwise the driver copies through the host. As on kind `sim`, the copy comes after the earlier work of both streams,
+and before their later work. Called by `elementwise.copy`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Array = Any
 
 
 def copy(a: Array, out: Array) -> None:
-    """Copy `a` into `out`, of the same shape and dtype, on another device.
+    """Copy `a` into `out`, which has the same shape and dtype, on another device.
 
-    While one of the streams is being captured, and not the other, the copy is recorded as that one's: it is replayed
-    with the graph, and orders nothing on the other device. In one capture of both it is ordered on both.
+    If only one of the streams is being captured, the copy is recorded into that capture: it is replayed with the graph,
+    and orders nothing on the other device. If one capture includes both streams, the copy is ordered on both.
 
     Raises
     ------
     CaptureError
-        If an array whose elements are not side by side would need a kernel on the device that is not captured, or the
-        devices do not reach each other.
+        If a non-contiguous array would need a kernel on the device that is not captured, or the devices cannot access
+        each other.
     """
     if not out.size:
         return
@@ -56,12 +56,12 @@ def copy(a: Array, out: Array) -> None:
 
 
 def _is_captured(stream: Any) -> bool:
-    """Whether what `stream` is given is recorded; a default stream is not asked: it cannot be captured."""
+    """Whether `stream` is being captured; a default stream is not queried, because it cannot be captured."""
     return bool(stream.ptr) and graph_driver.capture_status(stream.ptr) == "active"
 
 
 def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
-    """`a`, or a copy of it on its device whose elements lie side by side."""
+    """Return `a`, or a contiguous copy of it on its device."""
     if is_c_contiguous(a) or (is_f_contiguous(a) and is_f_contiguous(out)):
         return a
     if is_refused:
@@ -71,7 +71,7 @@ def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
 
 
 def _there(out: Array, packed: Array, *, is_refused: bool) -> Array:
-    """`out`, or contiguous memory of its own where its elements do not lie as those of `packed` do."""
+    """Return `out`, or separate contiguous memory if its elements are not in the order of `packed`'s."""
     if (is_c_contiguous(out) and is_c_contiguous(packed)) or (is_f_contiguous(out) and is_f_contiguous(packed)):
         return out
     if is_refused:
@@ -93,7 +93,7 @@ def _send(packed: Array, there: Array, stream: Any) -> None:
 
 
 def _record(packed: Array, there: Array, stream: Any) -> None:
-    """As `_send`, into the graph that `stream` is captured into: by addresses, as a graph holds no peer copies."""
+    """Copy as `_send` does, into `stream`'s graph: by addresses, because a graph cannot hold peer copies."""
     source, target = packed.data.device_id, there.data.device_id
     doing = f"a copy of {packed.nbytes:,} bytes from cuda:{source} to cuda:{target}"
     if not runtime.can_device_access_peer(*((source, target) if stream.device_id == source else (target, source))):
@@ -108,12 +108,12 @@ def _record(packed: Array, there: Array, stream: Any) -> None:
 
 @cache
 def _connect(source: int, target: int) -> None:
-    """Let both devices reach each other's memory where they can: copies take the direct way then."""
+    """Enable access between the devices in both directions where possible, so that copies are direct."""
     from cuda.bindings import runtime as cudart
 
     for index, peer in ((source, target), (target, source)):
         if runtime.can_device_access_peer(index, peer):
             with at(index), graph_driver.relaxed():
                 (status,) = cudart.cudaDeviceEnablePeerAccess(peer, 0)
-            if status:  # CuPy or another library did it already, or there are too many: then through the host
+            if status:  # enabled already, or too many peers: then copies go through the host
                 cudart.cudaGetLastError()

@@ -1,7 +1,7 @@
-"""Random numbers on CuPy arrays, and where captured graphs draw from.
+"""Random numbers on CuPy arrays, and the state that captured graphs draw from.
 
-A launch is given seed and offset by value; one that is captured, the address of a *cell*: 16 bytes of device memory
-that hold what its replay draws from, written before each replay on the stream of the replay.
+A launch gets its seed and offset by value. A captured launch gets the address of a *cell* instead: 16 bytes of device
+memory with the state that its replay draws from, written before each replay on the replay's stream.
 Kernels: kernels/random.cu, kernels/philox.cuh. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.random`.
 """
 
@@ -44,18 +44,18 @@ _PACK_NBYTES = 16
 
 
 class PhiloxState(ctypes.Structure):
-    """``PhiloxState`` of philox.cuh: where a launch draws from."""
+    """``PhiloxState`` of philox.cuh: the state that a launch draws from."""
 
     _fields_ = (("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("cell", ctypes.c_uint64))
 
 
 def drawn(state: DrawState) -> tuple[PhiloxState, bool]:
-    """The argument that holds `state`, and whether a cell holds it: ``IN_CELL`` of the kernels.
+    """Return the kernel argument for `state`, and whether a cell holds the state (``IN_CELL`` of the kernels).
 
     Raises
     ------
     ArgumentError
-        If it was recorded in a capture of another kind of device.
+        If the state was recorded in a capture of another device kind.
     """
     if not isinstance(state, ReplayState):
         return PhiloxState(state.seed, state.offset, 0), False
@@ -65,12 +65,12 @@ def drawn(state: DrawState) -> tuple[PhiloxState, bool]:
     return PhiloxState(0, state.start, cell.address), True
 
 
-# ------------------------------------------------------------------------------------------------ what is drawn
+# ------------------------------------------------------------------------------------------------ distributions
 
 
 @cache
 def _structure(*types: Any) -> type[ctypes.Structure]:
-    """A structure of ctypes' `types`, for the kernels' ``Draw``."""
+    """Return a ctypes structure with fields of `types`, for the kernels' ``Draw``."""
     fields = tuple((f"field{place}", kind) for place, kind in enumerate(types))
     return type("Draw", (ctypes.Structure,), {"_fields_": fields})
 
@@ -81,20 +81,20 @@ def _wide(dtype: np.dtype[Any]) -> Any:
 
 
 def uniform(like: Array, *, state: DrawState, low: float, high: float, out: Array) -> None:
-    """Uniform in ``[low, high)``."""
+    """Draw uniformly from ``[low, high)``."""
     within = distributions.bounds(float(low), float(high), out.dtype)
     draw = _structure(*[_wide(out.dtype)] * 3)(within.low, within.step, within.last)
     _fill("Uniform", 16 // out.itemsize, draw, state, out)
 
 
 def normal(like: Array, *, state: DrawState, mean: float, std: float, out: Array) -> None:
-    """Normal, by Box and Muller's transform in float, or in double for float64."""
+    """Draw from a normal distribution by the Box-Muller transform, in float, or in double for float64."""
     draw = _structure(*[_wide(out.dtype)] * 2)(mean, std)
     _fill("Normal", 2 if out.itemsize == 8 else 4, draw, state, out)
 
 
 def integers(like: Array, *, state: DrawState, low: int, high: int, out: Array) -> None:
-    """Whole numbers in ``[low, high)``."""
+    """Draw integers uniformly from ``[low, high)``."""
     reach = high - low
     draw = _structure(ctypes.c_uint64, ctypes.c_uint64)(reach % 2**64, low % 2**64)
     if reach <= 2**32:
@@ -104,24 +104,24 @@ def integers(like: Array, *, state: DrawState, low: int, high: int, out: Array) 
 
 
 def dropout_mask(like: Array, *, state: DrawState, p: float, out: Array) -> None:
-    """True where `dropout` keeps."""
+    """Write True where `dropout` keeps the element."""
     draw = _structure(ctypes.c_uint64)(distributions.dropped_words(p))
     _fill("Keep", 4, draw, state, out)
 
 
 def dropout(a: Array, *, state: DrawState, p: float, out: Array) -> None:
-    """``a / (1 - p)`` where kept, else 0."""
+    """Write ``a / (1 - p)`` where the element is kept, else 0."""
     draw = _structure(ctypes.c_uint64, _wide(out.dtype))(distributions.dropped_words(p), distributions.kept_scale(p))
     _map("Dropout", a, draw, state, out)
 
 
 def bernoulli(p: Array, *, state: DrawState, out: Array) -> None:
-    """1 with the probability given there, else 0."""
+    """Write 1 with the given probability, else 0."""
     _map("Bernoulli", p, _structure(ctypes.c_uint64)(0), state, out)
 
 
 def permutation(like: Array, *, state: DrawState, out: Array) -> None:
-    """The numbers below ``out.size`` in random order."""
+    """Write the numbers below ``out.size`` in random order."""
     if not out.size:
         return
     target = _dense(out)
@@ -168,14 +168,14 @@ def _c_bool(value: bool) -> str:
 
 
 def _grid(size: int, itemsize: int, per_call: int) -> tuple[int, int, int]:
-    """Blocks for `size` elements; a thread's part is ``Share`` of random.cu."""
+    """Return the number of blocks for `size` elements; ``Share`` of random.cu defines a thread's part."""
     group = max(_PACK_NBYTES // itemsize, per_call)
     groups = max(4 // (group // per_call), 1)
     return -(-size // (_BLOCK * group * groups)), 1, 1
 
 
 def _dense(out: Array) -> Array:
-    """`out`, or another array in C order where its own is another: numbers follow the logical order."""
+    """Return `out`, or another array in C order if `out` is not: the numbers follow the logical order."""
     if is_c_contiguous(out) and is_aligned(out):
         return out
     return cupy.empty(out.shape, out.dtype)
@@ -185,7 +185,7 @@ def _dense(out: Array) -> Array:
 
 
 class _Cell:
-    """16 bytes of device memory: seed and offset of the next replay; and the stream they were last written on."""
+    """16 bytes of device memory for the seed and offset of the next replay, and the stream that last wrote them."""
 
     __slots__ = ("address", "device", "memory", "name", "stream")
 
@@ -197,22 +197,22 @@ class _Cell:
         self.name = 0
 
     def write_on(self, stream: Any) -> None:
-        """From here `stream` writes it, after the replays on the former one, which may be reading it."""
+        """Make `stream` the writer from now on, after the replays on the previous one, which may still be reading."""
         name = order.name_of(stream.ptr, self.device.index)
         if self.stream is not None and self.name != name:
             stream.wait_event(self.last_stream().record())
         self.stream, self.name = stream, name
 
     def last_stream(self) -> Any:
-        """The stream it was last written on, as this thread can name it."""
+        """Return the stream that last wrote the cell, as this thread can name it."""
         address = perthread.handle(self.name)
         return self.stream if address == self.stream.ptr else ExternalStream(address, self.device.index)
 
 
 class _Cells:
-    """The cells of all devices: given out once each until their graph is gone and its last replay done."""
+    """The cells of all devices; a cell is in use until its graph is gone and the graph's last replay is done."""
 
-    #: Cells that one allocation holds.
+    #: The number of cells in one allocation.
     SLAB = 256
 
     def __init__(self) -> None:
@@ -222,24 +222,30 @@ class _Cells:
         self._leaving: deque[tuple[Any, _Cell]] = deque()
 
     def take(self, device: Device) -> _Cell:
-        """A cell of `device`; called while a capture runs."""
+        """Return a cell of `device`; called during a capture."""
         with self._lock, _allowed(device):
             for _ in range(len(self._dropped)):
                 self._mark(self._dropped.popleft())
             self._return()
             free = self._free.setdefault(device, [])
             if not free:
-                memory = cupy.cuda.Memory(16 * self.SLAB)  # outside every pool: graphs outlive pools
+                memory = cupy.cuda.Memory(16 * self.SLAB)  # outside of all pools, because graphs outlive pools
                 free += [_Cell(memory, memory.ptr + 16 * place, device) for place in range(self.SLAB)]
             return free.pop()
 
     def drop(self, cell: object) -> None:
-        """The graph of `cell` is gone; its last replay may still run. Without the lock: finalisers call it."""
+        """Release the cell of a graph that is gone, after its last replay.
+
+        Takes no lock, because finalisers call it.
+        """
         if isinstance(cell, _Cell):
             self._mark(cell)
 
     def _mark(self, cell: _Cell) -> None:
-        """Mark how far the stream of its last replay is; while that is being captured, it is left to a later `take`."""
+        """Record an event on the stream of the last replay.
+
+        If that stream is being captured, leave it to a later `take`.
+        """
         if cell.stream is None:
             self._free.setdefault(cell.device, []).append(cell)
             return
@@ -259,14 +265,14 @@ class _Cells:
 
 
 def _is_captured(stream: Any) -> bool:
-    """Whether work given to `stream` is recorded; also where the driver does not say, as of a default stream then."""
+    """Whether `stream` is being captured; also True if the driver gives no answer, as for a default stream then."""
     found = ctypes.c_int()
     return bool(status("cuStreamIsCapturing", stream.ptr, ctypes.byref(found)) or found.value)
 
 
 @contextmanager
 def _allowed(device: Device) -> Iterator[None]:
-    """Inside the block this thread may allocate and ask on `device`, whatever the mode of the captures that run."""
+    """Allow this thread to allocate and query on `device` inside the block, whatever the mode of running captures."""
     from cuda.bindings import driver
 
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
@@ -279,7 +285,7 @@ def _allowed(device: Device) -> Iterator[None]:
 
 
 def _publish(place: Place) -> None:
-    """Write the state of the coming replay, on the current stream, after the replay before it."""
+    """Write the state of the next replay on the current stream, after the previous replay."""
     cell = place.cell
     if not isinstance(cell, _Cell):
         return
@@ -295,7 +301,7 @@ RECORDINGS = Recordings(_CELLS.take, _publish, _CELLS.drop)
 
 
 def register() -> None:
-    """Enter these into the registry; generators take part in captures."""
+    """Add these implementations to the registry, and let generators take part in captures."""
     for implementation in (uniform, normal, integers, permutation, bernoulli, dropout_mask, dropout):
         name = implementation.__name__
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)

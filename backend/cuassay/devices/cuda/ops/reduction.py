@@ -1,9 +1,9 @@
-"""Sums, products, means, maxima and minima, their places, and prefix sums, by kernels of our own.
+"""Sums, products, means, maxima and minima, their positions, and prefix sums, by cuassay's own kernels.
 
-CuPy's reduce over a leading axis was measured at 0.2 TB/s on an H200, and its bfloat16 ones at 0.5 to 1.7, where the
-copy rate is 4.0. Ours see an array as (outer, reduced, inner) and read 16 bytes at a time. How the reduced axis is
-cut follows from the shape alone, so that results do not depend on the card's size; what parts are added in, on whether
-it has clusters (compute capability 9.0). Complex sums go to CuPy.
+On an H200 CuPy's reduction over a leading axis ran at 0.2 TB/s, and its bfloat16 reductions at 0.5 to 1.7, where the
+copy rate is 4.0. These kernels see an array as (outer, reduced, inner) and read 16 bytes at a time. The shape alone
+decides how the reduced axis is cut, so results do not depend on the GPU's size; the order of adding the parts depends
+on whether it has clusters (compute capability 9.0). Complex sums are CuPy's.
 Kernels: kernels/reduce.cu, argmax.cu and scan.cu. Called by `cuassay.ops`; OpSpecs: `reduction` and `statistics` of
 `cuassay.testing.specs`.
 """
@@ -37,20 +37,21 @@ _PACK_NBYTES = 16
 _SHORT_ROW = 4096
 _MAX_GRID_Y = 65_535
 
-#: A part of a row is not shorter than this many elements, and there are not more parts than this: enough for any card.
+#: The fewest elements in a part of a row, and the most parts, which are enough for any GPU.
 _MIN_ROW_PART, _MAX_PARTS = 8_192, 1_024
 
-#: What sums and products of nothing are; others have no value.
+#: The results of sums and products of nothing; other reductions have none.
 _IDENTITIES = {"Sum": 0, "Prod": 1}
 
-#: Of columns; measured on an H200, from 1 to 1,024 MiB. Threads side by side: for a line of the cache, or for four of
-#: them where there are tiles enough.
+#: For columns, measured on an H200 from 1 to 1,024 MiB. Neighbouring threads: for one cache line, or for four of them
+#: if there are enough tiles.
 _LANES, _MANY_LANES = 8, 32
 
-#: Blocks that fill a card, and up to which they are large ones: more of them have less to read than to begin and end.
+#: The number of blocks that fills a GPU, and the number up to which blocks are large: more large blocks have too little
+#: to read.
 _BLOCKS, _FEW_BLOCKS, _LARGE_BLOCK = 512, 264, 512
 
-#: Blocks of a cluster, the fewest rows for each, and the fewest that make up for a second launch.
+#: The blocks of a cluster, the fewest rows for each, and the fewest rows that are worth a second launch.
 _CLUSTERS = (8, 4, 2)
 _MIN_ROWS, _MIN_ROWS_OF_TWO = 64, 1_024
 
@@ -58,7 +59,7 @@ _MIN_ROWS, _MIN_ROWS_OF_TWO = 64, 1_024
 @only_launches
 @alignment.on_aligned
 def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """Into `out`, on the current stream."""
+    """Sum into `out`, on the current stream."""
     if out.dtype.kind == "c":
         cupy.sum(a, axis=reduced_axes(axis, a.ndim), keepdims=bool(keepdims), out=out)
     else:
@@ -68,27 +69,27 @@ def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
 @only_launches
 @alignment.on_aligned
 def amax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """Into `out`, on the current stream; NaN wins."""
+    """Take the maximum into `out`, on the current stream; NaN wins."""
     _reduce("Max", a, axis, out)
 
 
 @only_launches
 @alignment.on_aligned
 def amin(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """Into `out`, on the current stream; NaN wins."""
+    """Take the minimum into `out`, on the current stream; NaN wins."""
     _reduce("Min", a, axis, out)
 
 
 @only_launches
 @alignment.on_aligned
 def product(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """Into `out`, on the current stream."""
+    """Multiply into `out`, on the current stream."""
     _reduce("Prod", a, axis, out)
 
 
 @alignment.on_aligned
 def mean(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """Into `out`, on the current stream: the sum in the accumulator's dtype, divided, and rounded once."""
+    """Write the mean to `out`, on the current stream: the sum in the accumulator's dtype, divided, and rounded once."""
     if not out.size:
         return
     axes = reduced_axes(axis, a.ndim)
@@ -116,7 +117,7 @@ _divide = ElementwiseKernel(lambda: "Div")
 
 @alignment.on_aligned
 def argmax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
-    """Into `out`, on the current stream: the place of the first maximum."""
+    """Write the position of the first maximum to `out`, on the current stream."""
     if not out.size:
         return
     folded = three_axes(a, reduced_axes(axis, a.ndim))
@@ -137,7 +138,7 @@ def _argmax_rows(folded: Array, out: Array, types: str) -> None:
         launched(-(-outer // (_BLOCK // 32)), _BLOCK, (folded, out, outer, reduced))
         return
     places = out if parts == 1 else cupy.empty((outer, parts), np.int64)
-    numbers = outer, reduced, -(-reduced // (parts * pack)) * pack  # a part begins where a pack may
+    numbers = outer, reduced, -(-reduced // (parts * pack)) * pack  # a part begins at a multiple of a pack
     grid = parts, min(outer, _MAX_GRID_Y), 1
     kernel("argmax.cu", f"argmax_rows<{types}, {pack}>")(grid, _BLOCK, (folded, places, *numbers))
     if parts > 1:
@@ -157,7 +158,7 @@ def _argmax_columns(folded: Array, out: Array, types: str) -> None:
 
 
 def _choose(folded: Array, places: Array, out: Array, types: str) -> None:
-    """Among the winners of parts."""
+    """Choose among the winners of the parts."""
     outer, reduced, inner = folded.shape
     launched = kernel("argmax.cu", f"argmax_parts<{types}>")
     warps = outer * inner
@@ -166,7 +167,7 @@ def _choose(folded: Array, places: Array, out: Array, types: str) -> None:
 
 @alignment.on_aligned
 def cumsum(a: Array, *, axis: int, out: Array) -> None:
-    """Into `out`, on the current stream: prefix sums along `axis`."""
+    """Write prefix sums along `axis` to `out`, on the current stream."""
     if not out.size:
         return
     a = a if a.flags.c_contiguous else cupy.ascontiguousarray(a)
@@ -182,9 +183,10 @@ def cumsum(a: Array, *, axis: int, out: Array) -> None:
         cupy.copyto(out, target)
 
 
-#: Parts of a column at most, and their least length: by the column alone, so that its bits are the same in a batch.
+#: The most parts of a column, and their least length. They depend only on the column, so that its bits are the same in
+#: a batch.
 _PARTS, _LEAST_PART = 64, 64
-#: With this many columns or more a thread for each is enough.
+#: From this many columns on, one thread for each column is enough.
 _MANY_COLUMNS = 65_536
 
 
@@ -204,7 +206,7 @@ def _cumsum_columns(a: Array, out: Array, folded: tuple[int, int, int]) -> None:
 
 
 def _accumulator(reduction: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Integers in 64 bits, 16-bit floats in float32, the rest as they are."""
+    """Return the accumulator's dtype: 64 bits for integers, float32 for 16-bit floats, otherwise the dtype itself."""
     if dtype.kind in "bu":
         return np.dtype(np.int64 if dtype.kind == "b" and reduction in _IDENTITIES else np.uint64)
     return np.dtype(np.int64) if dtype.kind == "i" else compute_dtype(dtype)
@@ -225,7 +227,7 @@ def _reduce(reduction: str, a: Array, axis: Any, out: Array) -> None:
 
 
 def three_axes(a: Array, axes: tuple[int, ...]) -> Array:
-    """`a` as a contiguous (outer, reduced, inner), moved only where its axes do not lie that way."""
+    """Return `a` as a contiguous (outer, reduced, inner) array, copied only if its axes are not in this order."""
     kept = [axis for axis in range(a.ndim) if axis not in axes]
     neighbours = not axes or axes == tuple(range(axes[0], axes[-1] + 1))
     if not (neighbours and a.flags.c_contiguous):
@@ -238,7 +240,7 @@ def three_axes(a: Array, axes: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A kernel, its template after the types, its numbers after input and output, and the parts it leaves."""
+    """A kernel, its template arguments after the types, its numbers after input and output, and the parts it leaves."""
 
     name: str
     template: str
@@ -271,7 +273,7 @@ def _types(reduction: str, *dtypes: np.dtype[Any]) -> str:
 
 
 def _launch(folded: Array, nbytes: int, *, whole: bool = False) -> _Launch:
-    """How to reduce it, in accumulators of `nbytes`; `whole`: in one launch."""
+    """Return how to reduce in accumulators of `nbytes`; `whole` requires one launch."""
     outer, reduced, inner = folded.shape
     if inner == 1:
         return _rows(outer, reduced, _PACK_NBYTES // folded.dtype.itemsize, whole=whole)
@@ -285,7 +287,7 @@ def _rows(outer: int, reduced: int, pack: int, *, whole: bool) -> _Launch:
     if parts == 1 and reduced <= _SHORT_ROW:
         rows = _BLOCK // 32
         return _Launch("reduce_short_rows", str(pack), (-(-outer // rows), 1, 1), _BLOCK, (outer, reduced))
-    length = -(-reduced // (parts * pack)) * pack  # a part begins where a pack may
+    length = -(-reduced // (parts * pack)) * pack  # a part begins at a multiple of a pack
     grid = parts, min(outer, _MAX_GRID_Y), 1
     return _Launch("reduce_rows", str(pack), grid, _BLOCK, (outer, reduced, length), parts)
 
@@ -312,7 +314,7 @@ def _columns(
 
 
 def register() -> None:
-    """Enter these into the registry."""
+    """Add these implementations to the registry."""
     table = {"sum": sum, "amax": amax, "amin": amin, "prod": product, "mean": mean, "argmax": argmax, "cumsum": cumsum}
     for name, implementation in table.items():
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -1,6 +1,6 @@
-"""Tables in device memory that say where the tensors of lists lie, for kernels that take a whole list at a time.
+"""Tables in device memory with the addresses of the tensors in lists, for kernels that take a whole list at a time.
 
-Used by `multi_tensor` and by the fused optimizers. Kernels read them by kernels/multi_tensor.cuh.
+`multi_tensor` and the fused optimizers use them. Kernels read them with kernels/multi_tensor.cuh.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = Any
 Arrays = Sequence[Any]
 Ints = np.ndarray[Any, Any]
 
-#: Threads a block; `kThreads` of multi_tensor.cuh.
+#: Threads of a block; `kThreads` of multi_tensor.cuh.
 BLOCK = 256
 _PACK_NBYTES = 16
 
@@ -34,39 +34,40 @@ _current_stream = cupy.cuda.get_current_stream
 _record = cupy.cuda.runtime.eventRecord
 _wait = cupy.cuda.runtime.streamWaitEvent
 
-#: What `Tensor` of multi_tensor.cuh has in addition to the addresses: elements, origin, chunks, first chunk.
+#: The number of words in `Tensor` of multi_tensor.cuh after the addresses: elements, origin, chunks, first chunk.
 _COUNTS = 4
 
 
 def elements_of(*dtypes: Any) -> int:
-    """Elements that one access of the widest of `dtypes` takes: all lists are walked in step."""
+    """Return the elements that one access of the widest of `dtypes` takes: all lists are walked in the same steps."""
     return _PACK_NBYTES // max(as_dtype(dtype).itemsize for dtype in dtypes)
 
 
 class Tables:
-    """Where the tensors of some lists lie, and how they are cut into chunks; in device memory of the current device.
+    """The addresses of the tensors of some lists, and how they are cut into chunks, in memory of the current device.
 
     Parameters
     ----------
     lists : sequence of (sequence of array, or None)
-        One list after another as the kernel numbers them; None where a list is missing. The first is present.
+        The lists in the order in which the kernel numbers them; None for a missing list. The first list is present.
     packs : int
         Packs that a thread takes.
     accesses : sequence of int, optional
-        How often a kernel goes to each list: where they begin differently, those it goes to most have the boundary.
+        How often a kernel accesses each list: if lists begin at different offsets, the most accessed ones get aligned.
     parts : bool
-        There is a float64 a chunk as well.
+        Whether there is also a float64 for each chunk.
     from_zero : bool
-        Chunks begin at element 0, at a 16-byte boundary or not: packs of a thread are then whole groups of elements.
+        Whether chunks begin at element 0 even if it is not at a 16-byte boundary: a thread's packs are then whole
+        groups of elements.
 
     Attributes
     ----------
     blocks : int
-        Chunks of all tensors. A tensor without elements has one, so that its step count moves as the others' do.
+        Chunks of all tensors. A tensor without elements has one chunk, so that its step count advances with the others.
     off : int
-        A bit for each list that, of some tensor, begins differently far past a 16-byte boundary than most others.
+        A bit for each list that, for some tensor, begins at another offset from a 16-byte boundary than most lists.
     tensors, chunks, arrivals, parts : int
-        Addresses: of the tables, of a counter a tensor, of a float64 a chunk.
+        The addresses of the tables, of a counter for each tensor, and of a float64 for each chunk.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Tables:
         return f"Tables({len(self._lists)} lists, {len(self._counts):,} tensors, {self.blocks:,} chunks)"
 
     def _begin(self, addresses: Ints) -> tuple[Ints, int]:
-        """Where each tensor's chunk 0 begins: where most of its lists have a boundary; and which lists have not."""
+        """Return the origin of each tensor's chunk 0, where most of its lists are aligned, and which lists are not."""
         present = [place for place, arrays in enumerate(self._lists) if arrays]
         itemsizes = np.array([arrays[0].dtype.itemsize for arrays in self._lists if arrays])
         begins, astray = np.divmod(addresses[:, present], itemsizes)
@@ -125,12 +126,12 @@ class Tables:
         return origin, sum(1 << place for place, off in zip(present, unlike, strict=True) if off)
 
     def _fill(self) -> None:
-        """The table of tensors gets new memory: a launch given to another stream may still read the old one."""
+        """Put the table of tensors into new memory: a launch on another stream may still read the old one."""
         self._table = _upload(np.concatenate([self._addresses, self._counts], axis=1))
         self.tensors = self._table.data.ptr
         stream = _current_stream()
         self._stream, self._streams = _known(stream.ptr), {stream.ptr} - {PER_THREAD}
-        if stream.is_capturing():  # each replay uploads, in order of what else was captured
+        if stream.is_capturing():  # each replay uploads, in order of the other captured work
             self._await()
         else:
             self._uploaded = Event()
@@ -138,7 +139,7 @@ class Tables:
             _record(self._uploaded.handle, stream.ptr)
 
     def use(self, kept: Any) -> None:
-        """Before a launch: its stream comes after the upload, and what captures replay is kept, as `kept` is."""
+        """Prepare for a launch: order its stream after the upload, and keep alive what captured launches read."""
         stream = _current_stream()
         if stream.ptr != self._stream:
             self._use_on(stream)
@@ -148,7 +149,7 @@ class Tables:
                 self._await()
 
     def _use_on(self, stream: Any) -> None:
-        """Another stream than the last: it waits for the upload once, and the memory is not used again before it."""
+        """Switch to another stream: it waits once for the upload, and the memory is not reused before its work."""
         if stream.is_capturing():
             self._await()
             return
@@ -163,19 +164,19 @@ class Tables:
         self._stream = _known(stream.ptr)
 
     def _await(self) -> None:
-        """The host waits for the upload: a captured stream cannot, and no one knows which will replay the launch."""
+        """Make the host wait for the upload: a captured stream cannot, and the replaying stream is unknown."""
         uploaded, self._uploaded = self._uploaded, None
         if uploaded is not None:
             with relaxed():
                 cupy.cuda.runtime.eventSynchronize(uploaded.handle)
 
     def replaced(self, place: int, arrays: Arrays) -> Tables | None:
-        """These tables with another list at `place`; None where its arrays do not match, or begin elsewhere."""
+        """Return these tables with another list at `place`, or None if its arrays do not match or begin elsewhere."""
         former = self._lists[place]
         if former is None or len(arrays) != len(former) or not _alike(arrays, former):
             return None
         stream = _current_stream()
-        if stream.ptr != self._stream:  # what the new tables share with these is there for it, too
+        if stream.ptr != self._stream:  # the new tables share memory with these, so it must be ready for this stream
             self._use_on(stream)
         new = object.__new__(Tables)
         vars(new).update(vars(self))
@@ -190,12 +191,12 @@ class Tables:
 
 
 def _known(address: int) -> int:
-    """The address of a stream to compare others with; of each thread's default stream, one that no stream has."""
+    """Return the address by which streams are compared; each thread's default stream gets one that no stream has."""
     return -1 if address == PER_THREAD else address
 
 
 def _alike(arrays: Arrays, former: Arrays) -> bool:
-    """Whether each array is one as its predecessor: CuPy's, of that shape and dtype, contiguous, on that device."""
+    """Whether each array matches its predecessor: CuPy's, with that shape, dtype and device, and contiguous."""
     dtype, device = former[0].dtype, former[0].data.device_id
     return all(
         type(new) is cupy.ndarray
@@ -207,17 +208,17 @@ def _alike(arrays: Arrays, former: Arrays) -> bool:
     )
 
 
-#: What the graphs of captures that others began read: nobody tells when these are gone.
+#: What graphs of other libraries' captures read; nobody reports when such a graph is gone.
 _OF_OTHERS: list[tuple[Ints, Array]] = []
 
 
 def _empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of our allocator, even if CuPy has another one: only our memory can be recorded for a second stream."""
+    """Return an array of cuassay's allocator, even if CuPy uses another; only its memory can be recorded."""
     return hook.empty(shape, dtype, cupy.cuda.runtime.getDevice())
 
 
 def _upload(host: Ints) -> Array:
-    """A copy on the device. In a capture the graph copies at each replay, so what it copies from is kept for it."""
+    """Copy to the device. In a capture the graph copies at each replay, so the host array is kept for it."""
     made = _empty(host.shape, host.dtype)
     stream = cupy.cuda.get_current_stream()
     if stream.is_capturing():
@@ -234,7 +235,7 @@ def _upload(host: Ints) -> Array:
 
 
 class Keeper:
-    """Keeps what captured launches read, as long as the capture is not reset; see `cuassay.core.participants`.
+    """Keeps what captured launches read alive until the capture is reset; see `cuassay.core.participants`.
 
     Attributes
     ----------
@@ -247,20 +248,20 @@ class Keeper:
         self.open: dict[int, list[Any]] = {}
 
     def capture_begin(self, capture: object, device: Device) -> None:
-        """From here what is held is held for `capture`."""
+        """Start keeping objects for `capture`."""
         self._held[id(capture)] = self.open[id(capture)] = []
 
     def capture_end(self, capture: object, device: Device) -> None:
-        """Nothing more is added."""
+        """Stop adding objects for `capture`."""
         self.open.pop(id(capture), None)
 
     def capture_forget(self, capture: object, device: Device) -> None:
-        """The graph is gone."""
+        """Drop the objects of a graph that is gone."""
         self.open.pop(id(capture), None)
         self._held.pop(id(capture), None)
 
     def hold(self, *things: Any) -> None:
-        """Keep `things` for every capture that is open; most of the time there is none."""
+        """Keep `things` for every open capture; most of the time there is none."""
         for held in tuple(self.open.values()):
             held.extend(things)
 

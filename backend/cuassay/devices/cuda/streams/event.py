@@ -1,13 +1,13 @@
-"""Events: CuPy's, with ``torch.cuda``'s names, over handles that are used again.
+"""Events: CuPy's events with the names of ``torch.cuda``, on handles that are reused.
 
-An event has no handle before it is first recorded; then it takes an idle one of its device and kind, and gives it
-back when it dies. That may be while the recorded work is under way: a wait was settled when it was asked for, and the
-next owner records before anything else. Handles that others may know (interprocess, and external ones, which a graph
-holds) are destroyed with their event instead.
+An event has no handle before it is first recorded. It then takes an idle handle of its device and kind, and returns it
+when it is destroyed. The recorded work may still be running then: earlier waits were bound to that record when they
+were issued, and the next owner records before it uses the handle in any other way. Handles that others may know (of
+interprocess events, and of external events, which a graph holds) are destroyed with their event instead.
 
-The methods first try the one call that nearly always serves, on `Event.recorded_ptr` and `Ordering.own_ptr`, which
-exist only where it does. Testing first would take 0.03 µs longer (CPython 3.11): of 0.27 µs that `record` takes on the
-H200, 0.14 µs above C.
+The methods first try the one call that nearly always works, on `Event.recorded_ptr` and `Ordering.own_ptr`; these
+attributes exist only where that call is right. Testing first would take 0.03 µs longer (CPython 3.11). On the H200 host
+`record` takes 0.27 µs, which is 0.14 µs more than in C.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ _wait = cupy.cuda.runtime.streamWaitEvent
 
 
 def handle_of(event: Any) -> int:
-    """The handle of an event of ours, CuPy's, torch's or cuda.core's; 0 for one of ours never recorded.
+    """Return the handle of a cuassay, CuPy, torch or cuda.core event; 0 for a cuassay event that was never recorded.
 
     Raises
     ------
     ArgumentError
-        If it is not one of these.
+        If it is not such an event.
     """
     if isinstance(event, Event):
         return event.handle
     for name in ("ptr", "cuda_event", "handle"):
         found = getattr(event, name, None)
-        if found is not None and not hasattr(event, "device_id"):  # a stream of CuPy's, or memory, has that
+        if found is not None and not hasattr(event, "device_id"):  # a CuPy stream, or memory, has a device_id
             return int(found)
-    raise ArgumentError(f"{event!r} is not a CUDA event; give one of ours, CuPy's, torch's or cuda.core's")
+    raise ArgumentError(f"{event!r} is not a CUDA event; give a cuassay, CuPy, torch or cuda.core event")
 
 
 # ------------------------------------------------------------------------------------------------ events
 
 
 class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no types
-    """A point in a stream's order; it belongs to the device of the stream it is first recorded on.
+    """A point in a stream's order. An event belongs to the device of the stream that it is first recorded on.
 
     Parameters
     ----------
@@ -80,20 +80,20 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
     blocking : bool
         Whether a thread in `synchronize` sleeps instead of spinning.
     interprocess : bool
-        Whether other processes may wait for it, by `ipc_handle`; then it has no timing.
+        Whether other processes may wait for it, by `ipc_handle`; such an event has no timing.
     external : bool
-        Whether a record or a wait inside a capture becomes an event node of the graph, seen by other streams and
-        graphs at each replay; keep the event alive as long as the graph.
+        Whether a record or a wait inside a capture becomes an event node of the graph, which other streams and graphs
+        see at each replay. Keep the event alive as long as the graph.
 
     Attributes
     ----------
     handle : int
-        The driver's; 0 before the first record.
+        The driver's handle; 0 before the first record.
     recorded_ptr : int
-        The same, where plain calls serve: absent before the first record, on external events, and on imported ones
-        where there are several devices.
+        The same handle, if plain calls are right. It is absent before the first record, on external events, and on
+        imported events if there are several devices.
     is_imported : bool
-        Another process's.
+        Whether it is another process's event.
     """
 
     handle: int = 0
@@ -115,13 +115,13 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
 
     @classmethod
     def of_device(cls, index: int, **options: bool) -> Event:
-        """An event that only streams of device `index` may record."""
+        """Return an event that only streams of device `index` may record."""
         event = cls(**options)
         event._index = index
         return event
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
-        """Give the handle back."""
+        """Return the handle for reuse."""
         if not self.handle or is_finalizing() or forks.is_child():
             return
         if self._external or self._flags & _INTERPROCESS:
@@ -130,21 +130,21 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
             give_back(self._index, self.handle, self._flags)
 
     def __repr__(self) -> str:
-        # Whether it is done is not asked: inside a capture, that question breaks the capture.
+        # The repr does not query whether the event is done, because a query inside a capture breaks the capture.
         state = "recorded" if self.handle else "not recorded"
         return f"Event({self.device}, {state}{'' if self._flags & DISABLE_TIMING else ', timing'})"
 
     @property
     def device(self) -> Device:
-        """The device it belongs to; before the first record, the current one."""
+        """The event's device; before the first record, the current device."""
         return Device("cuda", index_of(None) if self._index < 0 else self._index)
 
     @property
     def ptr(self) -> int:
-        """The handle, made now if there is none: for a library that records the event without our knowing."""
+        """The handle, which is made now if there is none, so that a library can record the event on its own."""
         if not self.handle:
             index = index_of(None) if self._index < 0 else self._index
-            self._own(index, make(index, self._flags))  # an idle one would still stand for its former work
+            self._own(index, make(index, self._flags))  # an idle handle would still refer to its previous record
         return self.handle
 
     @property
@@ -158,12 +158,12 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         return self.query()
 
     def admit(self, index: int) -> None:
-        """Make it one of device `index`, with a handle.
+        """Bind the event to device `index` and give it a handle.
 
         Raises
         ------
         DeviceError
-            If it belongs to another device.
+            If the event belongs to another device.
         """
         if self._index not in (-1, index):
             raise DeviceError(
@@ -180,7 +180,9 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
     # -------------------------------------------------------------------------------------------- order
 
     def record(self, stream: Any = None) -> None:
-        """Mark the end of what `stream` (None: the current one, of its device if it has one) has been given so far.
+        """Mark the end of the work submitted to `stream` so far.
+
+        None is the current stream, of the event's device if it has one.
 
         Raises
         ------
@@ -195,7 +197,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
             self._record_carefully(stream)
 
     def _record_carefully(self, stream: Any) -> None:
-        """The first record, those of external events, on default streams and others', and those that fail."""
+        """Record the first time, an external event, on default or foreign streams, or after the plain call failed."""
         stream = _located(stream, self._index)
         self.admit(stream.device_id)
         with at(stream.device_id), explained(f"recording {self!r} on {stream!r}"):
@@ -205,9 +207,9 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
                 _record(self.handle, stream.ptr)
 
     def wait(self, stream: Any = None) -> None:
-        """Hold `stream` (None: the current one) until the recorded point; the host does not wait.
+        """Make `stream` (None: the current one) wait for the recorded point; the host does not wait.
 
-        An event never recorded holds nothing.
+        Waiting for an event that was never recorded has no effect.
         """
         try:
             _wait(get_current_stream().ptr if stream is None else stream.own_ptr, self.recorded_ptr)
@@ -215,13 +217,13 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
             hold(_located(stream), self)
 
     def is_node(self, address: int) -> bool:
-        """Whether a record on the stream at `address`, or its wait, becomes an event node of a graph."""
+        """Whether recording on, or waiting on, the stream at `address` makes an event node of a graph."""
         return self._external and bool(cupy.cuda.runtime.streamIsCapturing(address))
 
     # -------------------------------------------------------------------------------------------- the host
 
     def query(self) -> bool:
-        """True when the recorded work is done, or nothing was recorded."""
+        """Return True if the recorded work is done, or nothing was recorded."""
         handle = self.handle
         if not handle:
             return True
@@ -233,7 +235,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         raise refusal(status, f"asking whether {self!r} is done")
 
     def synchronize(self) -> None:
-        """Block the host until the recorded work is done; other threads go on."""
+        """Block the host until the recorded work is done; other threads continue."""
         if syncdebug.state.mode:
             syncdebug.waits("Event.synchronize")
         if self.handle:
@@ -241,7 +243,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
                 _synchronize(self.handle)
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds of device time from this event to `end`; waits for neither.
+        """Return the device time in milliseconds from this event to `end`, without waiting for either.
 
         Raises
         ------
@@ -254,7 +256,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
             return float(_elapsed(self.handle, end.handle))
 
     def check_timed(self, which: str) -> None:
-        """Raise `ArgumentError` when no time can be read from this event."""
+        """Raise `ArgumentError` if no time can be read from this event."""
         if self._flags & DISABLE_TIMING:
             raise ArgumentError(
                 f"elapsed_time's {which} event was made without timing; make it with enable_timing=True"
@@ -267,7 +269,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
     # -------------------------------------------------------------------------------------------- other processes
 
     def ipc_handle(self) -> bytes:
-        """64 bytes by which another process opens this event with `from_ipc_handle`.
+        """Return 64 bytes with which another process opens this event in `from_ipc_handle`.
 
         Raises
         ------
@@ -275,24 +277,24 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
             If it was not made with ``interprocess=True``.
         """
         if not self._flags & _INTERPROCESS:
-            raise ArgumentError(f"{self!r} is of this process only; make it with interprocess=True")
+            raise ArgumentError(f"{self!r} cannot be shared with other processes; make it with interprocess=True")
         handle = self.ptr
-        # The driver crashes where it is asked with another device current.
+        # The driver crashes if another device is current.
         with at(self._index), explained(f"sharing {self!r} with other processes"):
             return bytes(cupy.cuda.runtime.ipcGetEventHandle(handle))
 
     @classmethod
     def from_ipc_handle(cls, device: int | str | Device, handle: bytes) -> Event:
-        """Another process's event on the same device, by its `ipc_handle`; that process must still run.
+        """Open another process's event on the same device, by its `ipc_handle`; that process must still be running.
 
-        Streams of its own device wait for it; those of another device are refused.
+        Only streams of the event's own device may wait for it.
         """
         event, index = cls(interprocess=True), index_of(device)
         runtime.init()
         with at(index), explained("opening an event of another process (not of this one, and not after its end)"):
             event._index, event.handle = index, int(cupy.cuda.runtime.ipcOpenEventHandle(bytes(handle)))
         event.is_imported = True
-        if runtime.device_count() == 1:  # else each wait asks whose stream it is, before the driver does
+        if runtime.device_count() == 1:  # otherwise each wait must check the stream's device first
             event.recorded_ptr = event.handle
         return event
 
@@ -301,7 +303,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
 
 
 class _Located(NamedTuple):
-    """What an event must know of a stream that does not tell its device; `stream` is kept alive."""
+    """The facts an event needs about a stream that does not tell its device; `stream` is kept alive."""
 
     ptr: int
     device_id: int
@@ -312,10 +314,13 @@ class _Located(NamedTuple):
 
 
 def _located(stream: Any, index: int = -1) -> Any:
-    """`stream`, or what is known of it; None is the current one of device `index` (-1: of the current one)."""
+    """Return `stream` or its address and device.
+
+    None is the current stream of device `index` (-1: the current device).
+    """
     found = get_current_stream(index) if stream is None else stream
     if isinstance(found, BaseStream):
-        if found.device_id is not None and found.device_id >= 0:  # ours, and most of CuPy's
+        if found.device_id is not None and found.device_id >= 0:  # cuassay's streams, and most of CuPy's
             return found
         address = found.ptr
     else:
@@ -325,16 +330,16 @@ def _located(stream: Any, index: int = -1) -> Any:
 
 
 def hold(stream: Any, event: Any) -> None:
-    """Let `stream`, which tells `ptr` and `device_id`, wait for `event`: ours, CuPy's, torch's or cuda.core's.
+    """Make `stream`, which has `ptr` and `device_id`, wait for a cuassay, CuPy, torch or cuda.core event.
 
-    One never recorded holds nothing.
+    Waiting for an event that was never recorded has no effect.
 
     Raises
     ------
     ArgumentError
-        If `event` is not one of these.
+        If `event` is not such an event.
     DeviceError
-        If it is another process's and of another device.
+        If `event` belongs to another process and another device.
     """
     handle = handle_of(event)
     if not handle:
@@ -342,7 +347,7 @@ def hold(stream: Any, event: Any) -> None:
     flags = 0
     if isinstance(event, Event):
         if event.is_imported and event.device.index != stream.device_id:
-            # The driver does not refuse it: the process ends (seen on two H200, CUDA 13.0).
+            # The driver does not report this as an error: the process ends (seen on two H200, CUDA 13.0).
             raise DeviceError(
                 f"{event!r} of another process cannot be waited for by {stream!r}; let a stream of {event.device} "
                 "wait, and wait for that stream"

@@ -14,10 +14,10 @@ __all__ = ["DISABLE_TIMING", "destroy", "give_back", "idle_events", "make", "tak
 
 DISABLE_TIMING = cupy.cuda.runtime.eventDisableTiming
 
-#: More idle handles of one device and kind than this are destroyed.
+#: The most idle handles that are kept for one device and kind; further ones are destroyed.
 _MOST_IDLE = 1024
 
-#: By device and flags: see `idle_events`.
+#: Idle handles by device and flags; see `idle_events`.
 _IDLE: dict[int, list[int]] = {}
 
 _create = cupy.cuda.runtime.eventCreateWithFlags
@@ -25,12 +25,12 @@ _destroy = cupy.cuda.runtime.eventDestroy
 
 
 def idle_events(index: int, flags: int = DISABLE_TIMING) -> list[int]:
-    """The idle handles of device `index` made with `flags`."""
+    """Return the idle handles of device `index` that were made with `flags`."""
     return _IDLE.setdefault(8 * index + flags, [])
 
 
 def take(index: int, flags: int = DISABLE_TIMING) -> int:
-    """A handle for an event of device `index`; what it was recorded for before may be under way."""
+    """Return a handle for an event of device `index`; the work of its previous record may still be running."""
     try:
         return _IDLE[8 * index + flags].pop()
     except (KeyError, IndexError):
@@ -38,14 +38,14 @@ def take(index: int, flags: int = DISABLE_TIMING) -> int:
 
 
 def make(index: int, flags: int) -> int:
-    """A new handle on device `index`."""
+    """Make a new handle on device `index`."""
     runtime.init()
     with at(index), explained(f"making an event on cuda:{index}"):
         return int(_create(flags))
 
 
 def give_back(index: int, handle: int, flags: int = DISABLE_TIMING) -> None:
-    """Keep `handle` for the next event like it."""
+    """Keep `handle` for the next event of this kind."""
     idle = idle_events(index, flags)
     if len(idle) < _MOST_IDLE:
         idle.append(handle)

@@ -1,7 +1,7 @@
 """Waits of the host inside CuPy, made visible to the sync debug mode.
 
-CuPy declares `ndarray.get`, what reads a value (`float`, `bool`, `tolist`) and `Device.synchronize`.
-It does not declare waits of its own streams and events, and those of other libraries are not seen either.
+CuPy reports `ndarray.get`, reads of a value (`float`, `bool`, `tolist`) and `Device.synchronize`. It does not report
+waits of its own streams and events, and waits of other libraries are not seen either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Times of work on streams by pairs of events whose handles are used again, which costs less than two `Event` objects.
+"""Times of work on streams, by pairs of events with reused handles, which costs less than two `Event` objects.
 
-Watchers are not notified of these events. A pair that is done is read while later ones are recorded: few handles are
-kept.
+Watchers are not notified of these events. Completed pairs are read while later ones are recorded, so few handles are
+needed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _elapsed = cupy.cuda.runtime.eventElapsedTime
 _is_capturing = cupy.cuda.runtime.streamIsCapturing
 _device = cupy.cuda.runtime.getDevice
 
-#: Pairs that may wait to be read before the oldest are looked at.
+#: The most pairs that wait to be read before the oldest ones are checked.
 _WAITING = 64
 #: Flags of an event with timing.
 _TIMED = 0
-#: The last address of a default stream; these are never captured.
+#: The last address of a default stream; default streams are never captured.
 _LAST_DEFAULT = 2
 
 
@@ -40,7 +40,10 @@ class _Pair(NamedTuple):
 
 
 class Stopwatch:
-    """Of device `index`; see `cuassay.core.traced.Stopwatch`. Making one waits for an event of the current stream."""
+    """A `cuassay.core.traced.Stopwatch` of device `index`.
+
+    Its construction waits for an event of the current stream.
+    """
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -58,14 +61,14 @@ class Stopwatch:
         return f"Stopwatch(cuda:{self._index}, {self._count:,} pairs)"
 
     def start(self) -> tuple[int, int] | None:
-        """Mark the current stream; None while it is captured."""
+        """Mark the current stream; return None while it is captured."""
         stream = get_current_stream(self._index).ptr
         if stream > _LAST_DEFAULT and _is_capturing(stream):
             return None
         return stream, self._mark(stream)
 
     def stop(self, mark: tuple[int, int]) -> int:
-        """Mark the stream of `mark` again; gives the pair's number."""
+        """Mark the stream of `mark` again; return the pair's number."""
         stream, first = mark
         number = self._count
         self._count = number + 1
@@ -93,7 +96,7 @@ class Stopwatch:
         self._idle += pair.first, pair.last
 
     def read(self) -> list[tuple[int, int, float, float]]:
-        """All pairs; the device has been waited for. No more can be taken."""
+        """Return all pairs, after the device was waited for; the stopwatch cannot be used again."""
         while self._waiting:
             self._read(self._waiting.popleft())
         for handle in (*self._idle, self._anchor):

@@ -1,7 +1,7 @@
-"""Streams: CuPy's, with ``torch.cuda``'s names, exchanged with any ``__cuda_stream__`` object.
+"""Streams: CuPy's streams with the names of ``torch.cuda``, exchanged with any ``__cuda_stream__`` object.
 
-Ours are subclasses of CuPy's, so that CuPy's current stream follows and ``with stream`` costs what CuPy's does.
-Their handles come from the pools of `stream_handles`.
+They are subclasses of CuPy's streams, so that CuPy's current stream follows and ``with stream`` costs no more than
+CuPy's. Their handles come from the pools of `stream_handles`.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ _wait = cupy.cuda.runtime.streamWaitEvent
 
 
 class Ordering(Handle):
-    """What ours add to CuPy's streams.
+    """What cuassay's streams add to CuPy's.
 
     Attributes
     ----------
     own_ptr : int
-        The driver's handle; absent on a default stream, whose handle 0 means that of the current device.
+        The driver's handle. Absent on a default stream, whose handle 0 means that of the current device.
     join_ptr : int
-        The event that waits for this stream use, again and again: a later record holds all that an earlier one does.
-        Absent before the first.
+        The event that waits for this stream reuse: a later record includes everything before an earlier one. Absent
+        before the first wait.
     """
 
     ptr: int
@@ -82,7 +82,7 @@ class Ordering(Handle):
             self.own_ptr = ptr
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
-        """The stream lives on: it is the pool's, or somebody else's."""
+        """Return the event's handle; the stream itself belongs to the pool, or to somebody else."""
         if "join_ptr" in self.__dict__ and not is_finalizing() and not forks.is_child():
             give_back(self.device_id, self.join_ptr)
 
@@ -95,15 +95,15 @@ class Ordering(Handle):
         return self.ptr != 0 or self.device_id == _device_id(other)
 
     def __hash__(self) -> int:
-        return hash(self.ptr)  # CuPy's, to which one of ours may be equal, hash so
+        return hash(self.ptr)  # CuPy's streams, which may be equal to these, hash this way
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Version and handle, by the protocol that CUDA libraries exchange streams with."""
+        """Return the version and the handle, for the protocol by which CUDA libraries exchange streams."""
         return 0, self.ptr
 
     @property
     def device(self) -> Device:
-        """The device it queues work on."""
+        """The device that the stream's work runs on."""
         return Device("cuda", self.device_id)
 
     @property
@@ -112,7 +112,7 @@ class Ordering(Handle):
         return self.ptr
 
     def query(self) -> bool:
-        """True when everything given to the stream is done."""
+        """Return True if all work submitted to the stream is done."""
         if self.ptr:
             status = _query(self.ptr)
         else:
@@ -128,14 +128,14 @@ class Ordering(Handle):
         return self.query()
 
     def synchronize(self) -> None:
-        """Block the host until everything given to the stream is done; other threads go on."""
+        """Block the host until all work submitted to the stream is done; other threads continue."""
         if syncdebug.state.mode:
             syncdebug.waits("Stream.synchronize")
         with at(self.device_id), explained(f"waiting for {self!r}"):
             _synchronize(self.ptr)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record `event`, or a new one without timing, here; gives the event."""
+        """Record `event`, or a new event without timing, on this stream, and return it."""
         if event is None:
             event = Event()
             event.admit(self.device_id)
@@ -143,14 +143,14 @@ class Ordering(Handle):
         return event
 
     def wait_event(self, event: Any) -> None:
-        """Later work of this stream waits for `event`: ours, CuPy's, torch's or cuda.core's; not recorded: no wait."""
+        """Make later work of this stream wait for a cuassay, CuPy, torch or cuda.core event, if it was recorded."""
         try:
             _wait(self.own_ptr, event.recorded_ptr)
         except (AttributeError, CUDARuntimeError):
             hold(self, event)
 
     def wait_stream(self, stream: Any) -> None:
-        """Later work of this stream waits for everything given to `stream` so far."""
+        """Make later work of this stream wait for all work submitted to `stream` so far."""
         try:
             handle = stream.join_ptr
             _record(handle, stream.own_ptr)
@@ -159,7 +159,7 @@ class Ordering(Handle):
             self._join_carefully(adopt(stream))
 
     def _join_carefully(self, stream: Ordering) -> None:
-        """The first wait for a stream, default streams, and waits that fail."""
+        """Wait for a stream for the first time, for a default stream, or after the plain calls failed."""
         if "join_ptr" not in stream.__dict__:
             stream.join_ptr = take(stream.device_id)
         with at(stream.device_id), explained(f"recording an event on {stream!r}"):
@@ -169,15 +169,15 @@ class Ordering(Handle):
 
 
 class _Entered(threading.local):
-    """Of this thread, where there are several devices.
+    """State of this thread, used only if there are several devices.
 
     Attributes
     ----------
     blocks : list
-        For each ``with stream`` of ours that is open: the device that was current before, and that stream's device's
-        current stream.
+        For each open ``with stream`` of cuassay's streams: the device that was current before, and the stream that was
+        current on this stream's device.
     lasting : dict
-        By device, what `set_stream` left at the bottom of CuPy's stack, in the order they lie there.
+        By device, the streams that `set_stream` left at the bottom of CuPy's stack, in stack order.
     """
 
     def __init__(self) -> None:
@@ -189,9 +189,9 @@ _entered = _Entered()
 
 
 class _Switching:
-    """``with stream`` where there are several devices: the stream's becomes current, and both are restored.
+    """``with stream`` for several devices: the stream's device becomes current, and both are restored at the end.
 
-    CuPy's stack gives back the stream of the block around; what was set there is in `_Entered.blocks`.
+    CuPy's stack restores the stream of the enclosing block; `_Entered.blocks` remembers what was set inside that block.
     """
 
     device_id: int
@@ -212,7 +212,10 @@ class _Switching:
 
 
 class _Staying:
-    """With one device there is nothing to switch, and CuPy's own methods serve: Python's cost half as much again."""
+    """With one device there is nothing to switch.
+
+    CuPy's own methods are used, because Python methods cost 50 % more.
+    """
 
 
 _has_many = runtime.device_count() > 1
@@ -220,14 +223,14 @@ _Entering: Any = _Switching if _has_many else _Staying
 
 
 class Stream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
-    """A stream of the pool of `device` (None: the current one); the 33rd of one priority is the first again.
+    """A stream from the pool of `device` (None: the current one), which has 32 streams of each priority, used in turn.
 
     Parameters
     ----------
     device : int, str or Device, optional
-        Where its work runs.
+        The device that its work runs on.
     priority : int
-        Lower goes first; brought into `priority_range`.
+        Lower numbers go first; the priority is limited to `priority_range`.
     """
 
     def __init__(self, device: int | str | Device | None = None, priority: int = 0) -> None:
@@ -237,31 +240,37 @@ class Stream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cup
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """The least and the greatest priority, such as (0, -5)."""
+        """Return the lowest and the highest priority, such as (0, -5)."""
         return priority_range(index_of(None))
 
 
 class ExternalStream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
-    """Somebody else's stream, by its address, on `device` (None: the current one).
+    """A stream that somebody else owns, by its address, on `device` (None: the current one).
 
-    `owner` is kept alive; the stream is never destroyed here. Raises `DeviceError` where it is another device's.
+    The stream keeps `owner` alive and is never destroyed here.
+
+    Raises
+    ------
+    DeviceError
+        If the stream belongs to another device.
     """
 
     def __init__(self, ptr: int, device: int | str | Device | None = None, owner: Any = None) -> None:
         index = index_of(device)
         if _has_many and device_of_stream(ptr) not in (None, index):
             raise DeviceError(
-                f"the stream at {ptr:#x} is of cuda:{device_of_stream(ptr)}; got device cuda:{index}; give its own"
+                f"the stream at {ptr:#x} is of cuda:{device_of_stream(ptr)}; got device cuda:{index}; "
+                "give the stream's device"
             )
         super().__init__(ptr, index)
         self._owner = owner
 
 
 class _Lasting(ExternalStream):
-    """What `set_stream` leaves at the bottom of a thread's stack of current streams."""
+    """The stream that `set_stream` leaves at the bottom of a thread's stack of current streams."""
 
 
-#: Types of what needs no `adopt`.
+#: The types that `adopt` returns unchanged.
 OURS = frozenset((Stream, ExternalStream, _Lasting))
 
 
@@ -269,7 +278,7 @@ OURS = frozenset((Stream, ExternalStream, _Lasting))
 
 
 def adopt(stream: Any) -> Any:
-    """`stream` as one of ours: ours as it is; CuPy's, an address, or any object with ``__cuda_stream__`` wrapped.
+    """Return `stream` as a cuassay stream; CuPy's streams, addresses and ``__cuda_stream__`` objects are wrapped.
 
     Raises
     ------
@@ -285,7 +294,7 @@ def adopt(stream: Any) -> Any:
 
 
 def _device_id(stream: Any) -> int:
-    """CuPy's default stream has -1: it is that of the current device."""
+    """Return the stream's device; CuPy's default stream has -1, which means the current device."""
     known = stream.device_id
     return index_of(None) if known is None or known < 0 else int(known)
 
@@ -294,34 +303,34 @@ def _device_id(stream: Any) -> int:
 
 
 def current_stream(index: int = -1) -> Any:
-    """CuPy's current stream of this thread on device `index` (-1: the current one), as one of ours."""
+    """Return this thread's current stream in CuPy on device `index` (-1: the current one), as a cuassay stream."""
     found = get_current_stream(index)
     return found if found.__class__ in OURS else ours_for(found, index)
 
 
 def ours_for(found: Any, index: int) -> Any:
-    """One of ours for a stream of CuPy's that is current on device `index` (-1: the current one)."""
+    """Return the cuassay stream for a CuPy stream that is current on device `index` (-1: the current one)."""
     return adopt(found) if found.ptr else default_stream(index_of(None) if index < 0 else index)
 
 
 @cache
 def default_stream(index: int) -> ExternalStream:
-    """The legacy default stream of device `index`, which waits for every blocking stream, and they for it."""
+    """Return the legacy default stream of device `index`; blocking streams and this one wait for each other."""
     return ExternalStream(0, index)
 
 
 @cache
 def cupy_default() -> Any:
-    """CuPy's own object for the default stream, current in every thread that has chosen none.
+    """Return CuPy's object for the default stream, which is current in every thread that has not chosen one.
 
-    It is asked in a new thread: ``CUPY_CUDA_PER_THREAD_DEFAULT_STREAM`` makes it another one.
+    A new thread is asked for it, because ``CUPY_CUDA_PER_THREAD_DEFAULT_STREAM`` changes it.
     """
     with ThreadPoolExecutor(1) as fresh:
         return fresh.submit(cupy.cuda.get_current_stream).result()
 
 
 def use(stream: Any) -> AbstractContextManager[Any]:
-    """Work of this thread goes to `stream` inside the block, its device current; None changes nothing."""
+    """Submit this thread's work to `stream` inside the block, with its device current; None changes nothing."""
     if stream is None:
         return nullcontext()
     adopted: AbstractContextManager[Any] = adopt(stream)
@@ -329,9 +338,9 @@ def use(stream: Any) -> AbstractContextManager[Any]:
 
 
 def set_stream(stream: Any) -> None:
-    """Work of this thread goes to `stream` from here, also after each ``with stream`` block; None: no change.
+    """Submit this thread's work to `stream` from now on, and again after each ``with stream`` block; None: no change.
 
-    Inside such a block it holds until the block's end.
+    Inside such a block it lasts until the end of the block.
     """
     if stream is None:
         return
@@ -340,7 +349,7 @@ def set_stream(stream: Any) -> None:
         if _has_many:
             _set_among_many(adopted)
             return
-        with default_stream(adopted.device_id):  # leaving a block makes current what tops the stack without it
+        with default_stream(adopted.device_id):  # leaving a block makes the top of the stack current
             pass
         top = get_current_stream()
         is_bottom = top is cupy_default()
@@ -351,10 +360,11 @@ def set_stream(stream: Any) -> None:
 
 
 def _set_among_many(stream: Any) -> None:
-    """`set_stream` where there are several devices.
+    """`set_stream` with several devices.
 
-    CuPy keeps one order of blocks for all of them: only what is the last to lie there can be taken away. So what lasts
-    is put there where nothing else is; inside a block, which ends it, the stream is only made current.
+    CuPy keeps one stack of blocks for all devices, from which only the top can be removed. So lasting streams are
+    pushed only if the stack holds nothing else. Inside a block, whose end ends the setting, the stream is only made
+    current.
     """
     lasting = _entered.lasting
     currents = map(get_current_stream, range(runtime.device_count()))
@@ -375,7 +385,7 @@ def _set_among_many(stream: Any) -> None:
 
 def _in_child() -> None:
     if forks.is_child():
-        Ordering.__enter__ = lambda self: index_of(None)  # type: ignore[attr-defined] # CuPy's, until now; it refuses
+        Ordering.__enter__ = lambda self: index_of(None)  # type: ignore[attr-defined] # replaces CuPy's; it raises
 
 
 os.register_at_fork(after_in_child=_in_child)

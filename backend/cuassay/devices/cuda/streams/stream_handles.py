@@ -1,8 +1,8 @@
-"""The driver's handles of our streams: a pool of 32 for each device and priority.
+"""The driver's handles of cuassay's streams: a pool of 32 for each device and priority.
 
-A pool gives its streams in turn and passes over those that are being captured. They live as long as the process: the
-driver keeps half a MiB of device memory for each, also after its end. They are non-blocking, as torch's are: nothing is
-implicitly ordered with the legacy default stream.
+A pool hands out its streams in turn and skips those that are being captured. They live as long as the process, because
+the driver keeps half a MiB of device memory for each stream even after it is destroyed. They are non-blocking, as
+torch's are: nothing is implicitly ordered with the legacy default stream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["priority_range", "take_stream"]
 
 
 def take_stream(index: int, priority: int) -> int:
-    """The handle of the next stream of device `index`; `priority` is brought into `priority_range`."""
+    """Return the handle of the next stream of device `index`; `priority` is limited to `priority_range`."""
     return _pool(index, _clamped(index, priority)).take()
 
 
@@ -39,7 +39,7 @@ def _pool(index: int, priority: int) -> RoundRobin[int]:
         try:
             with at(index):
                 return not cupy.cuda.runtime.streamIsCapturing(address)
-        except RuntimeError:  # CuPy's, of a capture that a call has broken
+        except RuntimeError:  # CuPy's error for a capture that a call has broken
             return False
 
     return RoundRobin(make, usable=is_free)
@@ -57,7 +57,7 @@ def _clamped(index: int, priority: int) -> int:
 
 @cache
 def priority_range(index: int) -> tuple[int, int]:
-    """The least and the greatest stream priority of device `index`; lower numbers go first."""
+    """Return the lowest and the highest stream priority of device `index`; lower numbers go first."""
     from cuda.bindings import runtime as cudart
 
     with at(index):

@@ -1,0 +1,141 @@
+"""What NumPy's functions and operators give of arrays without memory: views, arrays alike, elementwise results.
+
+Which dtype an elementwise function gives is asked of NumPy, with a one of each dtype in place of the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.arrays.layout import as_shape, broadcast_shapes
+from cuassay.core.words import shown
+from cuassay.devices.meta import headers
+from cuassay.errors import ArgumentError, DTypeError, MissingNameError, ShapeError
+from cuassay.ops import shapes
+
+if TYPE_CHECKING:
+    from cuassay.devices.meta.array import MetaArray
+
+__all__ = ["ADVICE", "OFFERED", "call_function", "call_ufunc", "fits"]
+
+ADVICE = (
+    "kind meta has views, operators and NumPy's elementwise functions; call the op of cuassay.ops for anything else, "
+    "such as cuassay.ops.sum"
+)
+"""What to do where NumPy's name is not offered."""
+
+#: Functions that look at shapes and dtypes only; they run on the header and give plain values.
+_FACTS = frozenset("shape ndim size result_type can_cast iscomplexobj isrealobj common_type".split())
+
+#: Functions that give a view of their first argument.
+_VIEWS = frozenset(
+    "transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims broadcast_to flip fliplr "
+    "flipud diagonal".split()
+)
+
+#: Functions that make an array like their first argument.
+_LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
+
+OFFERED = _FACTS | _VIEWS | _LIKE | {"reshape"}
+"""NumPy's functions, in addition to the ufuncs, that take arrays without memory."""
+
+
+def call_function(made: type[MetaArray], function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A function of NumPy's that dispatches by ``__array_function__``.
+
+    Raises
+    ------
+    MissingNameError
+        If it is not in the tables above; the message says what to use.
+    """
+    name = function.__name__
+    if name in _FACTS:
+        return function(*(_header(made, one) for one in args), **kwargs)
+    if name in _LIKE:
+        return _like(made, *args, **kwargs)
+    if name == "reshape":
+        return args[0].reshape(*args[1:], **kwargs)
+    if name in _VIEWS and isinstance(args[0], made):
+        return args[0].viewed(function(args[0].header, *args[1:], **kwargs))
+    raise MissingNameError(f"numpy.{name} is not offered for arrays without memory; {ADVICE}")
+
+
+def _header(made: type[MetaArray], value: Any) -> Any:
+    return value.header if isinstance(value, made) else value
+
+
+def _like(
+    made: type[MetaArray], a: Any, fill_value: Any = 0, /, dtype: Any = None, *, shape: Any = None, **layout: Any
+) -> MetaArray:
+    """An array of the shape of `a`, or of `shape`, its axes in memory in the same order."""
+    del fill_value, layout
+    wanted = a.dtype if dtype is None else as_dtype(dtype)
+    return made(headers.kept_order(a.header, wanted) if shape is None else headers.empty(as_shape(shape), wanted))
+
+
+def call_ufunc(
+    made: type[MetaArray], ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """``ufunc(*inputs)``, elementwise or a product of matrices; left to an input that represents an array.
+
+    Raises
+    ------
+    MissingNameError
+        If it is a reduction or another method of the ufunc, or takes more than ``out=``.
+    ShapeError, DTypeError, ArgumentError
+        If the inputs do not fit together, or `out` does not fit the result; as NumPy where it refuses the dtypes.
+    """
+    if any(hasattr(type(one), "represents") for one in inputs):
+        return NotImplemented
+    if method != "__call__" or kwargs.keys() - {"out"} or (ufunc.signature is not None and ufunc is not np.matmul):
+        raise MissingNameError(f"numpy.{ufunc.__name__}.{method} is not offered with these arguments; {ADVICE}")
+    for one in inputs:
+        if isinstance(one, np.ndarray):
+            raise ArgumentError(
+                f"an operand of numpy.{ufunc.__name__} is on the host, and the others are on meta:0; got {shown(one)}; "
+                "move it with cuassay.from_host(array, 'meta')"
+            )
+    shape = _product(inputs) if ufunc is np.matmul else broadcast_shapes(*(shapes.shape_of(one) for one in inputs))
+    found = _dtypes(made, ufunc, inputs)
+    outs = kwargs.get("out") or (None,) * len(found)
+    results = tuple(
+        made(headers.empty(shape, dtype)) if out is None else _fitting(made, out, shape, dtype)
+        for out, dtype in zip(outs, found, strict=True)
+    )
+    return results if len(results) > 1 else results[0]
+
+
+def _product(inputs: Sequence[Any]) -> tuple[int, ...]:
+    return shapes.matmul({"a": inputs[0], "b": inputs[1]})
+
+
+def _dtypes(made: type[MetaArray], ufunc: np.ufunc, inputs: Sequence[Any]) -> list[np.dtype[Any]]:
+    """The dtype of each result: that of a call with a one for each array; Python numbers stay as they are."""
+    shape = (1, 1) if ufunc is np.matmul else (1,)
+    ones = [np.ones(shape, one.dtype) if isinstance(one, made) else one for one in inputs]
+    with np.errstate(all="ignore"):
+        found = ufunc(*ones)
+    return [one.dtype for one in (found if isinstance(found, tuple) else (found,))]
+
+
+def _fitting(made: type[MetaArray], out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> MetaArray:
+    """`out`, which can take a result of `shape` and `dtype`, by NumPy's rules."""
+    if not isinstance(out, made):
+        raise ArgumentError(f"out must be an array of meta:0, as the inputs; got {shown(out)}; give one, or omit out=")
+    if not fits(shape, out.shape):
+        raise ShapeError(f"a result of shape {shape} cannot be written to an out of shape {out.shape}; reshape it")
+    if not np.can_cast(dtype, out.dtype, "same_kind"):
+        raise DTypeError(
+            f"a result of {dtype_name(dtype)} cannot be written to an out of {dtype_name(out.dtype)}; cast the result"
+        )
+    return out
+
+
+def fits(shape: tuple[int, ...], place: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` can be written to one of shape `place`, broadcast."""
+    last = place[len(place) - len(shape) :] if shape else ()
+    return len(shape) <= len(place) and all(one in (1, other) for one, other in zip(shape, last, strict=True))

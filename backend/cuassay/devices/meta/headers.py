@@ -1,0 +1,74 @@
+"""Headers: NumPy arrays that have a shape, strides and a dtype, at an address where there is no memory.
+
+NumPy computes the shape and strides of a view without reading an element, so a header gives them by NumPy's own rules,
+for shapes too large for any memory. Nothing may read or write the elements of a header: that ends the process.
+Headers therefore stay inside this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.arrays.layout import contiguous_strides
+from cuassay.errors import ShapeError
+
+__all__ = ["Header", "empty", "kept_order", "reshaped", "strided"]
+
+Header = np.ndarray[tuple[int, ...], np.dtype[Any]]
+
+#: In the lowest page, which Linux maps for nobody; aligned for every dtype.
+_ADDRESS = 4096
+
+
+class _Described:
+    """What `numpy.asarray` makes an array of, without a copy; bytes, as the interface does not name bfloat16."""
+
+    def __init__(self, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": tuple(shape),
+            "strides": tuple(strides),
+            "typestr": f"|V{itemsize}",
+            "data": (_ADDRESS, False),
+        }
+
+
+def strided(shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]) -> Header:
+    """A header of that `shape` with `strides` in bytes.
+
+    Raises
+    ------
+    ShapeError
+        If an array of that shape has more bytes than an address can count, or more axes than NumPy's arrays may have.
+    """
+    try:
+        return np.asarray(_Described(shape, strides, dtype.itemsize)).view(dtype)
+    except (OverflowError, ValueError) as error:
+        raise ShapeError(
+            f"an array cannot have this shape: {error}; got {tuple(shape)} {dtype_name(dtype)}; give fewer elements or "
+            "axes"
+        ) from error
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Header:
+    """A C-contiguous header; raises as `strided` does."""
+    return strided(shape, contiguous_strides(shape, dtype.itemsize), dtype)
+
+
+def kept_order(array: Header, dtype: np.dtype[Any]) -> Header:
+    """A header of the shape of `array` without gaps, its axes in memory in the order that they have in `array`."""
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))  # stable: equal strides stay in order
+    made = empty([array.shape[axis] for axis in order], dtype)
+    return made.transpose([order.index(axis) for axis in range(array.ndim)])
+
+
+def reshaped(array: Header, shape: tuple[int, ...]) -> Header | None:
+    """A view of `array` in `shape`, which has as many elements; None where its strides allow no view."""
+    try:
+        return np.reshape(array, shape, copy=False)
+    except ValueError:
+        return None

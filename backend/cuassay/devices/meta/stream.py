@@ -1,0 +1,77 @@
+"""Streams and events of kind `meta`, so that code written for a device is planned unchanged; no work is ever given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuassay.core.device import Device
+from cuassay.core.handle import Handle
+from cuassay.errors import CapabilityError
+
+__all__ = ["DEVICE", "MetaEvent", "MetaStream"]
+
+DEVICE = Device("meta")
+"""The one device of this kind."""
+
+
+class MetaEvent(Handle):
+    """A point in the order of no work."""
+
+    def __repr__(self) -> str:
+        return "MetaEvent()"
+
+    @property
+    def device(self) -> Device:
+        """Always ``meta:0``."""
+        return DEVICE
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing to mark."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing to wait for."""
+
+    def query(self) -> bool:
+        """Always True."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Raises `CapabilityError`: nothing runs, so nothing takes time."""
+        raise CapabilityError(
+            f"{DEVICE}: no timing: nothing runs there; got {end!r}; measure on another kind of device"
+        )
+
+
+class MetaStream(Handle):
+    """A queue that is always empty."""
+
+    def __init__(self, number: int = 0) -> None:
+        self._number = number
+
+    def __repr__(self) -> str:
+        return f"MetaStream({self._number})"
+
+    @property
+    def device(self) -> Device:
+        """Always ``meta:0``."""
+        return DEVICE
+
+    def query(self) -> bool:
+        """Always True."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def record_event(self, event: MetaEvent | None = None) -> MetaEvent:
+        """Give `event`, or a new one."""
+        return event or MetaEvent()
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing to wait for."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing to wait for."""
