@@ -75,7 +75,8 @@ def _blamed(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, erro
     if isinstance(error, CuassayError):
         return None
     outs = out if isinstance(out, tuple) else (out,)
-    return next((read_only(schema, one) for one in outs if one is not None and is_read_only(one)), None)
+    refused = (place for place, one in enumerate(outs) if one is not None and is_read_only(one))
+    return next((read_only(schema, outs[place], place) for place in refused), None)
 
 
 def flag(name: str, value: Any) -> bool:

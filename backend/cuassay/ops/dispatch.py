@@ -28,6 +28,7 @@ from cuassay.ops.outputs import check_out, check_outs, check_written, refuse_out
 from cuassay.ops.placement import arrays, destination, is_number, place_of
 from cuassay.ops.plan import Plan, on
 from cuassay.ops.schema import Schema
+from cuassay.ops.several_outputs import each_shape
 
 __all__ = ["dispatch", "prepare", "redispatch"]
 
@@ -272,7 +273,7 @@ def _outputs(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, ou
     """As `_output`, of an op with several: a named tuple of arrays."""
     schema, backend = op.schema, route.backend
     made = cast("Callable[..., Any]", schema.result_type)
-    shapes = output_shape(schema, bound)
+    shapes = each_shape(schema, output_shape(schema, bound))
     if out is None:
         wanted = zip(shapes, route.result, strict=True)
         return made(*(backend.empty(shape, dtype, device.index) for shape, dtype in wanted))

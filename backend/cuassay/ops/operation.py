@@ -14,6 +14,7 @@ from cuassay.ops import registry
 from cuassay.ops.arguments import as_meta, output_shape
 from cuassay.ops.interposers import interposers
 from cuassay.ops.schema import Meta, Schema
+from cuassay.ops.several_outputs import each_shape
 
 if TYPE_CHECKING:
     from cuassay.ops.plan import Plan
@@ -153,7 +154,7 @@ class Op:
             raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
         shape, found = output_shape(self.schema, bound), self.schema.result_dtype(dtype, bound)
         made = self.schema.result_type
-        return Meta(shape, found) if made is None else made(*map(Meta, shape, found))
+        return Meta(shape, found) if made is None else made(*map(Meta, each_shape(self.schema, shape), found))
 
     def dtypes(self, kind: str) -> tuple[str, ...]:
         """The registry dtypes that run on `kind`, once that kind is loaded."""

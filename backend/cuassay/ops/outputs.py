@@ -35,8 +35,11 @@ def check_out(
     device: Device,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
+    name: str = "out",
 ) -> None:
     """Raise unless `out` can take a result of `shape` and `dtype` on `device`, the arrays of `bound` being read.
+
+    Errors call it `name`.
 
     Raises
     ------
@@ -48,31 +51,31 @@ def check_out(
     if not backend.owns(type(out)) or not _is_same(backend.device_of(out), device):
         owner = registry.backend_of(type(out))
         got = f"{out!r:.200}" if owner is None else f"one on {owner.device_of(out)}"
-        raise DeviceError(f"{schema.name}'s out must be on {device}, as its arrays; got {got}; allocate it there")
+        raise DeviceError(f"{schema.name}'s {name} must be on {device}, as its arrays; got {got}; allocate it there")
     given = out.shape
     if given != shape and tuple(given) != shape:
         raise ShapeError(
-            f"{schema.name}'s out must have shape {shape}; got {tuple(given)}; omit it, or ask "
+            f"{schema.name}'s {name} must have shape {shape}; got {tuple(given)}; omit out=, or ask "
             f"ops.{schema.name}.meta(...) for its shape and dtype"
         )
     found = out.dtype
     if found is not dtype and found != dtype:
         raise DTypeError(
-            f"{schema.name}'s out must be {dtype_name(dtype)}; got {dtype_name(found)}; cast after, not in, the op"
+            f"{schema.name}'s {name} must be {dtype_name(dtype)}; got {dtype_name(found)}; cast after, not in, the op"
         )
-    elementwise = schema.elementwise
+    elementwise = schema.elementwise and schema.is_single  # the second is computed from what the first overwrote
     for operand in operands:
         if operand is out and elementwise:
             continue
         overlap = backend.overlap(operand, out)
         if overlap == "partial" or (overlap == "same" and not elementwise and not _takes_place(schema, bound, operand)):
             raise ArgumentError(
-                f"{schema.name}'s out shares memory with {_name(schema, bound, operand)}, and would be read after it "
-                f"is written; give out memory of its own"
+                f"{schema.name}'s {name} shares memory with {_name(schema, bound, operand)}, and would be read after "
+                f"it is written; give out memory of its own"
             )
     if overlaps_itself(out):
         raise ArgumentError(
-            f"{schema.name}'s out has several elements in one place (shape {tuple(out.shape)}, strides "
+            f"{schema.name}'s {name} has several elements in one place (shape {tuple(out.shape)}, strides "
             f"{tuple(out.strides)} bytes), of which one would win; write into a contiguous array and copy from that"
         )
 
@@ -96,7 +99,10 @@ def check_outs(
             f"{count} arrays"
         )
     for place, (out, shape, dtype) in enumerate(zip(outs, shapes, dtypes, strict=True)):
-        check_out(schema, bound, operands, out, backend=backend, device=device, shape=shape, dtype=dtype)
+        check_out(
+            schema, bound, operands, out, backend=backend, device=device, shape=shape, dtype=dtype,
+            name=_place(schema, place),
+        )  # fmt: skip
         for other in range(place):
             if backend.overlap(outs[other], out) != "none":
                 raise ArgumentError(
@@ -105,16 +111,22 @@ def check_outs(
                 )
 
 
+def _place(schema: Schema, place: int) -> str:
+    """What errors call the array of the output at `place`."""
+    return "out" if schema.is_single else f"out[{place}] ({schema.outputs[place]})"
+
+
 def _takes_place(schema: Schema, bound: Mapping[str, Any], operand: Any) -> bool:
     """Whether `operand` is only the array that the result may take the place of."""
     names = [name for name in schema.array_names if bound[name] is operand]
     return names == [schema.accumulates]
 
 
-def read_only(schema: Schema, out: Any) -> ArgumentError:
+def read_only(schema: Schema, out: Any, place: int = 0) -> ArgumentError:
     """The error for an `out` that cannot be written: made when the kernel fails, as each call would pay for asking."""
     return ArgumentError(
-        f"{schema.name}'s out is read-only; got {tuple(out.shape)} {dtype_name(out.dtype)}; give out=array.copy()"
+        f"{schema.name}'s {_place(schema, place)} is read-only; got {tuple(out.shape)} {dtype_name(out.dtype)}; give "
+        "array.copy()"
     )
 
 

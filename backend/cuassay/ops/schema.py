@@ -15,13 +15,12 @@ in-place form ``add.inplace(a, b)``.
 from __future__ import annotations
 
 import ast
-import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
 from cuassay.core.device import Device
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, SchemaError
+from cuassay.ops import several_outputs
 
 __all__ = ["NUMBERS", "Access", "Arguments", "Form", "Meta", "Param", "Schema", "ShapeRule", "parse_signature"]
 
@@ -112,14 +112,16 @@ class Schema:
     name, params, outputs
         From the signature.
     shape : callable
-        The shape rule. Gets the arguments by name, arrays as `Meta`; gives the output's shape. Of an op that makes no
-        array it checks the arguments, and what it gives is not looked at. Of several outputs it gives all shapes.
+        The shape rule. Gets the arguments by name, arrays as `Meta`. Gives the output's shape, or a tuple of shapes if
+        there are several outputs. Of an op that makes no array it checks the arguments, and what it gives is not looked
+        at.
     dtypes : tuple of str
         The registry dtypes the operation is defined for at all, whatever the device.
     op_class : str
         One of `cuassay.core.capability.OP_CLASSES`; with a dtype it names a capability.
     result : callable
-        Registry dtype to the output's dtype, or to all; the same unless stated (`sum` of int32 is int64).
+        Registry dtype to the output's dtype, or to a tuple of dtypes if there are several outputs. Of one output the
+        dtype is the same unless stated (`sum` of int32 is int64).
     deterministic : bool
         Two runs on the same input give the same bits.
     place : callable, optional
@@ -134,6 +136,8 @@ class Schema:
     accumulates : str
         The array that `out` may be, as the first of an elementwise op may: an element of it is read for the element of
         the result that takes its place alone.
+    elementwise : bool
+        Whether each output element depends on one element of each input at most, so that in place is safe.
     is_single : bool
         Whether there is exactly one output.
     result_type : type, optional
@@ -160,6 +164,7 @@ class Schema:
     view_of: str = ""
     accumulates: str = ""
     doc: str = ""
+    elementwise: bool = field(init=False, compare=False, repr=False)
     is_single: bool = field(init=False, compare=False, repr=False)
     result_type: Callable[..., Any] | None = field(init=False, compare=False, repr=False)
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
@@ -178,8 +183,9 @@ class Schema:
         names = tuple(param.name for param in self.params if param.form != "scalar")
         is_plain = all(p.form == "array" if p.required else p.form == "scalar" for p in self.params)
         derived = {
+            "elementwise": self.op_class in ("elementwise", "random"),
             "is_single": len(self.outputs) == 1,
-            "result_type": _result_type(self.name, self.outputs) if len(self.outputs) > 1 else None,
+            "result_type": several_outputs.result_type(self.name, self.outputs) if len(self.outputs) > 1 else None,
             "arrays": tuple(param for param in self.params if param.form != "scalar"),
             "written": tuple(param for param in self.params if param.access == "both"),
             "lists": tuple(param for param in self.params if param.form == "arrays" and param.required),
@@ -193,11 +199,8 @@ class Schema:
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def elementwise(self) -> bool:
-        """True when each output element depends on one element of each input at most, so that in place is safe."""
-        return self.op_class in ("elementwise", "random")
+        if self.result_type is not None:
+            several_outputs.check_fields(self)
 
     @property
     def in_place(self) -> str:
@@ -311,20 +314,24 @@ class Schema:
         if not self.outputs:
             return ()
         shape, found = self.shape(bound), self.result_dtype(dtype, bound)
-        return (Meta(shape, found),) if self.is_single else tuple(map(Meta, shape, found))
+        if self.is_single:
+            return (Meta(shape, found),)
+        return tuple(map(Meta, several_outputs.each_shape(self, shape), found))
 
     def result_dtype(self, dtype: np.dtype[Any], bound: Mapping[str, Any]) -> Any:
-        """The output's dtype, for the registry dtype and the arguments; those of several. Raises `DTypeError`."""
+        """The output's dtype, or a tuple of dtypes if there are several outputs.
+
+        Raises
+        ------
+        DTypeError
+            If what `result` gives is not a dtype.
+        SchemaError
+            If it does not give one for each of several outputs.
+        """
         if self.result_type is not None:
-            return tuple(map(as_dtype, self.result(dtype)))
+            return tuple(map(as_dtype, several_outputs.each_dtype(self, self.result(dtype))))
         named = bound[self.out_dtype_from] if self.out_dtype_from else None
         return as_dtype(self.result(dtype) if named is None else named)
-
-
-def _result_type(name: str, outputs: Sequence[str]) -> Callable[..., Any]:
-    """The named tuple of an op with several outputs."""
-    make: Any = NamedTuple  # a type checker knows only classes that are written out
-    return cast("Callable[..., Any]", make(name, [(output, Any) for output in outputs]))
 
 
 _SIGNATURE = re.compile(r"(?P<name>\w+)\((?P<params>.*)\)\s*->\s*(?P<outputs>[\w, ]*)")
@@ -346,7 +353,7 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]
     params = *_arrays(arrays, text), *_scalars(scalars.strip(" ,"), text)
     _check_names([param.name for param in params], text)
     if len(outputs) > 1:
-        _check_outputs(outputs, params, text)
+        several_outputs.check_names(outputs, params, text)
     return match["name"], params, outputs
 
 
@@ -356,17 +363,6 @@ def _check_names(names: Sequence[str], text: str) -> None:
             raise SchemaError(f"{text!r} has {name!r} twice; each parameter needs a name of its own")
         if name == "out":
             raise SchemaError(f"{text!r} has a parameter named 'out', which every operation has by itself; rename it")
-
-
-def _check_outputs(outputs: Sequence[str], params: Sequence[Param], text: str) -> None:
-    """Each of several outputs has a name of its own, which a field of a named tuple may bear."""
-    for position, name in enumerate(outputs):
-        if name in outputs[:position] or name in {param.name for param in params}:
-            raise SchemaError(f"{text!r} has {name!r} twice; each output needs a name that nothing else has")
-        if name.startswith("_") or keyword.iskeyword(name) or not name.isidentifier():
-            raise SchemaError(f"{name!r} in {text!r} cannot name an output; write a name such as 'values'")
-    if any(param.access == "both" for param in params):
-        raise SchemaError(f"{text!r} writes a parameter and has several outputs; make it one of them")
 
 
 def _arrays(inside: str, text: str) -> Iterable[Param]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -51,12 +52,37 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "flip": lambda a: np.flip(a, 1),
     "zeros_like": lambda a: np.zeros_like(a.swapaxes(0, 1), dtype="int8"),
     "np.reshape": lambda a: np.reshape(a, (6, 4)),
+    "np.reshape by name": lambda a: np.reshape(a, shape=(6, 4), order="C"),
+    "np.reshape of a view": lambda a: np.reshape(a, (24,), copy=False),
+    "np.reshape of a copy": lambda a: np.reshape(a[::-1], (6, 4), copy=True),
+    "reshape by name": lambda a: a.reshape(6, 4, copy=None),
+    "transpose by name": lambda a: np.transpose(a=a),
+    "squeeze by name": lambda a: np.squeeze(a=a[:1], axis=0),
+    "flip by name": lambda a: np.flip(axis=1, m=a),
+    "zeros_like by name": lambda a: np.zeros_like(a=a),
+    "full_like by name": lambda a: np.full_like(a=a, fill_value=3),
 }
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_views_and_copies_are_those_of_numpy(view: Make) -> None:
     assert facts(view(meta((2, 3, 4)))) == facts(view(np.zeros((2, 3, 4), np.float32)))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda a: np.shape(a=a),
+        lambda a: np.ndim(a=a),
+        lambda a: np.size(a=a, axis=1),
+        lambda a: np.iscomplexobj(x=a),
+        lambda a: np.can_cast(from_=a.dtype, to="float64"),
+        lambda a: np.result_type(a, "float64"),
+    ],
+    ids=["shape", "ndim", "size", "iscomplexobj", "can_cast", "result_type"],
+)
+def test_facts_are_those_of_numpy(ask: Make) -> None:
+    assert ask(meta((2, 3, 4))) == ask(np.zeros((2, 3, 4), np.float32))
 
 
 @given(st.data())
@@ -150,6 +176,8 @@ def test_an_index_that_is_a_mask_is_refused_as_its_values_decide_the_shape() -> 
         (lambda a: a.reshape(5), ShapeError, "cannot give"),
         (lambda a: a.__setitem__(0, meta((5,))), ShapeError, "cannot be written to a place of shape"),
         (lambda a: a.fill(meta((2,))), ShapeError, "cannot be written"),
+        (lambda a: np.reshape(a.T, (12,), copy=False), ArgumentError, r"needs a copy.*got copy=False; omit copy="),
+        (lambda a: np.reshape(a, (12,), order="F"), MissingNameError, r"numpy.reshape is not offered with order="),
         (lambda a: a + meta((2,)), ShapeError, "do not broadcast"),
         (lambda a: a + np.ones(4, np.float32), ArgumentError, "is on the host"),
         (lambda a: np.add(a, 1, out=(meta((2, 4)),)), ShapeError, "cannot be written to an out"),
@@ -169,6 +197,33 @@ def test_an_index_that_is_a_mask_is_refused_as_its_values_decide_the_shape() -> 
 def test_misuse_is_refused_in_words(call: Make, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call(meta((3, 4)))
+
+
+@pytest.mark.parametrize("value", ["x", 300, 1j, None, [1, "x"], np.array(["x"])], ids=repr)
+def test_a_value_that_the_dtype_cannot_hold_raises_as_in_numpy(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError, OverflowError)) as expected:
+        np.zeros((3, 2), np.int8)[0] = value
+    with pytest.raises(expected.type, match=re.escape(str(expected.value))):
+        meta((3, 2), "int8")[0] = value
+
+
+@pytest.mark.parametrize("value", [3, 2.5, True, [1.0, 2.0], np.ones((2, 1, 2)), "3"], ids=repr)
+def test_a_value_that_the_dtype_holds_is_taken(value: Any) -> None:
+    a = meta((3, 1, 2))
+    a[:2] = value
+
+    assert facts(a) == facts(meta((3, 1, 2)))
+
+
+def test_no_attribute_has_a_repr_that_reads_elements() -> None:
+    a = meta((3, 4))[::2]
+    broadcast = np.broadcast_to(a, (2, 2, 4))
+    attributes = {name for one in type(a).__mro__ for name in getattr(one, "__slots__", ())} - {"__weakref__"}
+
+    assert "header" not in attributes
+    shown = [f(getattr(one, name)) for one in (a, broadcast) for name in attributes for f in (repr, str)]
+    assert shown.count("Header(shape=(2, 4), strides=(32, 4), dtype=float32)") == 2
+    assert shown.count("Header(shape=(2, 2, 4), strides=(0, 32, 4), dtype=float32)") == 2
 
 
 def test_out_is_given_back() -> None:

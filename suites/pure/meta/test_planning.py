@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import cuassay
 from cuassay import amp, autograd, linalg, ops, optim, random
+from cuassay.errors import CapabilityError
 from cuassay.testing.presence import Presence, parse_selector
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -99,6 +100,33 @@ def test_casts_of_autocast_are_planned() -> None:
         found = ops.matmul(a, a.T)
 
     assert found.dtype == "bfloat16"
+
+
+class OwnOptimizer:
+    """An optimizer that cuassay does not know, which a scaler must keep from a step that overflows."""
+
+    def step(self, grads: list[Any]) -> None:
+        raise AssertionError("the scaler does not know whether this step overflows")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda scaler, optimizer, grads: scaler.get_scale(),
+        lambda scaler, optimizer, grads: scaler.state_dict(),
+        lambda scaler, optimizer, grads: optimizer.state_dict(),
+        lambda scaler, optimizer, grads: scaler.step(OwnOptimizer(), grads),
+    ],
+    ids=["get_scale", "state_dict of the scaler", "state_dict of the optimizer", "own optimizer"],
+)
+def test_steps_of_a_scaler_are_planned_but_not_its_numbers(read: Callable[..., Any]) -> None:
+    params, grads = ([cuassay.zeros((3,), "float32", "meta")] for _ in range(2))
+    scaler, optimizer = amp.GradScaler("meta"), optim.AdamW(params, lr=1e-3)
+    scaler.step(optimizer, grads)
+    scaler.update()
+
+    with pytest.raises(CapabilityError, match="to_host reads values"):
+        read(scaler, optimizer, grads)
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,13 @@ class MetaArray(NDArrayOperatorsMixin):
         An object that represents the memory, shared with the array that this one is a view of; new unless given.
     """
 
-    __slots__ = ("__weakref__", "header", "memory")
+    __slots__ = ("__weakref__", "_header", "memory")
 
     # Comparison gives an array, so there is nothing to hash by; as numpy.ndarray.
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, header: headers.Header, memory: object = None) -> None:
-        self.header = header
+        self._header = header
         self.memory = object() if memory is None else memory
 
     def __repr__(self) -> str:
@@ -55,42 +55,42 @@ class MetaArray(NDArrayOperatorsMixin):
     @property
     def shape(self) -> tuple[int, ...]:
         """Extent of each axis."""
-        return self.header.shape
+        return self._header.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
-        return self.header.dtype
+        return self._header.dtype
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self.header.ndim
+        return self._header.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.header.size
+        return self._header.size
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return self.header.itemsize
+        return self._header.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes that all elements would take."""
-        return self.header.nbytes
+        return self._header.nbytes
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from one element to the next, by axis."""
-        return self.header.strides
+        return self._header.strides
 
     @property
     def flags(self) -> Any:
         """Contiguity, by NumPy's names."""
-        return self.header.flags
+        return self._header.flags
 
     @property
     def device(self) -> Device:
@@ -98,31 +98,44 @@ class MetaArray(NDArrayOperatorsMixin):
         return DEVICE
 
     def __len__(self) -> int:
-        return len(self.header)
+        return len(self._header)
 
     # ---------------------------------------------------------------------------------------------- views
 
-    def viewed(self, header: headers.Header) -> MetaArray:
+    def viewed(self, header: np.ndarray[Any, Any]) -> MetaArray:
         """A view of this array's memory that `header` describes."""
-        return MetaArray(header, self.memory)
+        return MetaArray(header.view(headers.Header), self.memory)  # NumPy's broadcast_to gives a plain array
 
     def transpose(self, *axes: Any) -> MetaArray:
         """The axes in this order; reversed where none is given."""
-        return self.viewed(self.header.transpose(*axes))
+        return self.viewed(self._header.transpose(*axes))
 
     def swapaxes(self, axis1: int, axis2: int) -> MetaArray:
         """Two axes exchanged."""
-        return self.viewed(self.header.swapaxes(axis1, axis2))
+        return self.viewed(self._header.swapaxes(axis1, axis2))
 
     def squeeze(self, axis: Any = None) -> MetaArray:
         """Without axes of extent 1."""
-        return self.viewed(self.header.squeeze(axis))
+        return self.viewed(self._header.squeeze(axis))
 
-    def reshape(self, *shape: Any) -> MetaArray:
-        """The same elements in another shape: a view where the strides allow one, else a new array."""
+    def reshape(self, *shape: Any, copy: bool | None = None) -> MetaArray:
+        """The same elements in another shape: a view where the strides allow one, else a new array.
+
+        Parameters
+        ----------
+        *shape : int or tuple of int
+            The extents; one of them may be -1.
+        copy : bool, optional
+            True always gives a new array. False raises `ArgumentError` where the strides allow no view.
+        """
         wanted = shape[0] if len(shape) == 1 else shape
         extents = views.reshaped({"a": self, "shape": wanted})
-        header = headers.reshaped(self.header, extents)
+        header = None if copy else headers.reshaped(self._header, extents)
+        if header is None and copy is False:
+            raise ArgumentError(
+                f"the shape {extents} needs a copy of {self!r}, whose strides are {self.strides}; got copy=False; omit "
+                "copy="
+            )
         return MetaArray(headers.empty(extents, self.dtype)) if header is None else self.viewed(header)
 
     def ravel(self) -> MetaArray:
@@ -140,7 +153,7 @@ class MetaArray(NDArrayOperatorsMixin):
             If it is another array, or anything else.
         """
         parts = _basic(index)
-        return self.viewed(self.header[parts if ... in parts else (*parts, ...)])  # with ... an element is a view too
+        return self.viewed(self._header[parts if ... in parts else (*parts, ...)])  # with ... an element is a view too
 
     def __iter__(self) -> Iterator[MetaArray]:
         if not self.ndim:
@@ -156,7 +169,7 @@ class MetaArray(NDArrayOperatorsMixin):
     def astype(self, dtype: Any, *, copy: bool = True) -> MetaArray:
         """An array of the same shape in `dtype`, its axes in memory in the same order."""
         wanted = as_dtype(dtype)
-        return self if not copy and wanted == self.dtype else MetaArray(headers.kept_order(self.header, wanted))
+        return self if not copy and wanted == self.dtype else MetaArray(headers.kept_order(self._header, wanted))
 
     def __copy__(self) -> MetaArray:
         return self.copy()
@@ -177,8 +190,13 @@ class MetaArray(NDArrayOperatorsMixin):
             np.empty((), self.dtype).fill(value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Nothing is written; raises `ShapeError` where `value` does not broadcast to the place."""
+        """Nothing is written; raises `ShapeError` where `value` does not broadcast to the place.
+
+        Of a value that is not an array of this kind, raises as NumPy does where the dtype cannot hold it.
+        """
         _check_fits(self[index].shape, value)
+        if not isinstance(value, MetaArray):
+            np.empty(np.shape(value), self.dtype)[...] = value
 
     # ---------------------------------------------------------------------------------------------- NumPy
 
@@ -191,7 +209,7 @@ class MetaArray(NDArrayOperatorsMixin):
 
     def __getattr__(self, name: str) -> MetaArray:
         if name in ("T", "mT"):
-            return self.viewed(getattr(self.header, name))
+            return self.viewed(getattr(self._header, name))
         raise MissingNameError(f"{self!r} has no {name!r}; {functions.ADVICE}")
 
     # ---------------------------------------------------------------------------------------------- values: none

@@ -103,7 +103,7 @@ class MetaBackend:
 
     def overlap(self, a: MetaArray, b: MetaArray) -> str:
         """As between arrays with memory: views of one array overlap where their elements do."""
-        if a.memory is not b.memory or not layout.overlap(a.header, b.header):
+        if a.memory is not b.memory or not layout.overlap(headers.header_of(a), headers.header_of(b)):
             return "none"
         same = _described(a) == _described(b)
         return "same" if same else "partial"
@@ -152,4 +152,4 @@ class MetaBackend:
 
 
 def _described(array: MetaArray) -> tuple[Any, ...]:
-    return array.header.__array_interface__["data"], array.shape, array.strides, array.dtype
+    return headers.header_of(array).__array_interface__["data"], array.shape, array.strides, array.dtype

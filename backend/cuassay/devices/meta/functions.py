@@ -6,6 +6,7 @@ Which dtype an elementwise function gives is asked of NumPy, with a one of each 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,19 +54,29 @@ def call_function(made: type[MetaArray], function: Callable[..., Any], args: Any
         If it is not in the tables above; the message says what to use.
     """
     name = function.__name__
+    if not args:  # the array, which is the first parameter, may have been given by name
+        first = next(iter(signature(function).parameters))
+        args, kwargs = (kwargs[first],), {key: value for key, value in kwargs.items() if key != first}
     if name in _FACTS:
         return function(*(_header(made, one) for one in args), **kwargs)
     if name in _LIKE:
         return _like(made, *args, **kwargs)
     if name == "reshape":
-        return args[0].reshape(*args[1:], **kwargs)
+        return _reshape(*args, **kwargs)
     if name in _VIEWS and isinstance(args[0], made):
-        return args[0].viewed(function(args[0].header, *args[1:], **kwargs))
+        return args[0].viewed(function(headers.header_of(args[0]), *args[1:], **kwargs))
     raise MissingNameError(f"numpy.{name} is not offered for arrays without memory; {ADVICE}")
 
 
 def _header(made: type[MetaArray], value: Any) -> Any:
-    return value.header if isinstance(value, made) else value
+    return headers.header_of(value) if isinstance(value, made) else value
+
+
+def _reshape(a: MetaArray, shape: Any, order: str = "C", *, copy: bool | None = None) -> MetaArray:
+    """`a` in another shape, its elements taken in C order."""
+    if order != "C":
+        raise MissingNameError(f"numpy.reshape is not offered with order={order!r}; {ADVICE}")
+    return a.reshape(shape, copy=copy)
 
 
 def _like(
@@ -74,7 +85,9 @@ def _like(
     """An array of the shape of `a`, or of `shape`, its axes in memory in the same order."""
     del fill_value, layout
     wanted = a.dtype if dtype is None else as_dtype(dtype)
-    return made(headers.kept_order(a.header, wanted) if shape is None else headers.empty(as_shape(shape), wanted))
+    return made(
+        headers.kept_order(headers.header_of(a), wanted) if shape is None else headers.empty(as_shape(shape), wanted)
+    )
 
 
 def call_ufunc(

@@ -2,12 +2,13 @@
 
 NumPy computes the shape and strides of a view without reading an element, so a header gives them by NumPy's own rules,
 for shapes too large for any memory. Nothing may read or write the elements of a header: that ends the process.
-Headers therefore stay inside this package.
+Headers therefore stay inside this package, and their repr does not read elements, as debuggers and tracebacks show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,20 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.arrays.layout import contiguous_strides
 from cuassay.errors import ShapeError
 
-__all__ = ["Header", "empty", "kept_order", "reshaped", "strided"]
+__all__ = ["Header", "empty", "header_of", "kept_order", "reshaped", "strided"]
 
-Header = np.ndarray[tuple[int, ...], np.dtype[Any]]
+
+class Header(np.ndarray[tuple[int, ...], np.dtype[Any]]):
+    """An array whose repr shows no elements."""
+
+    def __repr__(self) -> str:
+        return f"Header(shape={self.shape}, strides={self.strides}, dtype={self.dtype})"
+
+    __str__ = __repr__
+
+
+header_of: Callable[[Any], Header] = attrgetter("_header")
+"""The header of a `cuassay.devices.meta.MetaArray`."""
 
 #: In the lowest page, which Linux maps for nobody; aligned for every dtype.
 _ADDRESS = 4096
@@ -46,7 +58,7 @@ def strided(shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]) 
         If an array of that shape has more bytes than an address can count, or more axes than NumPy's arrays may have.
     """
     try:
-        return np.asarray(_Described(shape, strides, dtype.itemsize)).view(dtype)
+        return np.asarray(_Described(shape, strides, dtype.itemsize)).view(dtype, Header)
     except (OverflowError, ValueError) as error:
         raise ShapeError(
             f"an array cannot have this shape: {error}; got {tuple(shape)} {dtype_name(dtype)}; give fewer elements or "
@@ -59,14 +71,14 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Header:
     return strided(shape, contiguous_strides(shape, dtype.itemsize), dtype)
 
 
-def kept_order(array: Header, dtype: np.dtype[Any]) -> Header:
+def kept_order(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Header:
     """A header of the shape of `array` without gaps, its axes in memory in the order that they have in `array`."""
     order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))  # stable: equal strides stay in order
     made = empty([array.shape[axis] for axis in order], dtype)
     return made.transpose([order.index(axis) for axis in range(array.ndim)])
 
 
-def reshaped(array: Header, shape: tuple[int, ...]) -> Header | None:
+def reshaped(array: Header, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
     """A view of `array` in `shape`, which has as many elements; None where its strides allow no view."""
     try:
         return np.reshape(array, shape, copy=False)

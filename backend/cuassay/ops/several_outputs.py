@@ -1,0 +1,86 @@
+"""An op with several outputs: the named tuple that a call gives, and what its declaration must say."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.words import shown
+from cuassay.errors import SchemaError
+from cuassay.ops import registry
+
+if TYPE_CHECKING:
+    from cuassay.ops.schema import Param, Schema
+
+__all__ = ["check_fields", "check_names", "each_dtype", "each_shape", "result_type"]
+
+#: Fields of a `Schema` that say something of one output.
+_OF_ONE_OUTPUT = ("view_of", "accumulates", "out_dtype_from")
+
+
+def result_type(name: str, outputs: Sequence[str]) -> Callable[..., Any]:
+    """The named tuple of op `name`; it is pickled by the name. Raises `SchemaError` if the name cannot be a class's."""
+    if keyword.iskeyword(name) or not name.isidentifier():
+        raise SchemaError(
+            f"{name!r} cannot name an op with several outputs, as it also names the tuple that a call gives; choose a "
+            "name such as 'halves'"
+        )
+    make: Any = NamedTuple  # a type checker knows only classes that are written out
+    made = make(name, [(output, Any) for output in outputs])
+    made.__module__ = "cuassay.ops"
+    made.__reduce__ = lambda found: (_restored, (name, *found))  # no module has the class under its name
+    return cast("Callable[..., Any]", made)
+
+
+def _restored(name: str, *found: Any) -> Any:
+    """What a pickled result becomes. Raises `SchemaError` if the op is not declared in this process."""
+    return cast("Callable[..., Any]", registry.op(name).schema.result_type)(*found)
+
+
+def check_names(outputs: Sequence[str], params: Sequence[Param], text: str) -> None:
+    """Each of several outputs has a name of its own, which a field of a named tuple may bear."""
+    for position, name in enumerate(outputs):
+        if name in outputs[:position] or name in {param.name for param in params}:
+            raise SchemaError(f"{text!r} has {name!r} twice; each output needs a name that nothing else has")
+        if name.startswith("_") or keyword.iskeyword(name) or not name.isidentifier():
+            raise SchemaError(f"{name!r} in {text!r} cannot name an output; write a name such as 'values'")
+    if any(param.access == "both" for param in params):
+        raise SchemaError(f"{text!r} writes a parameter and has several outputs; make it one of them")
+
+
+def check_fields(schema: Schema) -> None:
+    """Raise `SchemaError` if `schema` has a field for one output only, or ``result=`` lacks a dtype."""
+    for field in _OF_ONE_OUTPUT:
+        if given := getattr(schema, field):
+            raise SchemaError(
+                f"{schema.name} has several outputs and {field}={given!r}, which is for one; omit {field}="
+            )
+    for dtype in schema.dtypes:
+        schema.result_dtype(as_dtype(dtype), {})
+
+
+def each_dtype(schema: Schema, found: Any) -> Sequence[Any]:
+    """`found`, which ``result=`` gave. Raises `SchemaError` unless it is a dtype for each output."""
+    if not _is_each(schema, found):
+        _refuse(schema, "result=", "dtype", found)
+    return cast("Sequence[Any]", found)
+
+
+def each_shape(schema: Schema, found: Any) -> Sequence[tuple[int, ...]]:
+    """`found`, which the shape rule gave. Raises `SchemaError` unless it is a shape for each output."""
+    if not _is_each(schema, found) or not all(isinstance(shape, tuple) for shape in found):
+        _refuse(schema, "shape rule", "shape", found)
+    return cast("Sequence[tuple[int, ...]]", found)
+
+
+def _is_each(schema: Schema, found: Any) -> bool:
+    return isinstance(found, tuple | list) and len(found) == len(schema.outputs)
+
+
+def _refuse(schema: Schema, rule: str, what: str, found: Any) -> NoReturn:
+    raise SchemaError(
+        f"{schema.name}'s {rule} must give a {what} for each of {', '.join(schema.outputs)}; got {shown(found)}; "
+        f"return a tuple of {len(schema.outputs)} {what}s"
+    )
