@@ -103,8 +103,8 @@ def apart(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
     """The sample with an axis made longer in one or two arrays only, although others have the same extent.
 
     A function may mix up extents that are equal in all of its samples, such as the widths of keys and of values. Only
-    samples for which function and reference give the same shape are yielded, and only if the reference reads the
-    added elements: one that ignores them was not meant for arrays of different lengths.
+    samples for which function and reference give the same shape are yielded. Of several arrays the reference must read
+    the added elements: one that ignores them was not meant for arrays of different lengths.
     """
     shapes = [getattr(array, "shape", ()) for array in sample.args]
     met = Counter(extent for shape in shapes for extent in shape)
@@ -117,7 +117,7 @@ def apart(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
         extents = {shapes[place][axis] for place, axis in chosen}
         if len(extents) == 1 and min(extents) > 1 and elements_of(sample) <= MOST_OF_SMALL:
             longer = _lengthened(sample, chosen)
-            if has_expected_shape(spec, longer) and _reads_added(spec, longer, chosen):
+            if has_expected_shape(spec, longer) and (len(shapes) == 1 or _reads_added(spec, longer, chosen)):
                 yield longer
 
 
