@@ -1,6 +1,6 @@
 """The ``cuassay`` command: devices, settings, run, report, compare and the commands of `cuassay.commands`.
 
-Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
+Each subcommand is a function from its options to an exit status: 0 for success, 1 for a failure, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["main", "parser"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; gives its exit status."""
+    """Run the command, and return its exit status."""
     options = parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = options.command
     for name, meant in settings.misspelt().items():
@@ -51,14 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{options.prog}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader has seen enough, as `head` does; the interpreter flushes once more at its end
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe; the interpreter flushes again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line, for `main` and for the documentation."""
+    """Return the parser of the whole command line, for `main` and for the documentation."""
     whole = Parser(
         prog="cuassay",
         description="Test and measure declared operations on every device present.",
@@ -189,10 +189,10 @@ def _run(options: argparse.Namespace) -> int:
     from cuassay.testing.presence import Presence
 
     selectors = options.device or ["all"]
-    Presence(selectors).devices  # noqa: B018  raises here if one does not exist, before any child starts
+    Presence(selectors).devices  # noqa: B018  raises if a device does not exist, before any child process starts
     jobs = run.default_jobs() if options.jobs is None else options.jobs
     steps = {"tests": not options.no_tests, "times": not options.no_times}
-    with exit_on_sigterm():  # and with us the children
+    with exit_on_sigterm():  # also ends the child processes
         return run.run(selectors, Path(options.out), jobs=jobs, processes=options.processes, **steps)
 
 
@@ -209,7 +209,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _reports() -> Any:
-    """What reads results; raises `CapabilityError` where a distribution that it needs is missing."""
+    """Return the module that reads results. Raises `CapabilityError` if a distribution that it needs is missing."""
     try:
         from cuassay_reports import command
     except ModuleNotFoundError as error:

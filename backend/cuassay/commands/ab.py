@@ -1,4 +1,4 @@
-"""``cuassay ab`` and ``cuassay aa``: is HEAD slower than BASE, and how noisy is this runner."""
+"""``cuassay ab`` and ``cuassay aa``: whether HEAD is slower than BASE, and how noisy this runner is."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None:
-    """Options of every command that compares; `selects` adds those that choose benchmarks."""
+    """Add the options of every command that compares; `selects` adds those that choose benchmarks."""
     parser.add_argument("--device", default="", metavar="D", help="where; default: the first accelerator, else cpu")
     if selects:
         parser.add_argument(
@@ -94,7 +94,7 @@ def _ab(options: argparse.Namespace) -> int:
         known = None
         if options.profile:
             known = Profile.load(Path(options.profile))
-            comparison.medians("p", 0, "base", options.only)  # what kind of machine this is
+            comparison.medians("p", 0, "base", options.only)  # measured for the machine's fingerprint
             comparison.starts -= 1
             known.require(comparison.facts, Path(options.profile))
         outcome = compare(comparison, known, budget=options.budget, only=options.only)
@@ -121,7 +121,7 @@ def _folder(options: argparse.Namespace) -> tempfile.TemporaryDirectory[str] | _
 
 
 class _Kept:
-    """A state folder that stays."""
+    """A state folder that is kept."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -141,7 +141,7 @@ def _comparison(options: argparse.Namespace, folder: str, targets: dict[str, str
 
 
 def workload(options: argparse.Namespace) -> list[str]:
-    """What an interpreter is told: the declared operations, or the user's command without its interpreter."""
+    """Return the arguments for each interpreter: the declared operations, or the user's command without its own."""
     if options.run is not None:
         words = options.run.split()
         return words[1:] if words and Path(words[0]).name.startswith("python") else ["-m", *words]
@@ -165,7 +165,7 @@ def _first_device() -> str:
 
 
 def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
-    """The outcome in words: a line a benchmark, the changed ones first."""
+    """Yield the outcome as text: one line per benchmark, changed ones first."""
     yield (
         f"{outcome.base} -> {outcome.head}: {len(outcome.verdicts)} benchmarks, {outcome.starts} processes, "
         f"{outcome.seconds:.0f} s"
@@ -190,14 +190,14 @@ def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
 
 def _line(one: Verdict) -> str:
     noise = "unknown" if one.noise is None else f"{one.noise:.2%}"
-    told = f"noise {noise}, gate at {_promise(one.promise)}, {one.pairs} pairs: {one.why}"
-    return f"{one.word:9} {one.effect:+7.2%}  {one.name}  ({told})"
+    details = f"noise {noise}, gate at {_promise(one.promise)}, {one.pairs} pairs: {one.why}"
+    return f"{one.word:9} {one.effect:+7.2%}  {one.name}  ({details})"
 
 
 def _promise(promise: float) -> str:
     return f"{promise:.1%}" if math.isfinite(promise) else "never"
 
 
-def _save(options: argparse.Namespace, told: object) -> None:
+def _save(options: argparse.Namespace, outcome: object) -> None:
     if options.json:
-        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(outcome, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``cuassay fleet run``, ``fleet ab`` and ``fleet worker``: one run, or one comparison, on many machines."""
+"""``cuassay fleet run``, ``fleet ab`` and ``fleet worker``: one run or one comparison on many machines."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ def _ab(options: argparse.Namespace) -> int:
         shift = f"common shift {share.outcome.shift:+.2%}, {share.outcome.shift_s * 1e9:+.0f} ns a call, taken off"
         print(f"{share.worker}: {len(share.outcome.verdicts)} benchmarks in {share.outcome.starts} processes; {shift}")
     if options.json:
-        told = {"shares": [{"worker": share.worker, **share.outcome.columns()} for share in shares]}
-        options.json.write_text(json.dumps({**outcome.columns(), **told}, indent=1) + "\n", encoding="utf-8")
+        details = {"shares": [{"worker": share.worker, **share.outcome.columns()} for share in shares]}
+        options.json.write_text(json.dumps({**outcome.columns(), **details}, indent=1) + "\n", encoding="utf-8")
     return int(bool(options.fail_on) and any(one.gates for one in outcome.of("slower")))
 
 

@@ -1,4 +1,4 @@
-"""``cuassay judge``: a verdict on kernels that nobody trusts, by a declaration that is trusted."""
+"""``cuassay judge``: verdicts on untrusted kernels, by a trusted declaration."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 def _refuse_kernels(candidates: Sequence[Path]) -> None:
-    """Refuse what is not Python, before anything is run."""
+    """Reject candidates that are not Python, before anything runs."""
     for candidate in candidates:
         if candidate.suffix in (".cu", ".cuh"):
             raise SettingError(f"{candidate} is CUDA C++; give --tier kernel --device cuda:0")
@@ -114,7 +114,7 @@ def _refuse_kernels(candidates: Sequence[Path]) -> None:
 
 
 def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOptions:
-    """As the command asks, or as the verdicts that are repeated were asked for."""
+    """Return the options of the command or, with --replay, those of the repeated verdicts."""
     from cuassay import devices
     from cuassay.core.device import HOST_KINDS, Device
     from cuassay.judging.referee import JudgeOptions
@@ -128,12 +128,12 @@ def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOpti
             times=not options.no_times, policy=parse_policy(options.policy), apart=options.jobs > 1,
             allow_unjailed=options.allow_unjailed, allow_weak=options.allow_weak,
         )  # fmt: skip
-    told: dict[str, Any] = dict(known[0].options)
-    return JudgeOptions(**{**told, "device": devices.find(Device(told["device"]))})
+    recorded: dict[str, Any] = dict(known[0].options)
+    return JudgeOptions(**{**recorded, "device": devices.find(Device(recorded["device"]))})
 
 
 def _verdicts(referee: Referee, options: argparse.Namespace, known: Sequence[Verdict]) -> list[Verdict]:
-    """One for each candidate, in their order; each is shown as soon as it is there and those before it are."""
+    """Return one verdict per candidate, in order; each is shown as soon as it and all before it are ready."""
     nonces = [_nonce(options, candidate, known) for candidate in options.candidates]
     found = []
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -149,7 +149,7 @@ def _verdicts(referee: Referee, options: argparse.Namespace, known: Sequence[Ver
 
 
 def _nonce(options: argparse.Namespace, candidate: Path, known: Sequence[Verdict]) -> int | None:
-    """The nonce that was asked for, or that of the candidate's known verdict; None: a new one."""
+    """Return the requested nonce, or that of the candidate's known verdict; None draws a new one."""
     if options.replay is None and options.nonce is None:
         return None
     text = options.nonce
@@ -218,7 +218,7 @@ def _record(options: argparse.Namespace, verdicts: Sequence[Verdict]) -> None:
 
 
 def _row(verdict: Verdict) -> Mapping[str, object]:
-    """The columns of a ``verdict`` row."""
+    """Return the columns of a ``verdict`` row."""
     ratios = [case.ratio_low for case in verdict.cases if case.ratio_low is not None]
     missing = [f"{part}: {state}" for part, state in verdict.jail.items() if state != "on"]
     return {

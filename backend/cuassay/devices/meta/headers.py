@@ -1,8 +1,8 @@
-"""Headers: NumPy arrays that have a shape, strides and a dtype, at an address where there is no memory.
+"""Headers: NumPy arrays with a shape, strides and a dtype, at an address without memory.
 
-NumPy computes the shape and strides of a view without reading an element, so a header gives them by NumPy's own rules,
-for shapes too large for any memory. Nothing may read or write the elements of a header: that ends the process.
-Headers therefore stay inside this package.
+NumPy computes the shape and strides of a view without reading an element, so a header yields them by NumPy's own rules,
+even for shapes too large for any memory. Reading or writing elements of a header crashes the process, so headers stay
+inside this package.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["Header", "empty", "kept_order", "reshaped", "strided"]
 
 Header = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
-#: In the lowest page, which Linux maps for nobody; aligned for every dtype.
+#: In the lowest page, which Linux never maps; aligned for every dtype.
 _ADDRESS = 4096
 
 
 class _Described:
-    """What `numpy.asarray` makes an array of, without a copy; bytes, as the interface does not name bfloat16."""
+    """An object that `numpy.asarray` wraps without a copy; typed as bytes, because the interface has no bfloat16."""
 
     def __init__(self, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> None:
         self.__array_interface__ = {
@@ -38,12 +38,12 @@ class _Described:
 
 
 def strided(shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]) -> Header:
-    """A header of that `shape` with `strides` in bytes.
+    """Return a header of `shape` with `strides` in bytes.
 
     Raises
     ------
     ShapeError
-        If an array of that shape has more bytes than an address can count, or more axes than NumPy's arrays may have.
+        If an array of that shape has more bytes than an address can count, or more axes than NumPy allows.
     """
     try:
         return np.asarray(_Described(shape, strides, dtype.itemsize)).view(dtype)
@@ -55,19 +55,19 @@ def strided(shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]) 
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Header:
-    """A C-contiguous header; raises as `strided` does."""
+    """Return a C-contiguous header; raises like `strided`."""
     return strided(shape, contiguous_strides(shape, dtype.itemsize), dtype)
 
 
 def kept_order(array: Header, dtype: np.dtype[Any]) -> Header:
-    """A header of the shape of `array` without gaps, its axes in memory in the order that they have in `array`."""
-    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))  # stable: equal strides stay in order
+    """Return a header of the shape of `array` without gaps, with the same order of axes in memory."""
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))  # a stable sort keeps equal strides
     made = empty([array.shape[axis] for axis in order], dtype)
     return made.transpose([order.index(axis) for axis in range(array.ndim)])
 
 
 def reshaped(array: Header, shape: tuple[int, ...]) -> Header | None:
-    """A view of `array` in `shape`, which has as many elements; None where its strides allow no view."""
+    """Return a view of `array` in `shape`, which has as many elements, or None if its strides allow no view."""
     try:
         return np.reshape(array, shape, copy=False)
     except ValueError:
