@@ -126,7 +126,7 @@ def integers(
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
-    """Draw uniform whole numbers in ``[low, high)``; see `uniform`. Probabilities have a relative error below 2**-32."""
+    """Draw uniform whole numbers in ``[low, high)``; see `uniform`. Probabilities are off by at most 2**-32 of them."""
     target = _target(shape, dtype, "int64", device, generator, out)
     low, high = (value if (whole := as_whole(value)) is None else whole for value in (low, high))  # NumPy's too
     return ops.integers(target, state=_next(target, generator), low=low, high=high, out=target)
@@ -140,7 +140,7 @@ def permutation(
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
-    """Draw the numbers below `n` in random order, each computed independently; see `uniform` for other parameters."""
+    """Draw the numbers below `n` in random order, each computed alone; see `uniform` for the other parameters."""
     target = _target(n, dtype, "int64", device, generator, out)
     return ops.permutation(target, state=_next(target, generator), out=target)
 

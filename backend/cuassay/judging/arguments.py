@@ -1,4 +1,4 @@
-"""Other values for the scalar arguments of a call: a candidate may have built in those of the declared samples."""
+"""Other values for the scalar arguments of a call: a candidate may hard-code those of the declared samples."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from cuassay.testing.samples import Sample
 
 __all__ = ["other_arguments"]
 
-#: Other values of an argument, and samples in which it is given one.
+#: The number of other values of an argument, and the number of samples in which they are tried.
 _VALUES, _BASES = 2, 2
 
-#: Factors of a float, in this order: the next one is tried where the result hardly depends on the argument.
+#: Factors for a float, tried in this order until the result depends visibly on the argument.
 _FACTORS = (1.0, 1e2, 1e4, 1e6)
 
-#: Whole numbers are smaller than this one, which every integer dtype can hold.
+#: Whole numbers stay below this bound, which every integer dtype can represent.
 _MOST = 128
 
-#: An argument by its position or its name, and its value in one sample.
+#: An argument by its position or name, and its value in one sample.
 _Argument = tuple[int | str, Any]
 
 
@@ -38,9 +38,9 @@ def other_arguments(
     chance: np.random.Generator,
     notes: MutableMapping[str, str],
 ) -> Iterator[Probe]:
-    """Probes in which one scalar argument of a sample has another value that the reference takes.
+    """Yield probes in which one scalar argument of a sample has another value that the reference accepts.
 
-    A value counts only if the result for the declared value would be found wrong. An argument without such a value is
+    A value is used only if the result for the declared value would be judged wrong. An argument without such a value is
     noted by its name, and so is an option that no sample gives.
     """
     small = sorted((one for one in samples if elements_of(one) <= LARGE), key=elements_of)
@@ -52,21 +52,21 @@ def other_arguments(
             other for base in bases for other in islice(_others(results, dtype, base, place, declared, chance), _VALUES)
         ]
         yield from (
-            declared_probe(results, dtype, "options", partial(same, other), varies=_told(place)) for other in found
+            declared_probe(results, dtype, "options", partial(same, other), varies=_name(place)) for other in found
         )
         if not found:
-            notes[_told(place)] = "the reference takes no other value that changes the result"
+            notes[_name(place)] = "the reference takes no other value that changes the result"
     for name in _defaults(results.spec):
         if name not in given:
             notes.setdefault(name, "no sample gives it")
 
 
-def _told(place: int | str) -> str:
+def _name(place: int | str) -> str:
     return f"argument {place}" if isinstance(place, int) else place
 
 
 def _scalars(sample: Sample) -> Iterator[_Argument]:
-    """The arguments that are a number, a truth value or a word."""
+    """Yield the arguments that are a number, a truth value or a string."""
     given: list[_Argument] = [*enumerate(sample.args), *sample.kwargs.items()]
     for place, value in given:
         if isinstance(value, bool | int | float | str | np.generic) or value is None:
@@ -89,7 +89,7 @@ def _others(
 
 
 def _near(place: int | str, value: Any, declared: Sequence[Any], chance: np.random.Generator) -> Iterator[Any]:
-    """Other values of the same type, in random order; of words those of other samples."""
+    """Yield other values of the same type in random order; for strings, those of other samples."""
     if isinstance(value, bool | np.bool_):
         yield type(value)(not value)
     elif isinstance(value, int | np.integer):
@@ -105,7 +105,7 @@ def _near(place: int | str, value: Any, declared: Sequence[Any], chance: np.rand
 
 
 def _whole_numbers(place: int | str, value: int) -> list[int]:
-    """Whole numbers near `value`: of an axis all that arrays have, of another argument those of its sign."""
+    """Return whole numbers near `value`: for an axis those that arrays may have, for others those of the same sign."""
     if isinstance(place, str) and any(word in place for word in ("axis", "dim")):
         return [axis for axis in range(-3, 3) if axis != value]
     near = {value - 1, value + 1, value + 2, 2 * value, value // 2} - {value}
@@ -113,14 +113,14 @@ def _whole_numbers(place: int | str, value: int) -> list[int]:
 
 
 def _with(sample: Sample, place: int | str, value: Any) -> Sample:
-    label = f"{sample.label}, {_told(place)}={value!r}"
+    label = f"{sample.label}, {_name(place)}={value!r}"
     if isinstance(place, str):
         return replace(sample, kwargs={**sample.kwargs, place: value}, label=label)
     return replace(sample, args=(*sample.args[:place], value, *sample.args[place + 1 :]), label=label)
 
 
 def _defaults(spec: OpSpec) -> list[str]:
-    """The options that the declared function has a value for."""
+    """Return the options for which the declared function has a default."""
     try:
         found: Mapping[str, inspect.Parameter] = inspect.signature(spec.fn).parameters if spec.fn is not None else {}
     except (TypeError, ValueError):  # a function without a signature

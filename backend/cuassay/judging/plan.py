@@ -1,7 +1,7 @@
-"""The launch plan of a candidate of the kernel tier: what its ``launch.json`` may say, and what it says for one call.
+"""The launch plan of a candidate of the kernel tier: what ``launch.json`` may contain, and its values for one call.
 
-The candidate is ``kernel.cu`` and this file; a trusted runner compiles the one and launches by the other. Nothing of
-the candidate runs on the host. A plan::
+The candidate is ``kernel.cu`` and this file; a trusted runner compiles the former and launches by the latter. No code
+of the candidate runs on the host. A plan::
 
     {"outputs": [{"shape": ["in0[0]"], "dtype": "in0"}],
      "scratch": ["4 * ceil_div(in0.size, 256)"],
@@ -10,8 +10,8 @@ the candidate runs on the host. A plan::
         {"kernel": "row_sums<{in0}>", "grid": ["in0[0]"], "block": [256], "shared": "4 * 256",
          "arguments": ["in0", "out0", "scratch0", {"int64": "in0[1]"}, {"float32": "eps"}]}]}
 
-Arrays are ``in0, in1, ...`` in the order of the call, ``out0, ...`` and ``scratch0, ...``; ``{in0}`` in a kernel's
-name is the C++ type of its elements. What a number may be is in `expressions`.
+Arrays are ``in0, in1, ...`` in the order of the call, ``out0, ...`` and ``scratch0, ...``; ``{in0}`` in a kernel's name
+is the C++ type of its elements. `expressions` defines how numbers are written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KERNEL, PLAN = "kernel.cu", "launch.json"
 
 
 def files_of(path: Path, tier: Literal["program", "kernel"]) -> dict[str, bytes]:
-    """The files of a candidate by their names in its process; of each at most one byte more than it may have."""
+    """Return the files of a candidate by their names in its process; each at most one byte over the limit."""
     if tier == "program":
         return {path.name: _content(path)}
     return {KERNEL: _content(path), PLAN: _content(path.with_name(PLAN))}
@@ -47,7 +47,7 @@ def _content(path: Path) -> bytes:
         return file.read(MOST_SOURCE_NBYTES + 1)
 
 
-#: Name of a dtype to what C++ calls it.
+#: From the name of a dtype to its C++ type.
 C_TYPES: dict[str, str] = {
     "bool": "bool",
     "int8": "signed char",  # not int8_t: NVRTC has no header that declares it
@@ -68,7 +68,7 @@ C_TYPES: dict[str, str] = {
     "complex128": "cuDoubleComplex",
 }
 
-#: What the compiler may be told. Folders and files are the runner's to choose.
+#: The allowed compiler options; folders and files are chosen by the runner.
 _OPTIONS = re.compile(
     r"(--use_fast_math|--fmad=(true|false)|--ftz=(true|false)|--prec-(div|sqrt)=(true|false)|--maxrregcount=\d{1,3}"
     r"|--extra-device-vectorization|--std=c\+\+(14|17|20)|-D[A-Za-z_]\w*(=[\w.+-]*)?)"
@@ -77,13 +77,13 @@ _OPTIONS = re.compile(
 _KERNEL_NAME = re.compile(r"[A-Za-z_][\w:]*(<[\w:,<>{}\s-]*>)?")
 _ARRAY = re.compile(r"(in|out|scratch)\d+")
 
-#: The most outputs, launches, arguments of one, and scratch buffers.
+#: The most outputs, launches, arguments of a launch, and scratch buffers.
 _MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """One output: its extents, and the name of a dtype or of the array whose dtype it has."""
+    """One output: its extents, and a dtype's name or the array whose dtype it has."""
 
     shape: tuple[Expression, ...]
     dtype: str
@@ -91,7 +91,7 @@ class OutputPlan:
 
 @dataclass(frozen=True, slots=True)
 class LaunchStep:
-    """One launch. An argument is the name of an array, or a dtype and a number: an expression, a float, an option."""
+    """One launch. An argument is an array's name, or a dtype with an expression, a float or an option's name."""
 
     kernel: str
     grid: tuple[Expression, ...]
@@ -100,19 +100,19 @@ class LaunchStep:
     arguments: tuple[str | tuple[str, Expression | float | str], ...]
 
     def kernel_for(self, dtypes: Mapping[str, str]) -> str:
-        """The kernel's name for arrays of these dtypes; raises `ArgumentError` for an array that is not there."""
+        """Return the kernel's name for arrays of these dtypes; raises `ArgumentError` for an unknown array."""
 
-        def told(match: re.Match[str]) -> str:
+        def c_type(match: re.Match[str]) -> str:
             if match[1] not in dtypes:
                 raise ArgumentError(f"kernel {self.kernel!r} names {match[1]!r}; there are {', '.join(dtypes)}")
             return C_TYPES[dtypes[match[1]]]
 
-        return re.sub(r"\{(\w+)\}", told, self.kernel)
+        return re.sub(r"\{(\w+)\}", c_type, self.kernel)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """What a ``launch.json`` says."""
+    """The content of a ``launch.json``."""
 
     outputs: tuple[OutputPlan, ...]
     scratch: tuple[Expression, ...]
@@ -121,12 +121,12 @@ class LaunchPlan:
 
 
 def parse_plan(text: str | bytes) -> LaunchPlan:
-    """The plan that a ``launch.json`` holds.
+    """Parse a ``launch.json``.
 
     Raises
     ------
     ArgumentError
-        If it is not one; the message names the place.
+        If it is not a launch plan; the message names the place.
     """
     try:
         said = json.loads(text)
