@@ -3,7 +3,6 @@
 Each message has three parts: what was wrong, what was given, what to do. Most classes also derive from the
 built-in exception that a caller would already catch (``MemoryError``, ``TypeError``, ``ValueError``).
 
-
 ::
 
     CuassayError

@@ -31,24 +31,24 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``ab`` and ``aa``."""
     ab = commands.add_parser(
         "ab",
-        help="is HEAD slower than BASE? fresh processes by turns until that is decided",
+        help="decide whether HEAD is slower than BASE, by fresh processes in turn",
         example="cuassay ab main HEAD --device cuda:0 --profile noise.json --fail-on slower",
     )
     ab.add_argument(
         "base", metavar="BASE",
-        help="a commit, wheel, folder of sources, interpreter, or command; -: what cuassay report --suspects wrote",
+        help="a commit, wheel, folder of sources, interpreter, or command; -: read cuassay report --suspects",
     )  # fmt: skip
     ab.add_argument("head", metavar="HEAD", nargs="?", help="the same")
     add_common(ab)
     ab.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     ab.add_argument(
-        "--budget", type=float, default=gate.BUDGET, help="chance of any false alarm (default: %(default)s)"
+        "--budget", type=float, default=gate.BUDGET, help="probability of any false alarm (default: %(default)s)"
     )
-    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 where a benchmark is slower")
+    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 if a benchmark is slower")
     ab.set_defaults(command=_ab)
     aa = commands.add_parser(
         "aa",
-        help="how noisy is this runner? writes the noise profile that ab reads",
+        help="measure the noise of this runner, and write the noise profile that ab reads",
         example="cuassay aa --device cuda:0 --out noise.json",
     )
     aa.add_argument(
@@ -64,7 +64,9 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None:
     """Add the options of every command that compares; `selects` adds those that choose benchmarks."""
-    parser.add_argument("--device", default="", metavar="D", help="where; default: the first accelerator, else cpu")
+    parser.add_argument(
+        "--device", default="", metavar="D", help="the device; default: the first accelerator, else cpu"
+    )
     if selects:
         parser.add_argument(
             "--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable"
@@ -73,14 +75,18 @@ def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None
     else:
         parser.set_defaults(limit=None)
     parser.add_argument(
-        "--seconds", type=float, default=0.1, help="of each benchmark in a process (default: %(default)s)"
+        "--seconds", type=float, default=0.1, help="seconds for each benchmark in a process (default: %(default)s)"
     )
     parser.add_argument(
-        "--state", metavar="DIR", help="keeps finished processes: the same command goes on where it stopped"
+        "--state",
+        metavar="DIR",
+        help="keep finished processes here, so that the same command continues where it stopped",
     )
     parser.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
     parser.add_argument(
-        "--run", metavar="COMMAND", help=f"what is measured instead of the declared operations; rows go to {RECORD}"
+        "--run",
+        metavar="COMMAND",
+        help=f"what to measure instead of the declared operations; it writes rows to {RECORD}",
     )
     parser.add_argument("--scatter", type=float, help=argparse.SUPPRESS)  # simulated noise, to test the gate
 

@@ -35,20 +35,20 @@ def add_bisect_command(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``bisect``."""
     parser = commands.add_parser(
         "bisect",
-        help="which commit made a benchmark slower? compares as ab does, by a binary search",
+        help="find the commit that made a benchmark slower, by a binary search with comparisons of ab",
         example="cuassay bisect gelu* --good v1.2 --bad main --device cuda:0\n"
         "cuassay bisect - --profile noise.json  # after: cuassay report history --suspects |",
     )
     parser.add_argument(
         "benchmark", metavar="BENCHMARK",
-        help="its name, or a pattern of one name; -: what cuassay report --suspects wrote",
+        help="its name, or a pattern that matches one; -: read the output of cuassay report --suspects",
     )  # fmt: skip
     parser.add_argument("--good", metavar="COMMIT", help="an older commit at which it was fast")
-    parser.add_argument("--bad", metavar="COMMIT", default="HEAD", help="a newer one (default: %(default)s)")
+    parser.add_argument("--bad", metavar="COMMIT", default="HEAD", help="a newer commit (default: %(default)s)")
     parser.add_argument(
         "--build",
         metavar="COMMAND",
-        help="run in each checkout before it is measured; a commit where it fails is skipped",
+        help="a command to run in each checkout before measuring it; a commit where it fails is skipped",
     )
     add_common(parser, selects=False)
     parser.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")

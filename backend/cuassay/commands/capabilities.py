@@ -32,13 +32,15 @@ def add_capabilities_command(commands: argparse._SubParsersAction[Parser]) -> No
     """Declare ``capabilities``."""
     listing = commands.add_parser(
         "capabilities",
-        help="which operation runs in which dtype on which device, and why not",
+        help="show which operation runs in which dtype on which device, and why not elsewhere",
         example="cuassay capabilities --device sim\ncuassay capabilities --json",
     )
     listing.add_argument(
         "--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all"
     )
-    listing.add_argument("--json", action="store_true", help="the same as JSON, one row an operation, dtype and device")
+    listing.add_argument(
+        "--json", action="store_true", help="the same as JSON, one row per operation, dtype and device"
+    )
     listing.set_defaults(command=_capabilities)
 
 

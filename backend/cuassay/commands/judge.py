@@ -40,19 +40,21 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     judge.add_argument(
         "candidates", nargs="+", type=Path, metavar="CANDIDATE",
-        help="a file with run(xp, *arrays), or kernel.cu with launch.json in its folder; it gets a process of its own",
+        help="a file with run(xp, *arrays), or kernel.cu with launch.json in its folder; it gets its own process",
     )  # fmt: skip
     judge.add_argument("--device", default="sim", metavar="D", help="where candidates run (default: %(default)s)")
     judge.add_argument(
         "--tier", choices=("program", "kernel"), default="program",
         help="program: Python with a host side; kernel: CUDA C++ that a trusted runner launches (default: %(default)s)",
     )  # fmt: skip
-    judge.add_argument("--jobs", type=int, default=1, metavar="N", help="candidates at a time; time is taken alone")
+    judge.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="candidates to judge at a time; timing runs alone"
+    )
     judge.add_argument("--json", type=output_file, metavar="FILE", help="write the verdicts, which --replay reads")
     judge.add_argument("--record", type=Path, metavar="FILE", help="append the verdicts to this result file")
     judge.add_argument(
         "--seconds", type=float, default=30.0, metavar="S",
-        help="most seconds that the calls of one candidate take together (default: %(default)g)",
+        help="most seconds for all calls of one candidate together (default: %(default)g)",
     )  # fmt: skip
     judge.add_argument(
         "--replay", type=Path, metavar="FILE", help="repeat verdicts of --json, with their options and nonces"
@@ -61,16 +63,16 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         "--policy",
         default="",
         metavar="WORDS",
-        help="what library calls count as: library=flag (default), allow, refuse",
+        help="how to treat library calls: library=flag (default), allow, refuse",
     )
-    judge.add_argument("--nonce", metavar="HEX", help="draw inputs by this number, for a verdict that is known")
+    judge.add_argument("--nonce", metavar="HEX", help="draw inputs from this number, to repeat a known verdict")
     judge.add_argument(
-        "--allow-unjailed", action="store_true", help="run candidates although parts of the jail are missing"
+        "--allow-unjailed", action="store_true", help="run candidates even if parts of the jail are missing"
     )
     judge.add_argument(
-        "--allow-weak", action="store_true", help="call candidates correct although stock mutants pass the declaration"
+        "--allow-weak", action="store_true", help="call candidates correct even if stock mutants pass the declaration"
     )
-    judge.add_argument("--no-times", action="store_true", help="only check")
+    judge.add_argument("--no-times", action="store_true", help="only check, without timing")
     judge.set_defaults(command=_judge)
 
 

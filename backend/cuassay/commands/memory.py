@@ -48,14 +48,14 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     offers = memory.add_subparsers(required=True, metavar="COMMAND")
     replaying = offers.add_parser(
         "replay",
-        help="how much a policy reserves for recorded traces, and how fast it is",
+        help="show how much a policy reserves for recorded traces, and how fast it is",
         example="cuassay memory replay serving:7\ncuassay memory replay suites/data/traces --policy cupy",
     )
     replaying.add_argument(
         "traces",
         nargs="+",
         metavar="TRACE",
-        help=f"files such as x.csv.gz, folders of them, or made up: {', '.join(WORKLOADS)}, serving:7",
+        help=f"files such as x.csv.gz, folders of them, or generated traces: {', '.join(WORKLOADS)}, serving:7",
     )
     replaying.add_argument(
         "--policy",
@@ -63,16 +63,18 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         choices=("cuassay", *PEERS),
         help="whose allocator: cuassay's, or a model of a peer's (default: %(default)s)",
     )
-    replaying.add_argument("--device", metavar="D", help="real memory, such as cuda:0, tagged and checked")
+    replaying.add_argument(
+        "--device", metavar="D", help="replay in the memory of a device, such as cuda:0, with tags that are checked"
+    )
     replaying.add_argument("--json", action="store_true", help="the same as JSON")
     replaying.set_defaults(command=_replay)
     picture = offers.add_parser(
         "viz",
-        help="a snapshot as one page: live bytes by call site, and the map of blocks",
+        help="draw a snapshot as one page: live bytes by call site, and the map of blocks",
         example="cuassay memory viz snapshot.json\ncuassay memory viz snapshot.json -o page.html",
     )
     picture.add_argument(
-        "snapshot", metavar="SNAPSHOT", type=Path, help="a file that dump_snapshot wrote, ours or torch's"
+        "snapshot", metavar="SNAPSHOT", type=Path, help="a file that cuassay's or torch's dump_snapshot wrote"
     )
     picture.add_argument(
         "-o",

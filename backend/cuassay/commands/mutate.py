@@ -43,9 +43,9 @@ def add_mutate_command(commands: argparse._SubParsersAction[Parser]) -> None:
     mutate.add_argument(
         "--parts", type=int, default=1, metavar="N", help="processes that run the tests without a mutant (default: 1)"
     )
-    mutate.add_argument("--limit", type=int, metavar="N", help="most mutants: a sample, the same one for one --seed")
+    mutate.add_argument("--limit", type=int, metavar="N", help="most mutants: a sample that depends only on --seed")
     mutate.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the sample (default: 0)")
-    mutate.add_argument("--seconds", type=float, metavar="S", help="stop after so long, the first run included")
+    mutate.add_argument("--seconds", type=float, metavar="S", help="stop after this time, including the first run")
     mutate.add_argument("--equivalents", type=Path, metavar="FILE", help="TOML list of mutants that change nothing")
     mutate.add_argument("--record", type=Path, metavar="FILE", help="append the scores to this result file")
     mutate.add_argument("--fail-under", type=float, default=0.0, metavar="PERCENT", help="exit 1 below this score")

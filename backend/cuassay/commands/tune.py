@@ -28,7 +28,7 @@ def add_tune_command(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``tune``."""
     tune = commands.add_parser(
         "tune",
-        help="find the fastest way for matrix products, and keep it",
+        help="find the fastest algorithms for matrix products, and keep them",
         example="cuassay tune cuassay_untuned.jsonl --device cuda:0\ncuassay tune --shapes llama3_8b --limit 10",
     )
     tune.add_argument(
@@ -38,8 +38,8 @@ def add_tune_command(commands: argparse._SubParsersAction[Parser]) -> None:
         help="untuned products as cuassay.cuda.tunable records them; or shapes of the form of "
         "suites/data/gemm_shapes.json: all, or one list as FILE:NAME",
     )
-    tune.add_argument("--shapes", metavar="NAME", help=f"public products that come with it: {', '.join(_public())}")
-    tune.add_argument("--device", action="append", metavar="D", help="cuda:0; repeatable, a process each")
+    tune.add_argument("--shapes", metavar="NAME", help=f"public products that are included: {', '.join(_public())}")
+    tune.add_argument("--device", action="append", metavar="D", help="cuda:0; repeatable, one process per device")
     tune.add_argument("--dtype", metavar="T", help="dtype of operands and results, instead of the one in the list")
     tune.add_argument("--limit", type=int, metavar="N", help="tune only N products, spread evenly over the list")
     tune.add_argument("--out", metavar="RESULTS", help="file of results, instead of CUASSAY_TUNABLEOP_FILENAME")

@@ -28,7 +28,6 @@ class graph:  # noqa: N801  torch's name
     Nothing runs during the capture, so nothing synchronizes. If the block raises, or a call in it breaks the capture,
     the graph is left empty, and the stream and the thread can be used again.
 
-
     Parameters
     ----------
     cuda_graph : CUDAGraph or another kind's graph

@@ -148,7 +148,7 @@ class GraphedCallable(Handle):
         ArgumentError, ShapeError, DTypeError
             If an argument does not match that of the capture.
         """
-        for place, given in zip(self._inputs, self._given(args), strict=True):
+        for place, given in zip(self._inputs, self._flatten(args), strict=True):
             place.copy(given)
         self.graph.replay()
         return self.outputs
@@ -175,12 +175,12 @@ class GraphedCallable(Handle):
             If an input does not match that of the capture.
         """
         if inputs is not None:
-            for place, given in zip(self._inputs, self._given(inputs), strict=True):
+            for place, given in zip(self._inputs, self._flatten(inputs), strict=True):
                 place.use(given)
         self.graph.replay()
         return self.outputs
 
-    def _given(self, args: Sequence[Any]) -> Sequence[Any]:
+    def _flatten(self, args: Sequence[Any]) -> Sequence[Any]:
         """Return the arrays in `args`, one per input; without nested arguments, each input checks its own."""
         if self._is_flat and len(args) == len(self._inputs):
             return args

@@ -169,7 +169,6 @@ def set_numerical_check_tolerances(enable: bool, atol: float | None = None, rtol
 
     Without tolerances, those of the dtype apply.
 
-
     Raises
     ------
     ArgumentError

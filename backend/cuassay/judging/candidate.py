@@ -280,12 +280,12 @@ def _decoded(
         "tuple": lambda several: tuple(map(value, several)),
     }
 
-    def value(said: Any) -> Any:
-        if isinstance(said, list):
-            return [value(one) for one in said]
-        if not isinstance(said, dict):
-            return said
-        ((kind, what),) = said.items()
+    def value(encoded: Any) -> Any:
+        if isinstance(encoded, list):
+            return [value(one) for one in encoded]
+        if not isinstance(encoded, dict):
+            return encoded
+        ((kind, what),) = encoded.items()
         return kinds[kind](what)
 
     positional, named = json.loads(form)

@@ -286,13 +286,13 @@ def _unusable(reply: Reply, asked: Due) -> str:
 
 
 def _problem_of(output: Output, asked: tuple[tuple[int, ...], Any]) -> str:
-    said = {
+    texts = {
         "missing": "it returned nothing",
         "not an array": "it returned something that is not an array",
         "unknown dtype": "it returned something that is not an array of any known dtype",
     }
-    if output.problem in said:
-        return said[output.problem]
+    if output.problem in texts:
+        return texts[output.problem]
     return f"its output of {output.shape} {output.dtype} is {output.problem}; due is {asked[0]} {dtype_name(asked[1])}"
 
 

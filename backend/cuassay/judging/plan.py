@@ -129,10 +129,10 @@ def parse_plan(text: str | bytes) -> LaunchPlan:
         If it is not a launch plan; the message names the place.
     """
     try:
-        said = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"launch.json is not JSON: {error}; got {shown(text)}; write one object") from error
-    fields = _fields("launch.json", said, required=("outputs", "launches"), optional=("scratch", "options"))
+    fields = _fields("launch.json", value, required=("outputs", "launches"), optional=("scratch", "options"))
     return LaunchPlan(
         outputs=tuple(map(_output, _list("outputs", fields["outputs"]))),
         scratch=tuple(map(Expression, _list("scratch", fields.get("scratch", [])))),
@@ -141,39 +141,39 @@ def parse_plan(text: str | bytes) -> LaunchPlan:
     )
 
 
-def _fields(place: str, said: Any, *, required: Sequence[str], optional: Sequence[str]) -> Mapping[str, Any]:
-    if not isinstance(said, dict) or not {*required} <= said.keys() <= {*required, *optional}:
-        got = f"the fields {', '.join(map(repr, said)) or 'none'}" if isinstance(said, dict) else shown(said)
+def _fields(place: str, value: Any, *, required: Sequence[str], optional: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not {*required} <= value.keys() <= {*required, *optional}:
+        got = f"the fields {', '.join(map(repr, value)) or 'none'}" if isinstance(value, dict) else shown(value)
         raise ArgumentError(f"{place} has {', '.join(required)}, and may have {', '.join(optional)}; got {got}")
-    return said
+    return value
 
 
-def _list(place: str, said: Any, least: int = 0) -> list[Any]:
-    if not isinstance(said, list) or not least <= len(said) <= _MOST:
-        raise ArgumentError(f"{place} is a list of {least} to {_MOST}; got {shown(said)}; write it in brackets")
-    return said
+def _list(place: str, value: Any, least: int = 0) -> list[Any]:
+    if not isinstance(value, list) or not least <= len(value) <= _MOST:
+        raise ArgumentError(f"{place} is a list of {least} to {_MOST}; got {shown(value)}; write it in brackets")
+    return value
 
 
-def _output(said: Any) -> OutputPlan:
-    fields = _fields("an output", said, required=("shape", "dtype"), optional=())
+def _output(value: Any) -> OutputPlan:
+    fields = _fields("an output", value, required=("shape", "dtype"), optional=())
     dtype = fields["dtype"]
     if dtype not in DTYPE_NAMES and not (isinstance(dtype, str) and _ARRAY.fullmatch(dtype)):
         raise ArgumentError(f"an output's dtype is a name such as 'float32', or an array such as 'in0'; got {dtype!r}")
     return OutputPlan(tuple(map(Expression, _list("shape", fields["shape"]))), dtype)
 
 
-def _option(said: Any) -> str:
-    if not isinstance(said, str) or not _OPTIONS.fullmatch(said):
+def _option(value: Any) -> str:
+    if not isinstance(value, str) or not _OPTIONS.fullmatch(value):
         raise ArgumentError(
-            f"the compiler is not told {shown(said)}; there are --use_fast_math, --fmad=, --ftz=, --prec-div=, "
+            f"the compiler is not told {shown(value)}; there are --use_fast_math, --fmad=, --ftz=, --prec-div=, "
             "--prec-sqrt=, --maxrregcount=, --extra-device-vectorization, --std= and -D"
         )
-    return said
+    return value
 
 
-def _launch(said: Any) -> LaunchStep:
+def _launch(value: Any) -> LaunchStep:
     required, optional = ("kernel", "grid", "block", "arguments"), ("shared",)
-    fields = _fields("a launch", said, required=required, optional=optional)
+    fields = _fields("a launch", value, required=required, optional=optional)
     name = fields["kernel"]
     if not isinstance(name, str) or not _KERNEL_NAME.fullmatch(name):
         raise ArgumentError(f"a kernel's name is as C++ spells it, such as 'scale<{{in0}}, 4>'; got {shown(name)}")
@@ -186,23 +186,23 @@ def _launch(said: Any) -> LaunchStep:
     )
 
 
-def _dims(place: str, said: Any) -> tuple[Expression, ...]:
-    several = said if isinstance(said, list) else [said]
+def _dims(place: str, value: Any) -> tuple[Expression, ...]:
+    several = value if isinstance(value, list) else [value]
     if not 1 <= len(several) <= 3:
-        raise ArgumentError(f"{place} has one to three numbers; got {shown(said)}; write [x, y, z]")
+        raise ArgumentError(f"{place} has one to three numbers; got {shown(value)}; write [x, y, z]")
     return tuple(map(Expression, several))
 
 
-def _argument(said: Any) -> str | tuple[str, Expression | float | str]:
-    if isinstance(said, str) and _ARRAY.fullmatch(said):
-        return said
-    if isinstance(said, dict) and len(said) == 1:
-        ((dtype, what),) = said.items()
+def _argument(value: Any) -> str | tuple[str, Expression | float | str]:
+    if isinstance(value, str) and _ARRAY.fullmatch(value):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((dtype, what),) = value.items()
         if dtype in C_TYPES and "float" in dtype and isinstance(what, float | int | str) and not isinstance(what, bool):
             return dtype, what if isinstance(what, str) else float(what)
         if dtype in C_TYPES and ("int" in dtype or dtype == "bool"):
             return dtype, Expression(what)
     raise ArgumentError(
         f"an argument is an array such as 'in0', a whole number such as {{'int64': 'in0.size'}}, or a number such as "
-        f"{{'float32': 'eps'}} by the name of an option; got {shown(said)}"
+        f"{{'float32': 'eps'}} by the name of an option; got {shown(value)}"
     )

@@ -331,12 +331,12 @@ class CandidateProcess(Handle):
         """Wait for reply `number` until `seconds` after `begun`: poll for a moment, then sleep until the bell rings."""
         polled = time.monotonic() + _POLL_SECONDS
         while True:
-            said = protocol.reply_number(self._control)
-            if said == number:
+            current = protocol.reply_number(self._control)
+            if current == number:
                 self._last = number
                 return
-            if said != self._last:
-                self._lose("protocol", f"reply {said} where reply {number} was due")
+            if current != self._last:
+                self._lose("protocol", f"reply {current} where reply {number} was due")
             if (now := time.monotonic()) - begun > seconds:
                 self._lose("hang", f"no answer after {seconds:g} s")
             if now > polled:

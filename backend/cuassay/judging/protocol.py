@@ -258,9 +258,9 @@ def read_reply(control: Buffer, number: int, rooms: Sequence[Room]) -> RawReply:
         array that does not fit its room.
     """
     message = bytes(control[_REPLY + _HEAD : CONTROL_NBYTES])  # copied once, because it may be written while it is read
-    said, status, count, kind_nbytes, text_nbytes, is_queued, device_s = _REPLY_HEAD.unpack_from(message, 0)
-    if said != number or status > 1 or not 0 <= device_s < _LONGEST_S:
-        raise ProtocolError(f"reply {said} with status {status} and {device_s} s where reply {number} was due")
+    received, status, count, kind_nbytes, text_nbytes, is_queued, device_s = _REPLY_HEAD.unpack_from(message, 0)
+    if received != number or status > 1 or not 0 <= device_s < _LONGEST_S:
+        raise ProtocolError(f"reply {received} with status {status} and {device_s} s where reply {number} was due")
     if count > MAX_OUTPUTS or kind_nbytes > _TEXT_NBYTES or text_nbytes > _TEXT_NBYTES:
         raise ProtocolError(f"a reply with {count} outputs and texts of {kind_nbytes} and {text_nbytes} bytes")
     at = _REPLY_HEAD.size

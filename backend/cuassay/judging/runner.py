@@ -208,16 +208,16 @@ def _poisoned(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArra
 
 
 def _argument(
-    said: str | tuple[str, Expression | float | str],
+    argument: str | tuple[str, Expression | float | str],
     buffers: Mapping[str, Guarded],
     names: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Any:
-    if isinstance(said, str):
-        if said not in buffers:
-            raise ArgumentError(f"a launch has the argument {said!r}; there are {', '.join(sorted(buffers))}")
-        return buffers[said].array
-    dtype, what = said
+    if isinstance(argument, str):
+        if argument not in buffers:
+            raise ArgumentError(f"a launch has the argument {argument!r}; there are {', '.join(sorted(buffers))}")
+        return buffers[argument].array
+    dtype, what = argument
     if isinstance(what, Expression):
         return as_dtype(dtype).type(what.value(names))
     if isinstance(what, str):

@@ -108,7 +108,7 @@ def _checks(
     for _ in range(_ROUNDS):
         drawn = list(_drawn(results, device, dtype, chance))
         for kind in _KINDS if not values else ("values",):
-            some = _some([one for one in drawn if one.kind == kind], chance)
+            some = _choose([one for one in drawn if one.kind == kind], chance)
             values += some if kind == "values" else []
             yield from (declared_probe(results, dtype, kind, partial(same, one)) for one in some)
     if not values:
@@ -131,7 +131,7 @@ def _drawn(results: Results, device: Device, dtype: str, chance: np.random.Gener
             yield sample
 
 
-def _some(samples: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
+def _choose(samples: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
     places = sorted(int(place) for place in chance.permutation(len(samples))[:_SAMPLES])
     return [samples[place] for place in places]
 

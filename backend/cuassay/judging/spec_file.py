@@ -68,7 +68,6 @@ def load_declaration(target: str) -> Declaration:
     The name may be omitted if the file has one declaration. The file is trusted, and is imported here. A tuple of specs
     declares several results, one by each spec: the function of each returns only its result.
 
-
     Raises
     ------
     SpecError
