@@ -3,9 +3,9 @@
 # groups: test compile contracts package
 set -euo pipefail
 export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-300}
-# Tests start a thousand processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile our modules again, a quarter of
-# its time; what tests themselves write stays without bytecode then.
-"$PYTHON" -m compileall -q -j 2 backend/cuassay reports/cuassay_reports || true # a tree that cannot be written
-# Four workers for the two cores of a runner: a fifth of a worker's time is spent waiting for processes that a test began.
-# Timings mean nothing while a second worker runs, so each benchmark runs once, as a test.
+# Tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, each would compile our modules again, a quarter
+# of its time. Files that tests write stay without bytecode then.
+"$PYTHON" -m compileall -q -j 2 backend/cuassay reports/cuassay_reports || true # the tree may be read-only
+# Four workers for a runner's two cores, because a worker waits a fifth of its time for processes that a test started.
+# Timings are meaningless while a second worker runs, so each benchmark runs once, as a test.
 exec "$PYTHON" -m pytest --device all --benchmark-disable -n 4 "$@"
