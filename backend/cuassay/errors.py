@@ -6,7 +6,7 @@ built-in exception that a caller would already catch (``MemoryError``, ``TypeErr
 ::
 
     CuassayError
-    ├── DeviceError (RuntimeError)          a device that is absent, or unusable as asked
+    ├── DeviceError (RuntimeError)          a device that is absent, or cannot be used as requested
     │   ├── DeviceLostError                 its context is lost; nothing more can run on it
     │   └── ForkError                       it was initialised before this process was forked
     ├── CapabilityError (RuntimeError)      the device lacks a capability; the message says why
@@ -93,7 +93,7 @@ def _cut(message: str) -> str:
 
 
 class DeviceError(CuassayError, RuntimeError):
-    """A device is absent, or cannot be used as asked."""
+    """A device is absent, or cannot be used as requested."""
 
 
 class DeviceLostError(DeviceError):

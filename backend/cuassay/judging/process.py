@@ -314,7 +314,7 @@ class CandidateProcess(Handle):
             self._poll.poll(_NAP_SECONDS * 1000)
 
     def _look_for_late_writes(self) -> None:
-        """Count the last call if its rooms no longer hold what the snapshot has."""
+        """Count the last call as late if an output's memory has changed since the snapshot."""
         if self._taken is not None and self._arena is not None:
             layout, taken = self._taken
             later = self._arena.snapshot(layout)
