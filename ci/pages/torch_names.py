@@ -46,6 +46,9 @@ ELSEWHERE = {
     "use_mem_pool": "cuassay.cuda.memory.use_mem_pool",
 }
 
+#: Modules that have no page in the reference to link to.
+WITHOUT_PAGES = ("cuassay.cuda.memory", "cuassay.cuda.nvtx", "cuassay.cuda.profiler")
+
 #: Differences that the docstring of one name does not mention, because they hold for several names.
 DIFFERENCES = {
     "Event": "Events of CuPy, torch and cuda.core are accepted.",
@@ -57,6 +60,8 @@ DIFFERENCES = {
     "make_graphed_callables": "There is no backward pass; `replay` reads new inputs where they are.",
     "manual_seed": "The numbers depend on seed, offset and index alone, so every GPU model gives the same.",
     "manual_seed_all": "As `manual_seed`.",
+    "nvtx.range_end": "An id that is not open raises `ArgumentError`.",
+    "profiler.profile": "`cuassay.profile` needs no external tool.",
 }
 
 #: The reason why we lack a name, by the beginning of torch's name.
@@ -73,9 +78,7 @@ ABSENT = {
     "list_gpu_processes": "no list of processes; use nvidia-smi",
     "memory_usage": "no readings of sensors; use nvidia-smi",
     "nccl.": "no collectives yet",
-    "nvtx.": "no ranges for profilers yet",
     "power_draw": "no readings of sensors; use nvidia-smi",
-    "profiler.": "no profiler control yet",
     "temperature": "no readings of sensors; use nvidia-smi",
     "utilization": "no readings of sensors; use nvidia-smi",
 }
@@ -113,7 +116,7 @@ def _linked(ours: str) -> str:
         return ""
     module, _, name = ours.rpartition(".")
     shown = name if module == "cuassay.cuda" else ours.removeprefix("cuassay.")
-    return f"`{shown}`" if module == "cuassay.cuda.memory" else f"[`{shown}`]({module}.md#{ours})"
+    return f"`{shown}`" if module in WITHOUT_PAGES else f"[`{shown}`]({module}.md#{ours})"
 
 
 def _differs(name: str) -> str:
