@@ -5,27 +5,16 @@ On plain arrays a gradient is a single op. If it is differentiated itself, it is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.ops import catalog as ops
 from cuassay.ops import registry, rules
-from cuassay.ops.rules import Formula, Forward
+from cuassay.ops.elementwise_derivatives import by, wide
+from cuassay.ops.rules import Forward
 
-__all__ = ["ROWS", "by", "wide"]
+__all__ = ["ROWS"]
 
 Array = Any
-
-
-def by(*reads: str) -> Callable[[Callable[[Array, Forward], Array]], Formula]:
-    """Return a decorator that makes a `Formula` of a function that reads these values."""
-    return lambda function: Formula(function, reads)
-
-
-def wide(array: Array) -> Array:
-    """Cast 16-bit floats to float32, so that the sums and differences of a formula are not rounded at each step."""
-    return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
 
 
 def _is_recorded(*arrays: Array) -> bool:
