@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -61,24 +62,26 @@ def _public(kind: type, *but: str) -> tuple[str, ...]:
 
 
 _Dict = _watched(dict, ("__setitem__", "__delitem__", "__iter__", "pop", "setdefault", "clear", "update"))
+_Queue = _watched(deque, ("remove",))  # its ends need no lock
 _List = _watched(FreeList, (*_public(FreeList), "__iter__", "__reversed__"))
 _Figures = _watched(Counters, _public(Counters))
 _Pages = _watched(PageSpace, _public(PageSpace, "whole", "may_begin", "is_crowded"))  # they read one number
 
-_NUMBERS = frozenset({"clock", "moving", "captures", "driver_calls", "changes"})
+_GUARDED = frozenset({"clock", "moving", "captures", "driver_calls", "changes", "history"})
 
 
 class _Heap(Heap):
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _NUMBERS:
+        if name in _GUARDED:
             self.lock.demand(f"Heap.{name}")
         super().__setattr__(name, value)
 
 
 def _of_heap(make: Callable[..., None]) -> Callable[..., None]:
     def made(heap: Any, *arguments: Any, lock: Any = None, **options: Any) -> None:
-        del lock
-        make(heap, *arguments, lock=WatchedLock(), **options)
+        make(heap, *arguments, lock=lock or WatchedLock(), **options)
+        if lock is not None:  # its owner's kind of lock, which does not say who holds it
+            return
         heap.__class__, heap.counters.__class__, heap.counters.lock = _Heap, _Figures, heap.lock
         heap.cut, heap.segments, heap.pools = _Dict(), _Dict(), _Dict(heap.pools)
         heap.default.stream_pools = _Dict()
@@ -96,6 +99,8 @@ def _of_stream_pool(make: Callable[..., None]) -> Callable[..., None]:
             stream_pool.small, stream_pool.large = _List(*fit), _List(*fit)
             for free_list in (stream_pool.small, stream_pool.large):
                 free_list.lock = heap.lock  # type: ignore[attr-defined]
+            stream_pool.deferred.queue = _Queue()
+            stream_pool.deferred.queue.lock = heap.lock  # type: ignore[attr-defined]
 
     return made
 
@@ -104,6 +109,7 @@ def _of_pages(make: Callable[..., None]) -> Callable[..., None]:
     def made(pages: Any, granularity: int, free_blocks: Any) -> None:
         make(pages, granularity, free_blocks)
         if isinstance(free_blocks, _List):
+            free_blocks.lock.demand("PageSpace")  # two threads would make two of them
             pages.__class__, pages.lock = _Pages, free_blocks.lock
 
     return made

@@ -1,4 +1,4 @@
-"""Automatic mixed precision: which op computes in which dtype, as a table; scaling of what 16 bits would flush to zero.
+"""Automatic mixed precision: a table of the dtype of each op, and loss scaling against underflow in 16 bits.
 
 Names and rules follow ``torch.amp``.
 """

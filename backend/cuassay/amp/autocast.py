@@ -1,9 +1,9 @@
-"""``with autocast("cuda"):`` calls of `cuassay.ops` inside compute in the dtype that `cuassay.amp.policy` gives them.
+"""Inside ``with autocast("cuda"):`` calls of `cuassay.ops` compute in the dtype that `cuassay.amp.policy` says.
 
-It sees calls of our ops alone, through `cuassay.ops.interpose`, on plain NumPy, CuPy and simulated arrays. Operators
-(``a @ b``) and other libraries' functions on those arrays are not ours to intercept. A call with ``out=`` runs in the
-dtypes it gets, as torch's do: the caller has chosen one already. So does a plan, which `Op.prepare` makes of the arrays
-as they are.
+Autocast only sees calls of our ops, through `cuassay.ops.interpose`, on plain NumPy, CuPy and simulated arrays. It
+cannot intercept operators (``a @ b``) or other libraries' functions on those arrays. As in torch, a call with ``out=``
+runs in the dtypes of its arguments, because the caller has already chosen one. So does a plan of `Op.prepare`, which is
+made for the given arrays.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["autocast", "clear_autocast_cache", "custom_fwd", "get_autocast_dtype
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: As torch's: float16 for accelerators, bfloat16 for the host.
+#: As in torch: bfloat16 for the host; all other kinds use float16.
 _DEFAULT = {"cpu": "bfloat16"}
 _CASTABLE = frozenset((*HALVES, "float32"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What holds inside a block for one kind of device."""
+    """The settings of a block for one kind of device."""
 
     dtype: str
     enabled: bool
@@ -47,9 +47,9 @@ class _Region:
 
 @dataclass
 class _State(threading.local):
-    """What is open in a thread, outermost first; the regions that hold, by kind; the weights cast so far.
+    """The autocast state of a thread: open regions, outermost first; the innermost by kind; and the cast weights.
 
-    Each weight is kept alive with its own.
+    A cached cast keeps its weight alive, so that the id of the weight is not reused.
     """
 
     opened: list[tuple[autocast, _Region]] = field(default_factory=list)
@@ -62,22 +62,22 @@ _state = _State()
 
 
 class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
-    """Ops inside the block choose their dtype; also a decorator. The inner one of two of the same kind holds.
+    """A context manager and decorator in which ops choose their dtype. An inner region of the same kind overrides it.
 
     Parameters
     ----------
     device_type : str
-        The kind of device whose arrays are meant: ``"cuda"``, ``"sim"``, ``"cpu"``; one region speaks of one kind.
+        The kind of device whose arrays are cast: ``"cuda"``, ``"sim"``, ``"cpu"``.
     dtype : dtype, optional
-        ``float16`` or ``bfloat16``; without one, float16 on accelerators and bfloat16 on cpu.
+        ``float16`` or ``bfloat16``; by default float16 on accelerators and bfloat16 on cpu.
     enabled : bool
-        False: inside, ops run in the dtypes they get.
+        If False, ops inside run in the dtypes of their arguments.
     cache_enabled : bool, optional
-        Whether `weights` are cast once a region. None: as around it, or True.
+        Whether `weights` are cast only once per region. None means the value of the enclosing region, or True.
     weights : iterable of array
-        Arrays cast once, and then again only in the next outermost region: name those that no one writes inside. torch
-        knows them by ``requires_grad``, which plain arrays do not have. While a graph is captured they are cast
-        again, inside the graph: a replay uses the weights as they are then.
+        Arrays that are cast once per outermost region. Name only arrays that are not written inside. torch recognizes
+        them by ``requires_grad``, which plain arrays do not have. In a graph capture they are cast again inside the
+        graph, so that a replay uses their current values.
 
     Raises
     ------
@@ -113,11 +113,11 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         return f"autocast({self.device_type!r}, {self.dtype}, enabled={self._enabled})"
 
     def again(self) -> autocast:
-        """Another region like this one, to be entered by itself."""
+        """Return a new region with the same settings, which can be entered independently."""
         return autocast(self.device_type, self.dtype, self._enabled, self._cache_enabled, weights=self._weights)
 
     def __enter__(self) -> Self:
-        """From here, in this thread."""
+        """Open the region in this thread."""
         around = _state.regions.get(self.device_type)
         caching = (around.cache_enabled if around else True) if self._cache_enabled is None else self._cache_enabled
         weights = frozenset(map(id, self._weights)) | (around.weights if around else frozenset())
@@ -130,7 +130,7 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """To here; with the outermost region the cache goes. Raises `StateError` where this thread did not enter it."""
+        """Close the region; the outermost one also drops the cache. Raises `StateError` if not open in this thread."""
         place = next((at for at in range(len(_state.opened) - 1, -1, -1) if _state.opened[at][0] is self), None)
         if place is None:
             raise StateError(f"{self!r} is not open in this thread; leave it in the thread that entered it")
@@ -142,7 +142,7 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
 
 
 def _saved() -> Restore:
-    """The regions that are open here, to be entered again where others may be open."""
+    """Save the open regions. The result enters them again, in place of regions that are open then."""
     opened = [owner for owner, _ in _state.opened]
 
     @contextmanager
@@ -161,7 +161,7 @@ surroundings.register(_saved)
 
 
 def _checked(weights: Any) -> tuple[Any, ...]:
-    """Arrays, as a tuple. Raises `ArgumentError`."""
+    """Return the weights as a tuple. Raises `ArgumentError` if they are not an iterable of arrays."""
     if not isinstance(weights, Iterable) or registry.backend_of(type(weights)) is not None:
         raise ArgumentError(f"weights must be an iterable of arrays; got {shown(weights)}; give a list of them")
     found = tuple(weights)
@@ -171,7 +171,7 @@ def _checked(weights: Any) -> tuple[Any, ...]:
 
 
 def _holding() -> dict[str, _Region]:
-    """The innermost region of each kind."""
+    """Return the innermost region of each kind."""
     return {owner.device_type: region for owner, region in _state.opened}
 
 
@@ -183,7 +183,7 @@ def _known(device_type: str) -> str:
 
 
 def _default_dtype(kind: str) -> str:
-    """As torch's: bfloat16 on the host, float16 on accelerators."""
+    """Return the default dtype, as in torch: bfloat16 on the host, float16 on accelerators."""
     return _DEFAULT.get(kind, "float16")
 
 
@@ -195,39 +195,39 @@ def _lower(dtype: Any) -> str:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether ops of this thread on arrays of that kind choose their dtype here. Raises `DeviceError` for no kind."""
+    """Return whether autocast is enabled for this kind in this thread. Raises `DeviceError` for an unknown kind."""
     region = _state.regions.get(_known(device_type))
     return region is not None and region.enabled
 
 
 def get_autocast_dtype(device_type: str = "cuda") -> str:
-    """The dtype products are computed in inside the block, or would be in one that names none."""
+    """Return the dtype of the open region, or the default dtype of a region if none is open."""
     kind = _known(device_type)
     region = _state.regions.get(kind)
     return _default_dtype(kind) if region is None else region.dtype
 
 
 def clear_autocast_cache() -> None:
-    """Forget the weights cast so far in this thread: after writing one inside a region."""
+    """Drop the cached casts of this thread. Call this after writing a weight inside a region."""
     _state.cache.clear()
 
 
 class _Caches:
-    """Casts of weights, kept apart by capture.
+    """Drops cached casts at the borders of captures.
 
-    A cast from before a capture would be frozen into the graph; a cast in a capture has no values before a replay.
+    A cast from before a capture would be frozen into the graph. A cast in a capture has no values before a replay.
     """
 
     def capture_begin(self, capture: object, device: Device) -> None:
-        """Weights are cast inside."""
+        """Drop the casts made before the capture."""
         clear_autocast_cache()
 
     def capture_end(self, capture: object, device: Device) -> None:
-        """What was cast inside stays inside."""
+        """Drop the casts made in the capture."""
         clear_autocast_cache()
 
     def capture_forget(self, capture: object, device: Device) -> None:
-        """Nothing is kept."""
+        """Do nothing, because nothing is kept for a capture."""
 
 
 _CACHES = _Caches()
@@ -251,7 +251,7 @@ def _interposed(call: Call, proceed: Callable[[Call], Any]) -> Any:
 
 
 def _region_of(call: Call) -> _Region | None:
-    """Of the kind of its arrays: all are of one, or the call will say so."""
+    """Return the region for the kind of the first array. The call itself raises if kinds are mixed."""
     for param in call.op.schema.arrays:
         for _, array in param.members(call.arguments[param.name]):
             backend = registry.backend_for(array)
@@ -262,7 +262,7 @@ def _region_of(call: Call) -> _Region | None:
 
 def _widest(call: Call) -> str:
     names = {name for value in call.arguments.values() for name in _names(value)}
-    return next(iter(names)) if len(names) == 1 else "float32"  # float16 and bfloat16 hold one another only there
+    return next(iter(names)) if len(names) == 1 else "float32"  # also for float16 with bfloat16
 
 
 def _names(value: Any) -> Iterator[str]:
@@ -300,14 +300,23 @@ def custom_fwd(*, device_type: str, cast_inputs: Any = None) -> Callable[[Functi
 def custom_fwd(
     function: Function | None = None, *, device_type: str, cast_inputs: Any = None
 ) -> Function | Callable[[Function], Function]:
-    """With `cast_inputs`, a function of yours gets its floating arrays in that dtype, and runs without autocast.
+    """Decorate a function so that autocast casts its inputs and does not apply inside it.
 
-    Without `cast_inputs` it runs as it is. As in torch, float64 arrays are not cast, nor anything outside a region.
-    There is no ``custom_bwd``: a backward pass over plain arrays is a function as any other.
+    There is no ``custom_bwd``, because a backward pass over plain arrays is an ordinary function.
+
+    Parameters
+    ----------
+    function : callable, optional
+        The function; without it, a decorator is returned.
+    device_type : str
+        The kind of device whose regions matter.
+    cast_inputs : dtype, optional
+        The dtype to which floating-point arrays are cast inside a region; as in torch, float64 arrays are not cast.
+        Without it the function is called unchanged.
     """
     kind = _known(device_type)
     if function is None:
-        return lambda given: custom_fwd(given, device_type=kind, cast_inputs=cast_inputs)
+        return lambda decorated: custom_fwd(decorated, device_type=kind, cast_inputs=cast_inputs)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What autocast does to each op: one table, after torch's lists for CUDA, and the entries of others.
+"""The autocast rule of each op: a table after torch's lists for CUDA, which users can extend.
 
-Only float16, bfloat16 and float32 are ever cast: float64, integers, bool and complex stay as they are, as in torch.
+Only float16, bfloat16 and float32 are cast. As in torch, float64, integers, bool and complex are never cast.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["Rule", "custom_rule", "rule_of"]
 
 
 class Rule(Enum):
-    """What becomes of an op's floating arrays under autocast."""
+    """What autocast does to the floating-point arrays of an op."""
 
-    #: To the region's dtype: products, whose accumulation is wide anyway.
+    #: Cast to the region's dtype. For products, which accumulate in a wide type anyway.
     LOWER = "lower"
-    #: To float32: what overflows, or adds up many small numbers.
+    #: Cast to float32. For ops that may overflow or that add many small numbers.
     FLOAT32 = "float32"
-    #: To the widest of them.
+    #: Cast to the widest dtype among the arrays.
     WIDEST = "widest"
-    #: The call raises: no dtype makes it right.
+    #: Raise, because the op is not correct in any dtype.
     REFUSED = "refused"
 
 
-#: Ops that are not here run in the dtypes they get.
+#: Ops that are not in this table run in the dtypes of their arguments.
 _RULES: dict[str, Rule] = {
     "addmm": Rule.LOWER,
     "baddbmm": Rule.LOWER,
@@ -45,7 +45,7 @@ _RULES: dict[str, Rule] = {
     "reciprocal": Rule.FLOAT32,
     "rsqrt": Rule.FLOAT32,
     "layer_norm": Rule.FLOAT32,
-    # torch leaves these alone where the user gave a dtype; here they are computed in float32, and rounded to it.
+    # torch does not cast these if the user passes a dtype. Here they are computed in float32 and rounded to that dtype.
     "cumsum": Rule.FLOAT32,
     "log_softmax": Rule.FLOAT32,
     "prod": Rule.FLOAT32,
@@ -57,12 +57,24 @@ _RULES: dict[str, Rule] = {
 
 
 def rule_of(op: str) -> Rule | None:
-    """The rule of the op of that name, or None: it runs in the dtypes it gets."""
+    """Return the rule of the op with this name, or None if it runs in the dtypes of its arguments."""
     return _RULES.get(op)
 
 
 def custom_rule(op: str, rule: Rule | str | None) -> Callable[[], None]:
-    """Give an op of yours a rule, or one of ours another; None: no rule. Gives what undoes it.
+    """Set the rule of an op.
+
+    Parameters
+    ----------
+    op : str
+        The name of a declared op.
+    rule : Rule, str or None
+        The rule or its value; None removes the rule.
+
+    Returns
+    -------
+    callable
+        Restores the former rule.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""A loss scale where its arrays live: read by every step, moved after it, without a word to the host.
+"""A loss scale that lives on the device: steps read it, and it is updated after them without involving the host.
 
-The rule by which it moves is the op `update_scale_`; who asks for it, and when, is `cuassay.amp.scaler`.
+The op `update_scale_` defines the update. `cuassay.amp.scaler` decides when it runs.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["Factors", "LossScale", "Numbers"]
 
 Array = Any
 
-#: An interval that no tracker reaches.
+#: A growth interval that is never reached.
 _NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What a scale is multiplied by after `growth_interval` good steps, and after a bad one. Raises `ArgumentError`."""
+    """The factors of a scale after `growth_interval` good steps, and after a bad step. Raises `ArgumentError`."""
 
     growth_factor: float
     backoff_factor: float
     growth_interval: int
 
     def __post_init__(self) -> None:
-        """The op's own rules, before there is a device."""
+        """Check the factors by the op's rules, on host arrays."""
         one, count = np.ones((), np.float32), np.zeros((), np.int32)
         arrays = {"scale": one, "inv_scale": one, "growth_tracker": count, "found_inf": one}
         ops.update_scale_.schema.shape({**arrays, **{one.name: getattr(self, one.name) for one in fields(self)}})
@@ -47,7 +47,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The scale as it is on one device: () arrays, float32 but for the tracker, int32, which stays at home."""
+    """The scale on one device: () arrays, float32 except for the int32 tracker, which only the home device has."""
 
     scale: Array
     inverse: Array
@@ -55,7 +55,7 @@ class Numbers:
 
 
 class LossScale(Handle):
-    """Made on the device where it is first asked for, its home, and copied to others until it moves."""
+    """A scale on its home device, where it is first used. Copies on other devices last until it is updated."""
 
     def __init__(self, scale: float, tracker: int = 0) -> None:
         self._begins = _checked(scale), tracker
@@ -67,7 +67,7 @@ class LossScale(Handle):
         return f"LossScale(from {self._begins[0]:g})" if self._home is None else f"LossScale(on {self._home})"
 
     def on(self, place: Device) -> Numbers:
-        """Scale and inverse on `place`, as they stand."""
+        """Return the current scale and inverse on the device `place`."""
         if self._numbers is None:
             self._home, (scale, tracker) = place, self._begins
             self._numbers = Numbers(*_pair(scale, place), _number(tracker, np.int32, place))
@@ -79,13 +79,13 @@ class LossScale(Handle):
         return self._copies[place]
 
     def read(self) -> tuple[float, int]:
-        """Scale and tracker; waits for the device."""
+        """Return scale and tracker. Waits for the device."""
         if self._numbers is None:
             return self._begins
         return float(devices.to_host(self._numbers.scale)), int(devices.to_host(self._numbers.tracker))
 
     def write(self, scale: float, tracker: int | None = None) -> None:
-        """Set the scale, and the tracker if one is given. Raises `ArgumentError` for a wrong scale."""
+        """Set the scale, and the tracker if one is given. Raises `ArgumentError` for an invalid scale."""
         scale = _checked(scale)
         self._begins = scale, self._begins[1] if tracker is None else tracker
         self._copies.clear()
@@ -98,20 +98,20 @@ class LossScale(Handle):
             ops.copy(_number(tracker, np.int32, place), out=self._numbers.tracker)
 
     def take(self, scale: Array) -> None:
-        """Take the one number of an array, on its device; the tracker stays."""
+        """Set the scale from an array of one element, on the device. The tracker is not changed."""
         if math.prod(scale.shape) != 1:
             raise ArgumentError(
                 f"a loss scale is one number; got an array of shape {tuple(scale.shape)}; give a 0-d one"
             )
         numbers = self.on(self._home or registry.device_of(scale, "the scale"))
         ops.copy(scale.reshape(()), out=numbers.scale)
-        # The inverse is computed where the scale is moved: by a step that moves nothing, its count taken back.
+        # The update op computes the inverse. Run an update that changes nothing, and restore the tracker afterwards.
         tracker = ops.copy(numbers.tracker)
         self._update(numbers, self._no_flag(), Factors(2.0, 0.5, _NEVER))
         ops.copy(tracker, out=numbers.tracker)
 
     def move(self, flags: Sequence[Array], factors: Factors) -> None:
-        """After a step: by whether one of `flags`, () float32, is not 0; they are 0 afterwards."""
+        """Update the scale after a step: back off if one of `flags`, () float32, is not 0. Sets the flags to 0."""
         numbers = self.on(self._home or registry.device_of(flags[0], "found_inf"))
         self._update(numbers, self._combined(flags), factors)
 
@@ -120,7 +120,7 @@ class LossScale(Handle):
         ops.update_scale_(numbers.scale, numbers.inverse, numbers.tracker, flag, **asdict(factors))
 
     def _combined(self, flags: Sequence[Array]) -> Array:
-        """One flag, at home, for all; those it was made of are 0."""
+        """Combine the flags into one on the home device, and set the others to 0."""
         if len(flags) == 1 and registry.device_of(flags[0], "found_inf") == self._home:
             return flags[0]
         total = self._no_flag()
@@ -134,7 +134,7 @@ class LossScale(Handle):
 
 
 def _checked(scale: Any) -> float:
-    """`scale` as float32 holds it. Raises `ArgumentError` where that is not finite and above 0."""
+    """Return `scale` rounded to float32. Raises `ArgumentError` if that is not finite and above 0."""
     if (number := as_real(scale)) is not None:
         with np.errstate(over="ignore", under="ignore"):
             rounded = float(np.float32(number))
@@ -146,7 +146,7 @@ def _checked(scale: Any) -> float:
 
 
 def _pair(scale: float, place: Device) -> tuple[Array, Array]:
-    """A scale and its inverse, rounded once."""
+    """Return a scale and its inverse, each rounded once."""
     rounded = np.float32(scale)
     return _number(rounded, np.float32, place), _number(1.0 / np.float64(rounded), np.float32, place)
 

@@ -1,8 +1,8 @@
-"""Loss scaling: gradients too small for 16 bits are made larger before, and brought back before the step.
+"""Loss scaling: the loss is scaled so that gradients do not underflow in 16 bits, and they are unscaled for the step.
 
-Names, constants and rules follow ``torch.amp.GradScaler``. Arrays carry no gradient here, so `GradScaler.unscale_` and
-`GradScaler.step` are given them. With optimizers of `cuassay.optim` nothing waits for the host: whether a gradient
-overflowed stays on the device, where it holds the step off and moves the scale; such a step can be captured.
+Names, constants and rules follow ``torch.amp.GradScaler``. Arrays carry no gradient here, so gradients are passed to
+`GradScaler.unscale_` and `GradScaler.step`. With optimizers of `cuassay.optim` the host never waits: the flag that a
+gradient overflowed stays on the device, where it skips the step and updates the scale. Such a step can be captured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["GradScaler"]
 
 Array = Any
 
-#: What `state_dict` holds, in torch's words.
+#: The keys of `state_dict`, as in torch.
 _KEYS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 
 
@@ -41,30 +41,32 @@ class _Stage(Enum):
 
 @dataclass
 class _Progress:
-    """Where an optimizer is between two updates, and its flag: () float32, where its gradients are."""
+    """The stage of an optimizer between two updates, and its flag: () float32, on the device of its gradients."""
 
     stage: _Stage = _Stage.READY
     found_inf: Array = None
 
 
 class GradScaler(Handle):
-    """Scales losses, unscales gradients, holds off steps whose gradients overflowed, and moves the scale.
+    """Scale losses, unscale gradients, skip steps whose gradients overflowed, and adapt the scale.
 
     Parameters
     ----------
     device : str
         The kind of device whose arrays are scaled.
-    init_scale, growth_factor, backoff_factor : float
-        The scale at first; what it is multiplied by after `growth_interval` good steps, and after a bad one.
+    init_scale : float
+        The initial scale.
+    growth_factor, backoff_factor : float
+        The factors of the scale after `growth_interval` good steps, and after a bad step.
     growth_interval : int
-        Good steps in a row until it grows.
+        The number of consecutive good steps after which the scale grows.
     enabled : bool
-        False: scaling and unscaling do nothing, `step` steps.
+        If False, scaling and unscaling do nothing, and `step` always steps.
 
     Raises
     ------
     ArgumentError
-        If the scale, a factor or the interval cannot be one.
+        If the scale, a factor or the interval is invalid.
     DeviceError
         If there is no such kind of device.
     """
@@ -85,7 +87,7 @@ class GradScaler(Handle):
         self._factors = Factors(growth_factor, backoff_factor, growth_interval)
         self._enabled = enabled
         self._optimizers: WeakKeyDictionary[Any, _Progress] = WeakKeyDictionary()
-        self._round: list[_Progress] = []  # since the last update; an optimizer dropped meanwhile still counts
+        self._round: list[_Progress] = []  # since the last update, including optimizers that were dropped since
 
     def __repr__(self) -> str:
         return f"GradScaler({self.device_type!r}, {self._scale if self._enabled else 'disabled'})"
@@ -93,18 +95,23 @@ class GradScaler(Handle):
     # ------------------------------------------------------------------------------------------------ the calls
 
     def scale(self, outputs: Any) -> Any:
-        """`outputs` times the scale: an array, in its own dtype, or such arrays in lists, tuples or other iterables.
+        """Return `outputs` times the scale.
+
+        Parameters
+        ----------
+        outputs : array or iterable of array
+            An array, or arrays in lists, tuples or other iterables, which may be nested. Dtypes are kept.
 
         Raises
         ------
         ArgumentError
-            If there is something else among them.
+            If an element is not an array.
         DeviceError
-            If it lives on another kind of device than the scaler was made for.
+            If an array is on another kind of device than the scaler was made for.
         """
         if not self._enabled:
             return outputs
-        if registry.backend_for(outputs) is not None:  # or of an array of a function that is differentiated
+        if registry.backend_for(outputs) is not None:  # an array, or a traced array
             return _times(outputs, self._scale.on(self._own(outputs)).scale)
         if isinstance(outputs, str | bytes | Mapping) or not isinstance(outputs, Iterable):
             raise ArgumentError(f"scale takes arrays, or iterables of them; got {type(outputs).__qualname__}")
@@ -120,14 +127,14 @@ class GradScaler(Handle):
         return place
 
     def unscale_(self, optimizer: Any, grads: Sequence[Any]) -> None:
-        """Divide the gradients by the scale, in place, and note whether one is not finite: before clipping, say.
+        """Divide the gradients by the scale in place, and note if one is not finite. Call it before clipping.
 
         Raises
         ------
         StateError
-            If it was called for this optimizer since the last `update`, or its step is done.
+            If this or `step` was already called for this optimizer since the last `update`.
         ArgumentError
-            If a gradient is float16: dividing it back would flush what scaling has saved.
+            If a gradient is float16, because unscaling in float16 would underflow.
         """
         if not self._enabled:
             return
@@ -141,31 +148,31 @@ class GradScaler(Handle):
         self._reached(progress, _Stage.UNSCALED)
 
     def step(self, optimizer: Any, grads: Sequence[Any], **options: Any) -> Any:
-        """``optimizer.step(grads, ...)``, unless a gradient is not finite.
+        """Call ``optimizer.step(grads, ...)``, unless a gradient is not finite.
 
-        An optimizer that declares ``_step_supports_amp_scaling`` (those of `cuassay.optim`) is given scale and flag,
-        and unscales, checks and holds off by itself, on the device. Of another one the flag is read, which waits.
+        An optimizer that declares ``_step_supports_amp_scaling`` (those of `cuassay.optim`) gets the scale and the
+        flag, and unscales, checks and skips on the device. For other optimizers the host reads the flag, which waits.
 
         Parameters
         ----------
         optimizer
-            Anything with ``step(grads)``.
+            An object with a method ``step(grads)``.
         grads : sequence of array
-            As that takes them, scaled, or unscaled by `unscale_`.
+            The gradients, in the form that the optimizer takes: scaled, or unscaled by `unscale_`.
         **options
-            Handed on: ``max_norm``, ``zero_grads``.
+            Further arguments of the optimizer's step, such as ``max_norm``, ``zero_grads``.
 
         Returns
         -------
         object
-            What the optimizer's step gave; None where it was skipped on the host.
+            The result of the optimizer's step; None if the host skipped it.
 
         Raises
         ------
         StateError
-            If it was called for this optimizer since the last `update`.
+            If it was already called for this optimizer since the last `update`.
         ArgumentError
-            If gradients are float16 and the optimizer does not unscale them by itself; see `unscale_`.
+            If gradients are float16 and the optimizer does not unscale them itself; see `unscale_`.
         """
         if not self._enabled:
             return optimizer.step(grads, **options)
@@ -173,11 +180,11 @@ class GradScaler(Handle):
         if progress.stage is _Stage.STEPPED:
             raise StateError("step() has already been called on this optimizer since the last update(); update first")
         if getattr(optimizer, "_step_supports_amp_scaling", False):
-            given = self._step_inside(optimizer, progress, grads, options)
+            result = self._step_inside(optimizer, progress, grads, options)
         else:
-            given = self._step_outside(optimizer, progress, grads, options)
+            result = self._step_outside(optimizer, progress, grads, options)
         self._reached(progress, _Stage.STEPPED)
-        return given
+        return result
 
     def _reached(self, progress: _Progress, stage: _Stage) -> None:
         if progress.stage is _Stage.READY:
@@ -207,17 +214,17 @@ class GradScaler(Handle):
         return None if devices.to_host(progress.found_inf) else optimizer.step(grads, **options)
 
     def update(self, new_scale: Any = None) -> None:
-        """After the steps: the scale backs off where a gradient was not finite, and grows after enough good steps.
+        """Update the scale after the steps. It backs off if a gradient was not finite, and grows after good steps.
 
         Parameters
         ----------
         new_scale : float or array, optional
-            Taken instead; an array of one float32 element is read on its device.
+            A scale to set instead. An array of one float32 element is read on its device.
 
         Raises
         ------
         ArgumentError
-            If a host number cannot be a scale, which is finite and above 0 in float32.
+            If `new_scale` is a number that is not finite and above 0 in float32.
         StateError
             If no optimizer was stepped or unscaled since the last update.
         """
@@ -242,55 +249,55 @@ class GradScaler(Handle):
     # ------------------------------------------------------------------------------------------------ settings, state
 
     def is_enabled(self) -> bool:
-        """Whether it scales at all."""
+        """Return whether scaling is enabled."""
         return self._enabled
 
     def get_scale(self) -> float:
-        """The scale; waits for the device. 1 where it is disabled."""
+        """Return the scale, or 1 if scaling is disabled. Waits for the device."""
         return self._scale.read()[0] if self._enabled else 1.0
 
     def get_growth_tracker(self) -> int:
-        """Good steps in a row since the scale last moved; waits for the device."""
+        """Return the number of consecutive good steps since the scale last changed. Waits for the device."""
         return self._scale.read()[1]
 
     def get_growth_factor(self) -> float:
-        """What the scale is multiplied by after enough good steps."""
+        """Return the factor of the scale after enough good steps."""
         return self._factors.growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Above 1. Raises `ArgumentError`."""
+        """Set the growth factor. Raises `ArgumentError` unless it is above 1."""
         self._factors = replace(self._factors, growth_factor=new_factor)
 
     def get_backoff_factor(self) -> float:
-        """What the scale is multiplied by after a step whose gradients overflowed."""
+        """Return the factor of the scale after a step whose gradients overflowed."""
         return self._factors.backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Between 0 and 1. Raises `ArgumentError`."""
+        """Set the backoff factor. Raises `ArgumentError` unless it is between 0 and 1."""
         self._factors = replace(self._factors, backoff_factor=new_factor)
 
     def get_growth_interval(self) -> int:
-        """Good steps in a row until the scale grows."""
+        """Return the number of consecutive good steps after which the scale grows."""
         return self._factors.growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """1 or more. Raises `ArgumentError`."""
+        """Set the growth interval. Raises `ArgumentError` unless it is 1 or more."""
         self._factors = replace(self._factors, growth_interval=new_interval)
 
     def state_dict(self) -> dict[str, Any]:
-        """Scale, factors, interval and tracker as plain numbers, in torch's words; waits. Empty if disabled."""
+        """Return scale, factors, interval and tracker under torch's names; empty if disabled. Waits for the device."""
         if not self._enabled:
             return {}
         scale, tracker = self._scale.read()
         return {"scale": scale, **asdict(self._factors), "_growth_tracker": tracker}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take what `state_dict` gave.
+        """Load the result of `state_dict`.
 
         Raises
         ------
         ArgumentError
-            If it is empty, lacks a key, or holds no scale, factors and tracker; then nothing was changed.
+            If it is empty, lacks a key, or holds an invalid value. Nothing is changed then.
         """
         if not self._enabled:
             return
@@ -328,7 +335,7 @@ class GradScaler(Handle):
             ops.foreach_unscale_(some, progress.found_inf, inverse)
 
     def _one_place(self, progress: _Progress, arrays: Sequence[Array]) -> Device:
-        """Where an optimizer's gradients are, and its flag with them."""
+        """Return the device of an optimizer's gradients, and put its flag there."""
         if not arrays:
             raise ArgumentError("the optimizer got no gradients; give one for each parameter")
         places = dict.fromkeys(registry.device_of(array, "a gradient") for array in arrays)
@@ -344,13 +351,13 @@ class GradScaler(Handle):
 
 
 def _flat(grads: Sequence[Any]) -> list[Array]:
-    """The arrays of one sequence, or of one a group."""
+    """Return the arrays of one sequence, or of one sequence per group."""
     return [array for one in grads for array in (one if isinstance(one, list | tuple) else (one,))]
 
 
 def _times(array: Array, scale: Array) -> Array:
-    """In the array's own dtype: of 16-bit ones the product is computed in float32, and rounded once."""
+    """Multiply and keep the array's dtype. A 16-bit product is computed in float32 and rounded once."""
     if dtype_name(array.dtype) not in HALVES:
         return ops.mul(array, scale)
-    with np.errstate(over="ignore"):  # on the host; that a loss overflows is what the scale moves by
+    with np.errstate(over="ignore"):  # a loss may overflow on the host, which the scale then responds to
         return ops.cast(ops.mul(ops.cast(array, dtype="float32"), scale), dtype=dtype_name(array.dtype))

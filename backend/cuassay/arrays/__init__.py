@@ -1,1 +1,1 @@
-"""Storey 2: facts about arrays, on NumPy and ml_dtypes; no driver."""
+"""Storey 2: dtypes, layouts, rounding and random numbers, on NumPy and ml_dtypes; no driver."""

@@ -1,6 +1,6 @@
-"""What random words become: uniforms, normals, integers, masks, permutations, the same on every device.
+"""Distributions made from random words: uniforms, normals, integers, masks and permutations, equal on every device.
 
-Of one call, element ``i`` in C order gets its words from subsequence ``i // k``, where ``k`` elements share four words:
+In one call, element ``i`` in C order gets its words from subsequence ``i // k``, where ``k`` elements share four words:
 
 ======================================= ======== ==========================================
 distribution, dtype                     k        words of an element
@@ -13,8 +13,8 @@ integers, range up to 2**32; above      2; 1     two; four; the least significan
 masks, dropout, bernoulli               4        one, whatever the dtype
 ======================================= ======== ==========================================
 
-So every call takes four words of each subsequence it uses: `WORDS_PER_CALL` is what its generator is told. Kernels:
-devices/cuda/kernels/random.cu and philox.cuh, bit for bit but for normals.
+Every call therefore takes four words of each subsequence that it uses, so the generator advances by `WORDS_PER_CALL`.
+The kernels in devices/cuda/kernels/random.cu and philox.cuh give the same bits, except for normals.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ Array = NDArray[Any]
 
 _WORD = 2**32
 _ROUNDS = 24
-_KEY_CALLS = -(-(_ROUNDS + 1) // 4)  # a word a round, and one for the parity; a call gives four
+_KEY_CALLS = -(-(_ROUNDS + 1) // 4)  # one word per round and one for the parity; a call gives four words
 
 
 def words_of(state: DrawState, n: int) -> NDArray[np.uint32]:
-    """One word for each of `n` elements."""
+    """Return one word for each of `n` elements."""
     return random_words(state, -(-n // 4)).reshape(-1)[:n]
 
 
@@ -62,9 +62,9 @@ def words_of(state: DrawState, n: int) -> NDArray[np.uint32]:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """An interval as it is computed with: numbers of the computing dtype; `last` is the largest result.
+    """An interval in the dtype that it is computed in. `last` is the largest result.
 
-    A result is ``low + step * k``, k a whole number of as many bits as `BITS` says.
+    A result is ``low + step * k``, where k is a whole number with as many bits as `BITS` says.
     """
 
     low: Any
@@ -72,19 +72,21 @@ class Bounds:
     last: Any
 
 
-#: Bytes of the dtype to the bits of a uniform number.
+#: From the item size of a dtype to the number of bits of a uniform number.
 BITS = {2: 16, 4: 24, 8: 53}
 
 
 @lru_cache(maxsize=256)
 def bounds(low: float, high: float, dtype: np.dtype[Any]) -> Bounds:
-    """The interval ``[low, high)`` for results of `dtype`, its ends rounded to that; of equal ends, the one number.
+    """Return the interval ``[low, high)`` for results of `dtype`, with its ends rounded to that dtype.
+
+    Equal ends give an interval of one number.
 
     Raises
     ------
     ArgumentError
-        If the ends are in the wrong order, they or their difference are not finite, or that is so small that it cannot
-        be divided into steps (below 2e-31 in float32).
+        If the ends are in the wrong order, if they or their difference are not finite, or if the difference is too
+        small to be divided into steps (below 2e-31 in float32).
     """
     wide = compute_dtype(dtype).type
     with np.errstate(over="ignore", invalid="ignore"):
@@ -105,7 +107,7 @@ def bounds(low: float, high: float, dtype: np.dtype[Any]) -> Bounds:
 
 
 def _below(values: Array) -> Array:
-    """The next number towards minus infinity of each, which is finite."""
+    """Return the next smaller number of each value. The values must be finite."""
     bits = values.view(f"i{values.dtype.itemsize}")
     least = np.iinfo(bits.dtype).min
     lower = np.where(bits < 0, bits + 1, np.where(bits == 0, least + 1, bits - 1))
@@ -118,13 +120,16 @@ def _rounded_down(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def uniform(state: DrawState, n: int, within: Bounds, dtype: np.dtype[Any]) -> Array:
-    """`n` numbers of `dtype` in ``[low, last]``: product and sum rounded to nearest, 16 bits then down."""
+    """Return `n` numbers of `dtype` in ``[low, last]``.
+
+    Product and sum are rounded to nearest; 16-bit results are then rounded down.
+    """
     k = _whole(random_words(state, -(-n * dtype.itemsize // 16)), dtype.itemsize).reshape(-1)[:n]
     return _rounded_down(np.minimum(within.low + within.step * k, within.last), dtype)
 
 
 def _whole(words: NDArray[np.uint32], itemsize: int) -> Array:
-    """Whole numbers of `BITS` bits, as floats."""
+    """Return whole numbers of `BITS` bits, as floats."""
     if itemsize == 2:
         return np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1).astype(np.float32)
     if itemsize == 4:
@@ -136,7 +141,7 @@ def _whole(words: NDArray[np.uint32], itemsize: int) -> Array:
 
 
 def normal(state: DrawState, n: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
-    """`n` standard normal numbers in float64, made of as many words as one of `dtype` gets; the sine comes first."""
+    """Return `n` standard normal numbers in float64, from as many words as `dtype` uses. The sine comes first."""
     if dtype.itemsize == 8:
         words = random_words(state, -(-n // 2))
         pairs = normals(uniform_float64(words[:, :2], include_one=True), uniform_float64(words[:, 2:]))
@@ -148,8 +153,11 @@ def normal(state: DrawState, n: int, dtype: np.dtype[Any]) -> NDArray[np.float64
 
 
 def _radius(words: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """``sqrt(-2 ln u)``, u = (word + 1/2) / 2**32, rounded to float32: up to 2/3 by log(u), above by log1p(u - 1)."""
-    near_one = words > 2 * (_WORD // 3)  # as philox.cuh's radius: the logarithm's series is short on both sides
+    """Return ``sqrt(-2 ln u)``, where u = (word + 1/2) / 2**32 rounded to float32.
+
+    The logarithm is log(u) up to 2/3, and log1p(u - 1) above.
+    """
+    near_one = words > 2 * (_WORD // 3)  # as in philox.cuh's radius, where this keeps the series of the logarithm short
     rounded = np.where(near_one, ~words, words).astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)
     x = rounded.astype(np.float64)
     return np.asarray(np.sqrt(-2 * np.where(near_one, np.log1p(-x), np.log(x))))
@@ -159,9 +167,9 @@ def _radius(words: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 def integers(state: DrawState, n: int, low: int, high: int) -> NDArray[np.uint64]:
-    """`n` whole numbers in ``[low, high)``, modulo 2**64: ``low + floor((high - low) * x)``, x of 64 bits, or of 128.
+    """Return `n` whole numbers in ``[low, high)``, modulo 2**64: ``low + floor((high - low) * x)``.
 
-    No value's probability is off by more than 2**-32 of itself.
+    x is a fraction of 64 or 128 bits. The relative error of each value's probability is at most 2**-32.
     """
     reach = high - low
     if reach <= _WORD:
@@ -174,12 +182,12 @@ def integers(state: DrawState, n: int, low: int, high: int) -> NDArray[np.uint64
 
 
 def _joined(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """64 bits of two neighbouring words, the lower half first."""
+    """Join neighbouring words to 64-bit numbers, the lower half first."""
     return words[:, 1::2].astype(np.uint64) << np.uint64(32) | words[:, ::2]
 
 
 def _product_high(a: NDArray[np.uint64], b: int) -> NDArray[np.uint64]:
-    """The upper 64 bits of each ``a * b``, b below 2**64."""
+    """Return the upper 64 bits of each ``a * b``, where b is below 2**64."""
     half, mask = np.uint64(32), np.uint64(_WORD - 1)
     low_b, high_b = np.uint64(b % _WORD), np.uint64(b // _WORD)
     low_a, high_a = a & mask, a >> half
@@ -189,7 +197,7 @@ def _product_high(a: NDArray[np.uint64], b: int) -> NDArray[np.uint64]:
 
 
 def _product_high_of_two(upper: NDArray[np.uint64], lower: NDArray[np.uint64], b: int) -> NDArray[np.uint64]:
-    """The upper 64 of the 192 bits of ``(upper * 2**64 + lower) * b``."""
+    """Return the upper 64 of the 192 bits of ``(upper * 2**64 + lower) * b``."""
     product = upper * np.uint64(b)
     carries = product + _product_high(lower, b) < product
     return _product_high(upper, b) + carries.astype(np.uint64)
@@ -199,12 +207,12 @@ def _product_high_of_two(upper: NDArray[np.uint64], lower: NDArray[np.uint64], b
 
 
 def dropped_words(p: float) -> int:
-    """How many of the 2**32 words drop an element with probability `p`: words below it do."""
+    """Return the bound below which a word drops its element, for drop probability `p`: p * 2**32, rounded."""
     return round(p * _WORD)
 
 
 def kept_scale(p: float) -> float:
-    """What kept elements are multiplied by, so that their mean stays: ``1 / (1 - p)``, or 0 where none is kept."""
+    """Return the factor of kept elements that preserves the mean: ``1 / (1 - p)``, or 0 if no element is kept."""
     return 1 / (1 - p) if p < 1 else 0.0
 
 
@@ -212,16 +220,17 @@ def kept_scale(p: float) -> float:
 
 
 def permutation_bits(n: int) -> int:
-    """Bits of the network that permutes `n` indices."""
+    """Return the number of bits of the network that permutes `n` indices."""
     return max(n - 1, 0).bit_length()
 
 
 def permutation(state: DrawState, n: int) -> NDArray[np.uint64]:
-    """The numbers below `n` in random order.
+    """Return the numbers below `n` in random order.
 
-    A Feistel network over the next power of two, walked until it is below `n`: J. Black, P. Rogaway, "Ciphers with
-    arbitrary finite domains", CT-RSA 2002, section 4; for shuffling: R. Mitchell et al., arXiv 2106.06161. Each index
-    is computed alone. Of a large `n` not all orders can come, as of any generator with 64 bits of seed.
+    A Feistel network permutes the indices below the next power of two, and is applied again until the result is below
+    `n`: J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section 4; for shuffling: R.
+    Mitchell et al., arXiv 2106.06161. Each index is computed independently. For large `n` not every order can occur,
+    as with any generator that has a 64-bit seed.
     """
     keys = random_words(state, _KEY_CALLS).reshape(-1)
     bits = permutation_bits(n)
@@ -232,7 +241,7 @@ def permutation(state: DrawState, n: int) -> NDArray[np.uint64]:
 
 
 def _permuted(index: NDArray[np.uint64], bits: int, keys: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """A permutation of the numbers of `bits` bits; the last step decides its parity, which the network leaves even."""
+    """Permute numbers of `bits` bits. The last step chooses the parity, because the network is always even."""
     right_bits = bits // 2
     left_mask, right_mask = (np.uint32(2**width - 1) for width in (bits - right_bits, right_bits))
     left, right = (index >> np.uint64(right_bits)).astype(np.uint32), index.astype(np.uint32) & right_mask
@@ -244,7 +253,7 @@ def _permuted(index: NDArray[np.uint64], bits: int, keys: NDArray[np.uint32]) ->
 
 
 def _mixed(values: NDArray[np.uint32], key: np.uint32) -> NDArray[np.uint32]:
-    """The finalizer of MurmurHash3, whose every output bit depends on every input bit."""
+    """Apply the finalizer of MurmurHash3, in which every output bit depends on every input bit."""
     mixed = values + key
     mixed = (mixed ^ mixed >> np.uint32(16)) * np.uint32(0x85EBCA6B)
     mixed = (mixed ^ mixed >> np.uint32(13)) * np.uint32(0xC2B2AE35)

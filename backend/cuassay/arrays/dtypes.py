@@ -1,7 +1,7 @@
-"""Dtypes by name, their sizes, and how they promote: one table, NumPy 2's rules and what NumPy leaves open.
+"""Dtypes by name, their properties, and their promotion by NumPy 2's rules and a table for the other dtypes.
 
-NumPy decides between its own dtypes. What it does not decide is in `_CHOSEN`: bfloat16 promotes with integers as
-float16 does, float16 with bfloat16 gives float32 (neither holds the other), and fp8 promotes with nothing but itself.
+NumPy promotes its own dtypes. `_CHOSEN` defines the rest: bfloat16 promotes with integers as float16 does, float16
+with bfloat16 gives float32 because neither can represent the other, and fp8 promotes only with itself.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _NAMES: dict[DType, str] = {dtype: name for name, dtype in _BY_NAME.items()}
 _KNOWN: dict[Any, DType] = {**_BY_NAME, **{dtype: dtype for dtype in _NAMES}}
 _FLOAT32 = _BY_NAME["float32"]
 
-#: What users of torch call a complex number of two float16.
+#: torch's names for complex numbers of two float16.
 _COMPLEX_HALF = ("complex_half", "complex32", "chalf", "torch.complex32")
 
-#: bfloat16 with each other dtype: as float16 with it, but float32 for the two 16-bit floats together.
+#: The promotion of bfloat16 with each other dtype: as that of float16, except that float16 with bfloat16 is float32.
 _CHOSEN: dict[str, str] = {
     "bool": "bfloat16",
     "int8": "bfloat16",
@@ -77,16 +77,16 @@ _CHOSEN: dict[str, str] = {
 
 
 def as_dtype(dtype: Any) -> DType:
-    """The dtype object of a name, a scalar type or a dtype.
+    """Return the dtype object for a name, a scalar type or a dtype.
 
     Raises
     ------
     DTypeError
-        If it is not one of `ALL`, or has another byte order than the machine.
+        If it is not one of `ALL`, or its byte order differs from that of the machine.
     """
     try:
         return _KNOWN[dtype]
-    except (KeyError, TypeError):  # another spelling of one, or unhashable
+    except (KeyError, TypeError):  # another spelling of a dtype, or unhashable
         return _read(dtype)
 
 
@@ -102,20 +102,20 @@ def _read(dtype: Any) -> DType:
 
 
 def dtype_name(dtype: Any) -> str:
-    """The one name of a dtype, such as ``'bfloat16'``. Raises `DTypeError`."""
+    """Return the canonical name of a dtype, such as ``'bfloat16'``. Raises `DTypeError` as `as_dtype` does."""
     found = _NAMES.get(dtype) if isinstance(dtype, np.dtype) else None
     return _NAMES[as_dtype(dtype)] if found is None else found
 
 
 def promote(*operands: Any) -> DType:
-    """The common dtype of `operands`: dtypes, and Python numbers, which are weak as in NumPy 2.
+    """Return the common dtype of `operands`, which are dtypes and Python numbers; numbers are weak as in NumPy 2.
 
-    The order of the operands does not matter. Whether the value of a Python number fits is not looked at.
+    The order of the operands does not matter. This does not check whether the value of a Python number fits.
 
     Raises
     ------
     DTypeError
-        If two of them have no common dtype, or there is no dtype among them.
+        If two dtypes have no common dtype, or no operand is a dtype.
     """
     found: DType | None = None
     weak: type | None = None
@@ -143,7 +143,7 @@ _RANK: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
 
 @cache
 def _common(*dtypes: Any) -> DType:
-    """Pair by pair from the most general down: int8, uint8 and float16 give float16, not first int16."""
+    """Promote pairwise, the most general dtype first, so that int8, uint8 and float16 give float16."""
     names = {dtype_name(dtype) for dtype in dtypes}
     return reduce(_pair, (_BY_NAME[name] for name in sorted(names, key=ALL.index, reverse=True)))
 
@@ -161,7 +161,7 @@ def _pair(a: DType, b: DType) -> DType:
 
 @cache
 def _weak(dtype: DType, number: type) -> DType:
-    """`dtype` with a Python number: the number gives at most its kind (integer, float, complex), never a size."""
+    """Promote `dtype` with a Python number, which can change the kind (integer, float, complex) but not the size."""
     name = dtype_name(dtype)
     if number is complex and not is_complex(dtype):
         if name in FP8:
@@ -176,25 +176,25 @@ def _weak(dtype: DType, number: type) -> DType:
 
 @cache
 def compute_dtype(dtype: Any) -> DType:
-    """The dtype it is computed in: float32 for 16-bit and fp8 floats, else itself."""
+    """Return the dtype that `dtype` is computed in: float32 for 16-bit and fp8 floats, else itself."""
     return _FLOAT32 if dtype_name(dtype) in (*HALVES, *FP8) else as_dtype(dtype)
 
 
 @cache
 def reference_dtype(dtype: Any) -> DType:
-    """The dtype a reference is computed in: float64 or complex128; integers and bool as they are."""
+    """Return the dtype of references for `dtype`: float64 or complex128; integers and bool are unchanged."""
     if is_complex(dtype):
         return _BY_NAME["complex128"]
     return _BY_NAME["float64"] if is_float(dtype) else as_dtype(dtype)
 
 
 def is_float(dtype: Any) -> bool:
-    """True for real floating-point dtypes, fp8 among them."""
+    """Return True for real floating-point dtypes, including fp8."""
     return dtype_name(dtype) in (*FLOATS, *FP8)
 
 
 def is_complex(dtype: Any) -> bool:
-    """True for complex dtypes."""
+    """Return True for complex dtypes."""
     return dtype_name(dtype) in COMPLEX
 
 
@@ -207,15 +207,15 @@ def _finfo(dtype: Any) -> Any:
 
 
 def epsilon(dtype: Any) -> float:
-    """The distance from 1 to the next larger number. Raises `DTypeError` for integers."""
+    """Return the distance from 1 to the next larger number. Raises `DTypeError` for integers."""
     return float(_finfo(dtype).eps)
 
 
 def largest(dtype: Any) -> float:
-    """The largest finite number. Raises `DTypeError` for integers."""
+    """Return the largest finite number. Raises `DTypeError` for integers."""
     return float(_finfo(dtype).max)
 
 
 def smallest_subnormal(dtype: Any) -> float:
-    """The smallest positive number. Raises `DTypeError` for integers."""
+    """Return the smallest positive number. Raises `DTypeError` for integers."""
     return float(_finfo(dtype).smallest_subnormal)

@@ -1,4 +1,4 @@
-"""How the elements of an array lie in memory: strides, byte ranges, overlap."""
+"""The layout of arrays in memory: strides, byte ranges and overlap."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
     "overlap",
 ]
 
-#: Work `numpy.shares_memory` may do, and elements we look at, before the answer is "perhaps", which counts as yes.
+#: The limit of work in `numpy.shares_memory`, and of elements checked here. Beyond it, arrays count as overlapping.
 _MAX_WORK = 10_000
 
 
 def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """`shape` as a tuple of ints; an extent may stand alone.
+    """Return `shape` as a tuple of ints. A single extent is accepted.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of a C-contiguous array."""
+    """Return the strides in bytes of a C-contiguous array."""
     strides: list[int] = []
     step = itemsize
     for extent in reversed(shape):
@@ -59,7 +59,7 @@ def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """True when the elements lie in C order without gaps; strides along axes of extent 1 do not matter."""
+    """Return True if the elements are in C order without gaps. Strides along axes of extent 1 do not matter."""
     if 0 in shape:
         return True
     wanted = contiguous_strides(shape, itemsize)
@@ -67,7 +67,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -
 
 
 def is_aligned(shape: Sequence[int], strides: Sequence[int], itemsize: int, address: int = 0) -> bool:
-    """True when each element begins at a multiple of `itemsize`; strides along axes of extent 1 do not matter."""
+    """Return True if each element begins at a multiple of `itemsize`. Strides along axes of extent 1 do not matter."""
     if 0 in shape:
         return True
     steps = (stride for extent, stride in zip(shape, strides, strict=True) if extent > 1)
@@ -75,7 +75,7 @@ def is_aligned(shape: Sequence[int], strides: Sequence[int], itemsize: int, addr
 
 
 def byte_range(shape: Sequence[int], strides: Sequence[int], itemsize: int, offset: int = 0) -> tuple[int, int]:
-    """First byte, and the one past the last, that an array touches; `offset` is where its first element is."""
+    """Return the first byte of an array and the byte after its last. `offset` is the place of its first element."""
     if 0 in shape:
         return offset, offset
     reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
@@ -84,17 +84,17 @@ def byte_range(shape: Sequence[int], strides: Sequence[int], itemsize: int, offs
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape they broadcast to, NumPy's rule.
+    """Return the shape that `shapes` broadcast to, by NumPy's rules.
 
     Raises
     ------
     ShapeError
-        If they do not.
+        If they do not broadcast.
     """
     first = shapes[0] if shapes else ()
     if all(shape == first for shape in shapes):
         return first
-    axes = zip_longest(*map(reversed, shapes), fillvalue=1)  # numpy.broadcast_shapes knows 32 axes only
+    axes = zip_longest(*map(reversed, shapes), fillvalue=1)  # numpy.broadcast_shapes supports only 32 axes
     found = [set(extents) - {1} for extents in axes]
     if any(len(extents) > 1 for extents in found):
         listed = ", ".join(map(str, shapes))
@@ -103,7 +103,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def normalize_axis(axis: int, ndim: int) -> int:
-    """`axis` counted from the front.
+    """Return `axis` counted from the front.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def normalize_axis(axis: int, ndim: int) -> int:
 
 
 def overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """True when some byte belongs to an element of both; where that is too hard to decide, True as well."""
+    """Return True if an element of `a` and one of `b` share a byte, or if that is too hard to decide."""
     if not np.may_share_memory(a, b):
         return False
     try:
@@ -128,9 +128,9 @@ def overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
 
 
 def has_internal_overlap(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """True when two elements of one array share a byte, so that writing one changes the other.
+    """Return True if two elements of one array share a byte, so that writing one changes the other.
 
-    Exact for up to 10,000 elements; beyond, strides that do not nest count as overlapping.
+    The result is exact for up to 10,000 elements. In larger arrays, strides that do not nest count as overlapping.
     """
     if 0 in shape:
         return False

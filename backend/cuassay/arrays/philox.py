@@ -1,11 +1,11 @@
 """Philox4x32-10 in NumPy: random words as a pure function of seed, subsequence and offset.
 
 Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11
-(2011), section 4.3. The words stand where cuRAND and torch put them: the seed is the key, the upper half of the
-counter is the subsequence, the lower half is the offset divided by four. Our subsequence is an index of elements (of
-one, or of the few neighbours that four words serve), not of a thread, so numbers do not depend on how a kernel is
-launched. Which offset is next is decided in `cuassay.core.generators`; what becomes of the words, in
-`cuassay.arrays.distributions`. Kernels: devices/cuda/kernels/philox.cuh.
+(2011), section 4.3. The layout is that of cuRAND and torch: the seed is the key, the upper half of the counter is the
+subsequence, and the lower half is the offset divided by four. Our subsequence is the index of an element, or of the few
+neighbouring elements that share four words, rather than of a thread. Numbers therefore do not depend on the launch
+configuration of a kernel. `cuassay.core.generators` chooses offsets, and `cuassay.arrays.distributions` converts the
+words. Kernels: devices/cuda/kernels/philox.cuh.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ROUNDS = 10
 Words = NDArray[np.uint32]
 
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
-# The golden ratio and the square root of 3 less 1, as fractions of 2**32.
+# The golden ratio minus 1, and the square root of 3 minus 1, as fractions of 2**32.
 _WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint32)
 
 
 def philox4x32(counter: NDArray[Any], key: NDArray[Any]) -> Words:
-    """Four random words of each counter.
+    """Return four random words for each counter.
 
     Parameters
     ----------
@@ -80,12 +80,18 @@ def _round(counter: Words, key: Words) -> Words:
 
 
 def random_words(state: DrawState, n_elements: int, per_element: int = WORDS_PER_CALL, *, first: int = 0) -> Words:
-    """The words that elements `first` to `first + n_elements` of one call draw from `state`.
+    """Return the words that elements `first` to `first + n_elements` of one call draw from `state`.
 
     Parameters
     ----------
+    state : GeneratorState or ReplayState
+        The state to draw from.
+    n_elements : int
+        The number of elements.
     per_element : int
-        Words an element takes; `state.advance` must be told the same number.
+        The number of words per element; `state.advance` must be given the same number.
+    first : int
+        The index of the first element.
 
     Returns
     -------
@@ -100,19 +106,19 @@ def random_words(state: DrawState, n_elements: int, per_element: int = WORDS_PER
 
 
 def _halves(values: NDArray[np.uint64], *leading: int) -> tuple[Words, Words]:
-    """Low and high words of `values`, broadcast so that their first axes have the extents `leading`."""
+    """Return the low and high words of `values`, broadcast so that the first axes have the extents `leading`."""
     shape: Sequence[int] = (*leading, *values.shape[len(leading) :])
     wide = np.broadcast_to(values, shape)
     return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
 
 
 def uniform_float64(words: NDArray[Any], *, include_one: bool = False) -> NDArray[np.float64]:
-    """One float64 of two neighbouring words, from 53 of their bits: in [0, 1), or in (0, 1] with `include_one`.
+    """Return a float64 from 53 bits of each two neighbouring words: in [0, 1), or in (0, 1] with `include_one`.
 
     Parameters
     ----------
     words : array, (..., 2 n) uint32
-        The first word of a pair is the lower half.
+        The first word of each pair is the lower half.
 
     Returns
     -------
@@ -124,7 +130,7 @@ def uniform_float64(words: NDArray[Any], *, include_one: bool = False) -> NDArra
 
 
 def normals(radius: NDArray[Any], angle: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Two independent standard normal numbers of two uniform ones, in their dtype.
+    """Return two independent standard normal numbers from two uniform ones, in their dtype.
 
     Source: G. E. P. Box, M. E. Muller, "A note on the generation of random normal deviates", Ann. Math. Stat. 29
     (1958), 610-611. The sine comes first, as in cuRAND.
@@ -132,7 +138,7 @@ def normals(radius: NDArray[Any], angle: NDArray[Any]) -> tuple[NDArray[Any], ND
     Parameters
     ----------
     radius : array of float
-        Uniform in (0, 1]: at 0 the logarithm is infinite.
+        Uniform in (0, 1]; 0 is excluded because its logarithm is infinite.
     angle : array of float
         Uniform in [0, 1), in turns.
     """
@@ -142,9 +148,9 @@ def normals(radius: NDArray[Any], angle: NDArray[Any]) -> tuple[NDArray[Any], ND
 
 
 def sine_cosine(angle: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Sine and cosine of turns in [0, 1], exact to the last bits next to their zeros too."""
+    """Return the sine and cosine of angles in [0, 1] turns, which are also accurate near their zeros."""
     quarter = np.rint(angle * 4)
-    rest = (angle * 4 - quarter) * angle.dtype.type(np.pi / 2)  # what is left of a quarter is exact
+    rest = (angle * 4 - quarter) * angle.dtype.type(np.pi / 2)  # the difference is exact
     sine, cosine = np.sin(rest), np.cos(rest)
     choices = [(sine, cosine), (cosine, -sine), (-sine, -cosine), (-cosine, sine)]
     turned = quarter.astype(np.int64) % 4

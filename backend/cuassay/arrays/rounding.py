@@ -1,9 +1,9 @@
-"""What a narrower format does to a float32 number, for references and simulation.
+"""Round float32 numbers to narrower formats, for references and simulation.
 
-All round to nearest, ties to even. Of a TF32 operand the tensor core reads the upper 19 bits and ignores the rest, so
-a product of raw float32 operands truncates. cuBLAS rounds them first: on an H200 its TF32 products of normal data are
-off by 2.9e-4 (relative, Frobenius norm), where `round_tf32` gives 2.9e-4 and truncation 7.7e-4. Which way it
-takes ties, random data does not show.
+All functions round to nearest, ties to even. The tensor core reads only the upper 19 bits of a TF32 operand, so a
+product of unrounded float32 operands truncates them. cuBLAS rounds first: on an H200 the error of its TF32 products of
+normal data is 2.9e-4 (relative, Frobenius norm), as with `round_tf32`, while truncation gives 7.7e-4. Random data does
+not show how it rounds ties.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LARGEST_TF32 = (2.0 - 2.0**-10) * 2.0**127
 
 
 def round_tf32(x: NDArray[Any]) -> Float32:
-    """`x` (float32) with a mantissa of 10 explicit bits; NaN and infinities as they are, overflow to infinity.
+    """Round `x` (float32) to a mantissa of 10 explicit bits. NaN and infinities are kept; overflow gives infinity.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def round_tf32(x: NDArray[Any]) -> Float32:
 
 
 def _float32(x: NDArray[Any]) -> Float32:
-    # A wider number would be rounded twice, which is not the same as once.
+    # A wider number would be rounded twice, which can differ from rounding once.
     found = np.asarray(x)
     if found.dtype != np.float32:
         raise DTypeError(f"rounding starts from float32; got {found.dtype}; cast first")
@@ -50,13 +50,17 @@ def _float32(x: NDArray[Any]) -> Float32:
 
 
 def round_to(x: NDArray[Any], dtype: Any, *, saturate: bool = False) -> Float32:
-    """`x` (float32) as `dtype` would hold it, back in float32.
+    """Round `x` (float32) to `dtype`, and return the result in float32.
 
     Parameters
     ----------
+    x : array
+        The numbers.
+    dtype : dtype
+        The format to round to.
     saturate : bool
-        What is too large, infinity included, becomes the largest finite number (the device's ``satfinite``) instead of
-        what the format has for overflow: infinity, or NaN in float8_e4m3fn. NaN stays NaN.
+        Whether numbers that are too large, including infinity, become the largest finite number (the device's
+        ``satfinite``). Otherwise they overflow to infinity, or to NaN in float8_e4m3fn. NaN stays NaN.
 
     Raises
     ------
@@ -75,10 +79,12 @@ def round_to(x: NDArray[Any], dtype: Any, *, saturate: bool = False) -> Float32:
 
 
 def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """`x` in `dtype`, rounded once: ml_dtypes takes float64 to its formats by way of float32, which rounds twice.
+    """Convert `x` to `dtype` with a single rounding.
 
-    That float32 is rounded to odd here. It has 13 bits more than the widest of those formats, and two suffice: S. Boldo
-    and G. Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE Transactions on Computers 57 (2008).
+    ml_dtypes converts float64 to its formats by way of float32, which rounds twice. Here the intermediate float32 is
+    rounded to odd, which makes the result correct if it has at least two more bits than the target: S. Boldo and G.
+    Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE Transactions on Computers 57 (2008). It has 13 more
+    bits than the widest of the formats.
     """
     target = as_dtype(dtype)
     if x.dtype != np.float64 or target.itemsize > 2 or target == np.float16:
@@ -91,18 +97,18 @@ def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 
 def split(x: NDArray[Any], dtype: str, parts: int) -> tuple[Float32, ...]:
-    """`x` (float32) as a sum of `parts` numbers that `dtype` (``bfloat16`` or ``tf32``) holds exactly, largest first.
+    """Split `x` (float32) into a sum of `parts` numbers that are exact in `dtype` (``bfloat16`` or ``tf32``).
 
-    Three bfloat16 parts, or two TF32 ones but for the last bit, hold a float32 whole, unless it has bits below what
-    `dtype` holds: 2**-133 for bfloat16. What would round to infinity is truncated instead, and the next part has the
-    rest. Of an infinity or NaN the further parts are 0.
+    The largest part comes first. Three bfloat16 parts represent a float32 exactly, and two TF32 parts do so except for
+    the last bit, unless it has bits below the smallest of `dtype`: 2**-133 for bfloat16. A part that would round to
+    infinity is truncated instead, and the next part holds the rest. For infinity and NaN the further parts are 0.
 
     Raises
     ------
     DTypeError
         If `x` is not float32.
     ArgumentError
-        If `dtype` is another, or `parts` is not positive.
+        If `dtype` is another format, or `parts` is not positive.
     """
     if parts < 1 or dtype not in ("bfloat16", "tf32"):
         raise ArgumentError(f"cannot split into {parts} parts of {dtype!r}; give one or more of 'bfloat16' or 'tf32'")

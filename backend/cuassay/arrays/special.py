@@ -1,4 +1,4 @@
-"""Special functions NumPy lacks: the error function, for the readable implementations.
+"""Special functions that NumPy lacks: the error function, for the NumPy implementations.
 
 Source: W. J. Cody, "Rational Chebyshev approximation for the error function", Math. Comp. 23 (1969), 631-637.
 """
@@ -35,7 +35,10 @@ _INV_SQRT_PI = 0.56418958354775628695
 
 
 def erf(x: NDArray[Any]) -> NDArray[Any]:
-    """The error function of a float32 or float64 array, in its dtype; within 4 units in the last place of float64."""
+    """Return the error function of a float32 or float64 array, in its dtype.
+
+    The error is within 4 units in the last place of float64.
+    """
     wide = np.asarray(x, dtype=np.float64)
     size = np.abs(wide)
     result = np.where(
@@ -51,7 +54,7 @@ def _near_zero(size: NDArray[Any]) -> NDArray[Any]:
 
 
 def _complement(size: NDArray[Any]) -> NDArray[Any]:
-    """Complementary error function for size >= 0.46875; 1 - erf is below float64's resolution from 6 on."""
+    """Return the complementary error function for size >= 0.46875. From 6 on it is below float64's resolution."""
     clipped = np.minimum(size, 6.0)
     middle = _ratio(_MIDDLE, np.minimum(clipped, 4.0))
     inverse = 1.0 / np.square(np.maximum(clipped, 4.0))

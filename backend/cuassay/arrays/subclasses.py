@@ -1,7 +1,7 @@
-"""Which subclasses of `numpy.ndarray` count as host arrays.
+"""Decide which subclasses of `numpy.ndarray` are accepted as host arrays.
 
 A kernel works on the elements in memory. A subclass that gives them another meaning (a mask, a unit, another ``*``)
-would lose it in one operation and keep it in the next, so it is refused by name.
+would lose that meaning in some operations and keep it in others, so it is rejected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["host_array", "why_refused"]
 
-#: Subclass to what a kernel would not do as it does, and what to give in its place.
+#: From a rejected subclass to the behaviour that kernels would ignore, and what to pass instead.
 _REFUSED: dict[type, str] = {
     np.ma.MaskedArray: "its mask would be ignored; give array.filled(value), or array.data with the masked values",
     np.matrix: "its * is a matrix product and it has always two axes; give numpy.asarray(matrix)",
@@ -23,7 +23,7 @@ _REFUSED: dict[type, str] = {
 
 
 def why_refused(array_type: type) -> str | None:
-    """Why arrays of this type are refused, and what to give; None for `numpy.ndarray` and what computes as it does."""
+    """Return why arrays of this type are rejected and what to pass instead, or None if they are accepted."""
     if not issubclass(array_type, np.ndarray):
         return None
     named = next((reason for refused, reason in _REFUSED.items() if issubclass(array_type, refused)), None)
@@ -39,12 +39,12 @@ def _has_own_protocol(array_type: type) -> bool:
 
 
 def host_array(array: Any) -> np.ndarray[Any, Any]:
-    """`array` as `numpy.asarray` makes one of it.
+    """Convert `array` with `numpy.asarray`.
 
     Raises
     ------
     ArgumentError
-        If it is, or holds, an array of a refused subclass, or NumPy cannot make one array of it.
+        If it is or contains an array of a rejected subclass, or NumPy cannot make an array of it.
     """
     for one in (type(array), *({*map(type, array)} if isinstance(array, list | tuple) else ())):
         if (why := why_refused(one)) is not None:

@@ -1,8 +1,8 @@
 """Derivatives of functions over `cuassay.ops`, on every kind of device.
 
-A function that is differentiated gets traced arrays, which have the operators and views of arrays; each op on them
-runs at once and is recorded (`recorder`). The derivative is a list of ops again (`cuassay.ops.derivatives`,
-`backward`), so that it is captured in a graph, race-checked on the simulated device and cast by autocast.
+A function that is differentiated gets traced arrays, which have the operators and views of arrays. Each op on them
+runs at once and is recorded (`recorder`). The backward pass also consists of ops (`cuassay.ops.derivatives`,
+`backward`), so it can be captured in a graph, checked for races on the simulated device, and cast by autocast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The backward pass: the recorded nodes in reverse, each on the stream of its call, with a wait where two streams meet.
+"""The backward pass: process the recorded nodes in reverse, each on the stream of its call.
 
-Gradients that arrive at one place are added there. Nodes are dropped as they are done, unless the caller wants to go
-through them again.
+Streams wait for each other where gradients pass between them. Gradients of the same value are added. Nodes are dropped
+when they are done, unless the caller needs them for another pass.
 """
 
 from __future__ import annotations
@@ -24,22 +24,27 @@ Array = Any
 def run(
     nodes: list[Node], given: Sequence[tuple[tuple[Node, int], Array]], wanted: Sequence[Node], *, keep: bool
 ) -> list[Array]:
-    """The gradients of the arguments `wanted`, in order of each one's current stream.
+    """Return the gradients of the arguments `wanted`, in the order of the current stream of each one's device.
 
     Parameters
     ----------
     nodes : list of Node
-        In the order of the calls; emptied unless `keep`.
+        The nodes in the order of the calls. The list is emptied unless `keep` is true.
     given : sequence of ((Node, int), array)
-        The gradients of outputs.
+        The gradients of outputs, each with its node and output number.
     wanted : sequence of Node
-        Arguments.
+        The nodes of the arguments to differentiate by.
     keep : bool
-        Leave the nodes for another pass.
+        Whether to keep the nodes for another pass.
+
+    Returns
+    -------
+    list of array
+        One gradient per argument, in its own memory.
     """
     streams = _Streams()
     for place in {id(node.place): node.place for node in nodes}.values():
-        streams.use(place)  # before anything is freed: a stream may have read what another one's memory holds
+        streams.use(place)  # before anything is freed, because a stream may read memory that another one allocated
     for (node, output), grad in given:
         place = Place.of(grad)
         streams.use(place)
@@ -68,10 +73,10 @@ def _reversed(nodes: list[Node], *, keep: bool) -> Iterator[Node]:
 
 
 class _Streams:
-    """The streams that the pass used, by device, and what must live until they are joined.
+    """The streams that the pass used, by device, and the values that must live until the streams are joined.
 
-    Memory goes back to the stream that took it. While a second stream may still read it, it is held here. Inside its
-    block the stream of the last `switch` is the current one.
+    Memory is freed in the order of the stream that allocated it, so it is held here while a second stream may still
+    read it. Inside the ``with`` block the stream of the last `switch` is the current one.
     """
 
     def __init__(self) -> None:
@@ -89,14 +94,14 @@ class _Streams:
         self._entered.close()
 
     def use(self, place: Place) -> int:
-        """Note that the pass uses this stream; gives how many of its device it uses by now."""
+        """Note that the pass uses this stream. Returns how many streams of its device are used so far."""
         used = self._used.setdefault(place.device, [])
         if all(other.stream != place.stream for other in used):
             used.append(place)
         return len(used)
 
     def switch(self, place: Place) -> bool:
-        """Work goes to the stream of `place` from here; gives whether others of its device are in use."""
+        """Make the stream of `place` the current one. Returns whether other streams of its device are in use."""
         if place is not self._place:
             self._entered.close()
             self._entered.enter_context(place.backend.activate(place.device.index))
@@ -107,11 +112,11 @@ class _Streams:
         return self._several
 
     def hold(self, *values: Any) -> None:
-        """Keep what a second stream may still read."""
+        """Keep values that a second stream may still read."""
         self._held.append(values)
 
     def join(self) -> None:
-        """Order everything before the current streams, and what is freed from now on before their next use."""
+        """Let the current streams wait for all used streams, and these for the current ones before memory is reused."""
         for device, places in self._used.items():
             current = places[0].backend.current_stream(device.index)
             others = [place.stream for place in places if place.stream != current]
@@ -119,17 +124,17 @@ class _Streams:
                 current.wait_stream(stream)
             for stream in others:
                 stream.wait_stream(current)
-            for stream in others:  # once more: in a capture every stream must end in the first one
+            for stream in others:  # again, because in a capture every stream must be joined into the first one
                 current.wait_stream(stream)
         self._held.clear()
 
 
 def _step(node: Node, streams: _Streams) -> None:
-    """Sum what arrived at the node's outputs, and pass the gradients of its arguments on."""
+    """Sum the gradients of the node's outputs, and pass the gradients of its arguments to its parents."""
     place, arrived = node.place, node.grads
     if streams.switch(place):
         streams.hold(node.pull, dict(arrived))
-    if len(node.outputs) == 1 and 0 in arrived:  # as of all but functions with a backward of their own
+    if len(node.outputs) == 1 and 0 in arrived:  # true for every op; a `Function` may have several outputs
         grads = [_sum(arrived.pop(0), place, node.outputs[0])]
     else:
         grads = [
@@ -147,7 +152,7 @@ def _step(node: Node, streams: _Streams) -> None:
 
 
 def _sum(arrived: Sequence[tuple[Array, Any]], place: Place, meta: Any) -> Array:
-    """The sum on the current stream, which waits for those that made the parts; zeros where nothing arrived."""
+    """Return the sum on the current stream, which waits for the streams of the parts; zeros if there are none."""
     if not arrived:
         return devices.zeros(meta.shape, meta.dtype, place.device)
     if len(arrived) == 1 and arrived[0][1] is place.stream:
@@ -170,11 +175,11 @@ def _argument_gradient(node: Node, streams: _Streams) -> Array:
 
 
 def _apart(found: list[Array], given: Sequence[Array]) -> list[Array]:
-    """Each gradient in memory of its own, in C order: a caller may write one, and not change another."""
+    """Return each gradient in separate memory and C order, so that writing one does not change another."""
     seen = list(given)
     for place, grad in enumerate(found):
         backend = registry.backend_of(type(grad))
-        if backend is None:  # a traced one of a derivative around this one
+        if backend is None:  # a traced array of an enclosing derivative
             continue
         others = (one for one in seen if registry.backend_of(type(one)) is backend)
         if not grad.flags.c_contiguous or any(backend.overlap(grad, one) != "none" for one in others):

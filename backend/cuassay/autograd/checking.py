@@ -1,4 +1,4 @@
-"""`gradcheck` and `gradgradcheck`: gradients of a function, first and second, against differences."""
+"""`gradcheck` and `gradgradcheck`: compare first and second gradients of a function with finite differences."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cuassay.ops import registry
 
 __all__ = ["gradcheck", "gradgradcheck"]
 
-#: The cube root of float64's epsilon: the step at which the error of a central difference is least. Of two, at it and
-#: at its double, the leading error cancels (Richardson), so that numbers near a pole are differentiated too.
+#: The cube root of float64's epsilon, at which the error of a central difference is smallest. Combining differences at
+#: this step and at twice the step cancels the leading error (Richardson), which helps near poles.
 _STEP = float(np.finfo(np.float64).eps ** (1 / 3))
 
-#: Elements of each array that are changed one by one; more are chosen among, evenly spaced.
+#: How many elements of each array are changed one by one. In larger arrays they are evenly spaced.
 _ELEMENTS = 24
 
 
@@ -35,29 +35,28 @@ def gradcheck(
     step: float = _STEP,
     elements: int = _ELEMENTS,
 ) -> None:
-    """Raise unless the gradients of `function` by its float64 arrays are those of central differences.
+    """Raise unless the gradients of `function` by its float64 arrays agree with central differences.
 
-    The value, of any shape or form, is weighted by fixed numbers and summed, so that one backward pass is judged.
+    The value, of any shape or form, is multiplied by fixed weights and summed, so one backward pass is checked.
 
     Parameters
     ----------
     function : callable
         As for `vjp`.
     args : sequence
-        Its arguments: arrays, or lists, tuples and dicts of them. Those of float64 are differentiated by; others are
-        passed as they are.
+        Its arguments: arrays, or lists, tuples and dicts of arrays. The gradients by float64 arrays are checked; other
+        values are passed unchanged.
     rtol, atol : float
-        How far a gradient may be from the difference: relative to the larger of it and the largest gradient of that
-        array, and absolute.
+        The tolerances: relative to the larger of the difference and the largest gradient of the array, and absolute.
     step : float
-        By how much an element is changed, relative to it where it is above 1.
+        By how much an element is changed, relative to its size if that is above 1.
     elements : int
-        The most elements of an array that are changed.
+        The largest number of elements of an array that are changed.
 
     Raises
     ------
     GradientError
-        If a gradient is wrong: which element of which argument, and both numbers.
+        If a gradient is wrong. The message names the element, the argument and both numbers.
     ArgumentError
         If no argument is a float64 array.
     """
@@ -83,14 +82,14 @@ def gradcheck(
 
 
 def gradgradcheck(function: Callable[..., Any], args: Sequence[Any], **options: Any) -> None:
-    """Raise unless the second derivatives of `function` by its float64 arrays are those of central differences.
+    """Raise unless the second derivatives of `function` by its float64 arrays agree with central differences.
 
-    The gradients, by the arguments and by a gradient of the value, are checked as `gradcheck` checks a function.
+    This applies `gradcheck` to the gradients, as a function of the arguments and of the gradient of the value.
 
     Parameters
     ----------
     function, args
-        As for `gradcheck`; what the value holds besides float64 arrays is passed over.
+        As for `gradcheck`. Parts of the value that are not float64 arrays are ignored.
     **options
         As for `gradcheck`.
 
@@ -128,7 +127,7 @@ def _weights(shape: tuple[int, ...], seed: int) -> NDArray[Any]:
 
 
 def _like(value: Any, weights: Sequence[NDArray[Any]]) -> Any:
-    """The weights in the form of the value, on its devices and in its dtypes."""
+    """Return the weights in the form of the value, on its devices and in its dtypes."""
     left = iter(weights)
 
     def put(one: Any) -> Any:
@@ -154,7 +153,7 @@ class _Slope:
         self.name = f"argument {place}" + (f", array {leaf}" if len(list(leaves(args[place]))) > 1 else "")
 
     def __call__(self, index: tuple[int, ...], step: float) -> float:
-        """The slope, by four values."""
+        """Return the slope from four values."""
         near, far = (self._value(index, h) - self._value(index, -h) for h in (step, 2 * step))
         return (8 * near - far) / (12 * step)
 

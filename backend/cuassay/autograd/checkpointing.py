@@ -1,4 +1,4 @@
-"""`checkpoint`: keep the arguments of a part of a function alone, and compute the rest again in the backward pass.
+"""`checkpoint`: keep only the arguments of a part of a function, and recompute the part in the backward pass.
 
 T. Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174.
 """
@@ -18,26 +18,26 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, preserve_rng_state: bool = True) -> Any:
-    """``function(*args)``, computed again where its derivative is wanted, so that nothing of it is kept until then.
+    """Return ``function(*args)``, and compute it again in the backward pass instead of keeping intermediate values.
 
-    The second time it runs on the stream of the call, in the same precision and autocast regions, and draws the same
-    random numbers. Its names and meaning are those of ``torch.utils.checkpoint.checkpoint``.
+    The recomputation runs on the stream of the call, in the same precision and autocast regions, and with the same
+    random numbers. Names and meanings follow ``torch.utils.checkpoint.checkpoint``.
 
     Parameters
     ----------
     function : callable
-        Over ops; it must do the same each time. Traced arrays that it uses are among its arguments.
+        A function of ops that does the same each time. All traced arrays that it uses must be arguments.
     *args
         Arrays, or lists, tuples and dicts of them, and anything else.
     preserve_rng_state : bool
-        Repeat the states that generators gave; False lets the second call draw its own.
+        Whether to repeat the states that generators handed out. If False, the second call draws new numbers.
 
     Raises
     ------
     GradientError
         If `function` uses a traced array that is not among its arguments.
     StateError
-        In the backward pass, if it draws random numbers another number of times than before.
+        In the backward pass, if the number of random draws differs from the first call.
     """
     forms = mapped(lambda leaf: None if is_array(leaf) else leaf, list(args))
     is_given = [is_array(leaf) for leaf in leaves(list(args))]
@@ -83,5 +83,5 @@ def _gradients(ctx: Any, arrays: Sequence[Any], chosen: Sequence[int], grads: Se
         recorded = Recorded(
             again, tuple(arrays[place] for place in chosen), {}, tuple(range(len(chosen))), has_aux=False
         )
-    recorded.value = None  # its memory is not needed any more
+    recorded.value = None  # free its memory
     return recorded.gradients(grads, keep=False)

@@ -1,7 +1,7 @@
-"""`Function`: a function whose derivative its author writes, forward on plain arrays, backward over ops.
+"""`Function`: a function with a derivative written by its author. Forward gets plain arrays, and backward uses ops.
 
-Of a derivative inside a derivative each recorder takes the call once, the newest first, as it takes a call of an op:
-the forward pass runs on the plain arrays at the bottom, and a backward pass gets the arrays of its own recorder.
+In nested derivatives each recorder records the call once, the newest first, like a call of an op. The forward pass runs
+on the innermost plain arrays, and each backward pass gets the arrays of its own recorder.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ Array = Any
 
 @dataclass(slots=True)
 class Kept:
-    """What one call keeps.
+    """The data that one call keeps for its backward passes.
 
     Attributes
     ----------
     name : str
-        The function's.
+        The name of the function.
     needs_input_grad : tuple of bool
         As in `Context`.
     saved : tuple of array or None
-        What was given to `save_for_backward`.
+        The arrays passed to `save_for_backward`.
     given : tuple of int
-        Identities of the plain arguments.
+        The ids of the plain arguments.
     constants : set of int
-        Identities of the results that no gradient passes through.
+        The ids of the results that are not differentiable.
     materialize : bool
-        Whether backward gets zeros rather than None.
+        Whether backward gets zeros instead of None.
     """
 
     name: str
@@ -55,14 +55,14 @@ class Kept:
     materialize: bool = True
 
     def at(self, args: Sequence[Any], parts: Sequence[Any]) -> tuple[Array | None, ...]:
-        """The saved arrays as those of a level, given its arguments and results; an error for what is neither."""
+        """Return the saved arrays as arguments or results of a level; others are replaced by a placeholder error."""
         known = {id(bottom(one)): one for one in parts} | dict(zip(self.given, args, strict=True))
         return tuple(known.get(id(one), _Unknown(self.name)) if one is not None else None for one in self.saved)
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """Replaces a saved array that a second derivative cannot go through."""
+    """A placeholder for a saved array that a second derivative cannot differentiate."""
 
     name: str
 
@@ -74,16 +74,16 @@ class _Unknown:
 
 
 class Context:
-    """What `Function.forward` leaves for `Function.backward`; any other attribute may be set, too.
+    """Passes data from `Function.forward` to `Function.backward`. Other attributes may be set freely.
 
     Parameters
     ----------
     kept : object
-        What the call keeps.
+        The data of the call.
     saved : tuple, optional
-        The saved arrays where they are not those of `kept`.
+        The saved arrays, if they differ from those of `kept`.
     attributes : mapping
-        Set by forward.
+        Attributes that forward set.
     """
 
     def __init__(
@@ -94,19 +94,21 @@ class Context:
 
     @property
     def needs_input_grad(self) -> tuple[bool, ...]:
-        """For each argument of forward, whether a gradient by it is wanted."""
+        """Whether a gradient is needed, for each argument of forward."""
         return self._kept.needs_input_grad
 
     def save_for_backward(self, *arrays: Array | None) -> None:
-        """Keep arrays for backward, or None in the place of one.
+        """Save arrays for backward. None may take the place of an array.
 
-        They are freed as soon as backward has run, and a write over one by an op is an error until then. Save arguments
-        and results: a second derivative goes through them, while other arrays would be constants to it.
+        The arrays are freed as soon as backward has run. Until then it is an error if an op overwrites one. Save
+        arguments and results only: a second derivative cannot differentiate other arrays.
 
         Raises
         ------
         ArgumentError
-            If one is not an array.
+            If a value is neither an array nor None.
+        GradientError
+            If an array is a traced array of another function.
         """
         for place, array in enumerate(arrays):
             if array is not None and not is_array(array):
@@ -123,7 +125,7 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The arrays given to `save_for_backward`; the name is torch's.
+        """The arrays passed to `save_for_backward`. The name is torch's.
 
         Raises
         ------
@@ -137,16 +139,16 @@ class Context:
         return saved
 
     def mark_non_differentiable(self, *arrays: Array) -> None:
-        """No gradient passes through these results: the caller gets them plain, and backward gets None for them."""
+        """Mark results as not differentiable. The caller gets them as plain arrays, and backward gets None for them."""
         self._kept.constants.update(map(id, arrays))
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward gets zeros, as it does unless told, for results that do not change the value; else None."""
+        """Set whether backward gets zeros (the default) or None for results that do not affect the value."""
         self._kept.materialize = value
 
 
 class Function:
-    """A function with a derivative of its own: subclass it, and call `apply`. Names and meanings are torch's.
+    """A function with a custom derivative. Subclass it, and call `apply`. Names and meanings follow torch.
 
     Examples
     --------
@@ -167,37 +169,41 @@ class Function:
     array([ 3., 12.])
     """
 
-    #: What errors and nodes call it; the class's name unless set.
+    #: The name in errors and nodes; by default the name of the class.
     name: ClassVar[str] = ""
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:
-        """The value: an array, or lists, tuples and dicts of arrays and anything else.
+        """Return the value: an array, or lists, tuples and dicts of arrays and anything else.
 
-        It gets plain arrays and may do anything with them but write them. Keyword arguments are not passed on.
+        Arguments are plain arrays. They may be used in any way but must not be written. Keyword arguments are not
+        supported.
         """
         raise NotImplementedError("a Function needs a static method forward(ctx, *args); write one")
 
     @staticmethod
     def backward(ctx: Context, *grads: Array | None) -> Any:
-        """From a gradient of each result to one for each argument of forward: a tuple, or the one by itself.
+        """Return a gradient for each argument of forward, as a tuple, or a single one without a tuple.
 
-        None means that an argument has no gradient. A gradient may be broadcast or wider, as that of a
-        `cuassay.ops.Formula`. It runs on the stream of the call. What has a second derivative is written over ops.
+        `grads` has a gradient for each result. None means that an argument has no gradient. A gradient may have a
+        broadcast shape or a wider dtype, like that of a `cuassay.ops.Formula`. Backward runs on the stream of the call.
+        For a second derivative it must consist of ops.
         """
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads); write one")
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """The value at `args`; arrays to differentiate by are arguments themselves, not parts of one.
+        """Call the function and return its value.
+
+        Arrays to differentiate by must be arguments themselves rather than elements of one.
 
         Raises
         ------
         ArgumentError
             If an argument is a list, tuple or dict that holds a traced array.
         GradientError
-            If forward uses a traced array that is not an argument; in the backward pass, if backward gives another
-            number of gradients than forward has arguments, or something else than arrays.
+            If forward uses a traced array that is not an argument. In the backward pass, if backward returns another
+            number of gradients than forward has arguments, or a value that is not an array.
         ShapeError
             In the backward pass, if the shape of a gradient does not fit.
         """
@@ -212,12 +218,12 @@ class Function:
 
 
 def _run(function: type[Function], kept: Kept, ctx: Context, args: tuple[Any, ...]) -> Any:
-    """The value on this level: the newest recorder's, if one owns an argument; else forward itself."""
+    """Return the value: recorded by the newest recorder that owns an argument, or else the result of forward."""
     recorder = _newest(kept.name, args)
     if recorder is None:
-        given = _told_apart(args)
-        kept.given = tuple(map(id, given))
-        return _plain(kept.name, function.forward(ctx, *given))
+        plain = _distinct(args)
+        kept.given = tuple(map(id, plain))
+        return _plain(kept.name, function.forward(ctx, *plain))
     lower = tuple(one.represents if recorder.owns(one) else one for one in args)
     result = _run(function, kept, ctx, lower)
     parts = list(leaves(result))
@@ -244,7 +250,7 @@ def _run(function: type[Function], kept: Kept, ctx: Context, args: tuple[Any, ..
 
 def _newest(name: str, args: Sequence[Any]) -> Recorder | None:
     traced = [(place, one) for place, one in enumerate(args) if isinstance(one, TracedArray)]
-    for watcher in interposers.stack:  # recorders stand last, the newest first
+    for watcher in interposers.stack:  # recorders are at the end, the newest first
         if isinstance(watcher, Recorder) and any(watcher.owns(one) for _, one in traced):
             return watcher
     for place, one in traced:
@@ -267,8 +273,8 @@ def _is_differentiable(kept: Kept, value: Any) -> bool:
     return is_array(value) and dtype_name(value.dtype) in FLOATS and id(bottom(value)) not in kept.constants
 
 
-def _told_apart(args: Sequence[Any]) -> list[Any]:
-    """The arguments; of an array that is given twice, views: saved arrays are known by their identity."""
+def _distinct(args: Sequence[Any]) -> list[Any]:
+    """Return the arguments, with views for arrays that occur twice, because saved arrays are identified by id."""
     seen: set[int] = set()
     found = []
     for arg in args:
@@ -279,18 +285,18 @@ def _told_apart(args: Sequence[Any]) -> list[Any]:
 
 
 class _Pull:
-    """The backward of one call, for one recorder: from gradients of differentiable results to those of arguments.
+    """The backward of one call for one recorder, from gradients of differentiable results to those of arguments.
 
     Parameters
     ----------
     function, name, ctx
-        Whose backward it is.
+        The function, its name, and the context of the call.
     args : sequence
         The arguments of forward.
     wanted : sequence of int
-        Those to give gradients of.
+        The indices of the arguments whose gradients are needed.
     results : (int, sequence of int)
-        How many results there are, and which are differentiable.
+        The number of results, and the indices of the differentiable ones.
     """
 
     def __init__(

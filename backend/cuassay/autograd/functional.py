@@ -1,7 +1,7 @@
-"""`grad`, `value_and_grad`, `vjp` and `jvp` of functions over `cuassay.ops`; names and meanings are ``torch.func``'s.
+"""`grad`, `value_and_grad`, `vjp` and `jvp` of functions over `cuassay.ops`. Names and meanings follow ``torch.func``.
 
-The function runs once, eagerly, on traced arrays; then the backward pass runs as ops on the streams of the forward
-calls. Gradients are ordered for the caller's current stream.
+The function runs once, eagerly, on traced arrays. Then the backward pass runs as ops on the streams of the forward
+calls. Gradients are ready in the order of the caller's current stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 
 
 def grad(function: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False) -> Function:
-    """A function that gives the gradients of `function` by its arguments `argnums`; see `value_and_grad`.
+    """Return a function that computes the gradients of `function` by its arguments `argnums`; see `value_and_grad`.
 
     Examples
     --------
@@ -45,28 +45,28 @@ def grad(function: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: boo
 
 
 def value_and_grad(function: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False) -> Function:
-    """A function that gives the value of `function` and its gradients.
+    """Return a function that computes the value of `function` and its gradients.
 
     Parameters
     ----------
     function : callable
-        From arrays, or lists, tuples and dicts of them, to an array of one element, computed by `cuassay.ops`, views
-        and operators. Keyword arguments are passed on as they are.
+        A function from arrays, or lists, tuples and dicts of them, to an array of one element, computed by
+        `cuassay.ops`, views and operators. Keyword arguments are passed on unchanged.
     argnums : int or tuple of int
-        The positional arguments to differentiate by; each array in them must be of a real floating dtype.
+        The positional arguments to differentiate by. All arrays in them must have a real floating-point dtype.
     has_aux : bool
-        `function` gives a pair: the value, and what is returned with it as it is.
+        Whether `function` returns a pair of the value and an auxiliary result, which is not differentiated.
 
     Returns
     -------
     callable
-        Gives ``(value, gradients)``, or ``((value, aux), gradients)``. Gradients have the form of the argument, the
-        shape and dtype of its arrays, and memory of their own.
+        Returns ``(value, gradients)``, or ``((value, aux), gradients)``. Gradients have the form of the argument, the
+        shape and dtype of its arrays, and separate memory.
 
     Raises
     ------
     GradientError
-        If an op has no derivative, a saved array is overwritten, or a traced array is given to another library.
+        If an op has no derivative, a saved array is overwritten, or a traced array is passed to another library.
     ShapeError
         If the value has more than one element.
     """
@@ -84,7 +84,7 @@ def value_and_grad(function: Function, argnums: int | tuple[int, ...] = 0, *, ha
 
 
 def vjp(function: Function, *args: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The value of `function` at `args`, and a function from gradients of the value to those of all arguments.
+    """Return the value of `function` at `args`, and a function from gradients of the value to those of all arguments.
 
     Parameters
     ----------
@@ -92,13 +92,15 @@ def vjp(function: Function, *args: Any, has_aux: bool = False) -> tuple[Any, ...
         As for `value_and_grad`, but its value may be any array, or lists, tuples and dicts of arrays.
     *args
         Arrays, or lists, tuples and dicts of them.
+    has_aux : bool
+        As for `value_and_grad`.
 
     Returns
     -------
     value, pull
-        And what was given with the value, with `has_aux`. ``pull(grad)`` takes gradients in the form of the value and
-        gives a tuple, one entry an argument. It may be called again: what it needs is kept until it is dropped, and
-        must not be written until then. Writes by ops outside of `function` are not seen.
+        With `has_aux` also the auxiliary result. ``pull(grad)`` takes gradients in the form of the value and returns a
+        tuple with one entry per argument. It may be called several times. The arrays that it needs are kept until it
+        is dropped and must not be written until then; writes by ops outside of `function` are not detected.
     """
     recorded = Recorded(function, args, {}, tuple(range(len(args))), has_aux=has_aux)
 
@@ -114,9 +116,10 @@ def vjp(function: Function, *args: Any, has_aux: bool = False) -> tuple[Any, ...
 
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The value of `function` at `primals`, and its derivative in the direction of `tangents`, of the value's form.
+    """Return the value of `function` at `primals`, and its derivative in the direction of `tangents`.
 
-    By two backward passes: the pull of `vjp` is linear in its argument, and its own transpose is the derivative.
+    The derivative has the form of the value. It is computed by two backward passes: the pull of `vjp` is linear in its
+    argument, and the transpose of the pull is the derivative.
     """
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise ArgumentError(
@@ -131,7 +134,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
 
 def stop_gradient(tree: Any) -> Any:
-    """The plain arrays of traced ones: no gradient passes through them."""
+    """Return the plain arrays of traced ones, through which no gradient passes."""
     return mapped(bottom, tree)
 
 

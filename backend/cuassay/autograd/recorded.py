@@ -20,22 +20,23 @@ Array = Any
 
 
 class Recorded:
-    """A function that was run on traced arguments.
+    """One run of a function on traced arguments.
 
     Parameters
     ----------
     function : callable
+        The function.
     args, kwargs
-        What it is called with.
+        Its arguments.
     places : tuple of int
-        The arguments to differentiate by.
+        The indices of the arguments to differentiate by.
     has_aux : bool
-        It gives a pair, whose second part is not differentiated.
+        Whether it returns a pair whose second part is not differentiated.
 
     Attributes
     ----------
     value, aux
-        Its results, plain.
+        Its results as plain arrays.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Recorded:
         return leaf.represents if self._recorder.owns(leaf) else leaf
 
     def gradients(self, grads: Sequence[Array | None], *, keep: bool) -> tuple[Any, ...]:
-        """Of each chosen argument, in its form; `grads` are those of the value's leaves."""
+        """Return the gradient of each chosen argument, in its form. `grads` are the gradients of the value's leaves."""
         pairs = zip(self._outputs, grads, strict=True)
         given = [(node, one) for node, one in pairs if node is not None and one is not None]
         found = iter(backward.run(self._recorder.nodes, given, self._wanted, keep=keep))

@@ -1,7 +1,7 @@
-"""Records the calls of ops on traced arrays: the innermost interposer, so that it sees the casts of autocast too.
+"""Record the calls of ops on traced arrays. The recorder is the innermost interposer, so it also sees autocast's casts.
 
-A call runs at once, on the plain arrays. What is kept of it is a node: the line, the stream, and the values that its
-formulas read, which must not be written until the gradients are made.
+A call runs at once on the plain arrays. It is recorded as a node with the source line, the stream, and the values that
+its formulas read, which must not be written until the gradients are computed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = Any
 
 
 def spent(grads: Sequence[Array]) -> Sequence[Array]:
-    """The pull of an argument, which passes nothing on; and of a node that is done, whose values are free."""
+    """Return no gradients. This is the pull of an argument, and of a node that is done, to free its values."""
     return ()
 
 
@@ -35,7 +35,7 @@ class Place:
     Attributes
     ----------
     backend, device, stream
-        The kind, the device, and the stream that was current.
+        The device kind, the device, and the stream that was current.
     """
 
     backend: Backend
@@ -44,7 +44,7 @@ class Place:
 
     @classmethod
     def of(cls, array: Array, last: Place | None = None) -> Place:
-        """Where `array` is, and the current stream there: `last` itself where that is the same."""
+        """Return the device of `array` and the current stream there. Returns `last` itself if it is equal."""
         plain = bottom(array)
         backend = registry.owner_of(plain, "a traced array's value")
         device = backend.device_of(plain)
@@ -56,26 +56,26 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A call, a view or an argument, as its gradients need it.
+    """A recorded call, view or argument.
 
     Attributes
     ----------
     name : str
-        What was called.
+        The name of the op or view.
     site : (str, int)
-        Where; `line` is its text.
+        The file and line of the call; `line` formats it.
     place : Place
-        Where it ran: its derivative runs there.
+        Where it ran, and where its derivative runs.
     outputs : sequence of Meta
-        What it made.
+        The shapes and dtypes of the outputs.
     parents : sequence of (Node, int)
         The node and output that each traced argument came from.
     pull : callable
-        From the gradients of the outputs to one for each parent, or None.
+        Takes the gradients of the outputs, and returns one for each parent, or None.
     grads : mapping
-        Output to the gradients that arrived, each with the stream that made it.
+        From an output to the gradients received so far, each with the stream that computed it.
     materialize : bool
-        `pull` gets zeros for an output at which nothing arrived; else None.
+        Whether `pull` gets zeros instead of None for an output without a gradient.
     """
 
     name: str
@@ -89,17 +89,17 @@ class Node:
 
     @property
     def line(self) -> str:
-        """Where it was called, as ``file.py:12``."""
+        """The line of the call, as ``file.py:12``."""
         return callers.line(self.site)
 
 
 class Recorder:
-    """An interposer that records the calls on its own traced arrays, and passes on all others.
+    """An interposer that records calls on its own traced arrays, and passes on all others.
 
     Attributes
     ----------
     nodes : list of Node
-        In the order of the calls.
+        The recorded nodes in the order of the calls.
     """
 
     innermost = True
@@ -112,15 +112,15 @@ class Recorder:
         self._rules: dict[tuple[Any, ...], _Rule] = {}
 
     def argument(self, value: Array) -> TracedArray:
-        """The traced form of an argument to differentiate by."""
+        """Return the traced array for an argument to differentiate by."""
         return TracedArray(value, self, (Node("argument", callers.site(), self._place(value), (_meta(value),)), 0))
 
     def finish(self) -> None:
-        """The function has returned: nothing more is recorded, and no write is seen."""
+        """Stop checking writes to saved arrays, because the function has returned."""
         self._saved.clear()
 
     def owns(self, value: Any) -> bool:
-        """Whether `value` is a traced array of this recorder."""
+        """Return whether `value` is a traced array of this recorder."""
         return isinstance(value, TracedArray) and value.recorder is self
 
     def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
@@ -168,7 +168,7 @@ class Recorder:
         *,
         materialize: bool = True,
     ) -> list[TracedArray]:
-        """Record a call of a function with a backward of its own: `pull`, which gets None for zeros if it is to."""
+        """Record a call of a function with a custom backward, `pull`, and return its results as traced arrays."""
         outputs, place = tuple(map(_meta, results)), self._place(results[0])
         parents = [one.node for one in inputs]
         node = Node(name, callers.site(), place, outputs, parents, pull, materialize=materialize)
@@ -176,7 +176,7 @@ class Recorder:
         return [TracedArray(result, self, (node, place)) for place, result in enumerate(results)]
 
     def keep(self, array: Array, what: str, node: Node) -> None:
-        """`array` must not be written while this recorder watches: a formula of `node` reads it as `what`."""
+        """Forbid writes to `array` while this recorder is active, because a formula of `node` reads it as `what`."""
         self._saved.append((bottom(array), what, node))
 
     def _holds(self, value: Any) -> bool:
@@ -185,7 +185,7 @@ class Recorder:
         return isinstance(value, list | tuple) and any(map(self.owns, value))
 
     def _represented(self, value: Any) -> Any:
-        """The plain array of a traced one; of a list, that of each that is traced here."""
+        """Return the plain array of a traced one, or a list in which those traced by this recorder are replaced."""
         if value.__class__ is TracedArray:
             return value.represents
         return [one.represents if self.owns(one) else one for one in value]
@@ -193,7 +193,7 @@ class Recorder:
     def _members(
         self, rule: _Rule, arguments: Mapping[str, Any]
     ) -> tuple[list[tuple[Node, int]], list[tuple[int, ...] | None]]:
-        """Where the arguments come from; of a list each array that is traced here, and at which places these are."""
+        """Return the parents of the traced arguments, and for each list argument the indices of its traced arrays."""
         parents: list[tuple[Node, int]] = []
         places: list[tuple[int, ...] | None] = []
         for name, _ in rule.formulas:
@@ -209,7 +209,7 @@ class Recorder:
 
     def _place(self, array: Array) -> Place:
         last = self._last
-        if last is not None and array.__class__ is self._type:  # as mostly, of the kind of the last
+        if last is not None and array.__class__ is self._type:  # usually the same type as in the last call
             device = last.backend.device_of(array)
             if last.stream == last.backend.current_stream(device.index) and last.device == device:
                 return last
@@ -230,7 +230,7 @@ class Recorder:
         return found
 
     def _forward(self, node: Node, rule: _Rule, call: Call, plain: Mapping[str, Any], result: Array) -> rules.Forward:
-        """The call as its formulas see it: it holds the values that they read, and no other array."""
+        """Return the call for its formulas. It holds only the arrays that they read, and shapes for the others."""
         read = rule.fixed if rule.fixed is not None else rule.reads(plain)
         values = dict(plain)
         for name in rule.arrays:
@@ -257,7 +257,7 @@ class Recorder:
     # ---------------------------------------------------------------------------------------------- writes
 
     def _check_written(self, call: Call) -> None:
-        """Raise `GradientError` where the call writes a traced array, or one that a formula reads."""
+        """Raise `GradientError` if the call writes a traced array or an array that a formula reads."""
         for what, array in _written(call):
             if isinstance(array, TracedArray):
                 raise GradientError(
@@ -275,18 +275,18 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What an op and the names of its traced arguments decide; found once a recording.
+    """The derivative of an op by some of its arguments, cached per recording.
 
     Attributes
     ----------
     formulas : tuple of (str, Formula or str)
-        Of the traced arguments that have one, or the reason why there is none.
+        For each traced argument, its formula or the reason why it has none.
     fixed : frozenset of str, optional
-        What the formulas read, where that does not depend on the arguments.
+        The names that the formulas read, if they do not depend on the arguments.
     arrays : tuple of str
-        The parameters that are arrays or lists.
+        The parameters that are arrays or lists of arrays.
     has_lists : bool
-        Whether one is a list.
+        Whether a parameter is a list.
     """
 
     formulas: tuple[tuple[str, Formula | str], ...]
@@ -295,7 +295,7 @@ class _Rule:
     has_lists: bool
 
     def reads(self, arguments: Mapping[str, Any]) -> frozenset[str]:
-        """The arguments that the formulas read, and ``"out"``."""
+        """Return the names that the formulas read: arguments, and ``"out"`` for the result."""
         if self.fixed is not None:
             return self.fixed
         formulas = [one for _, one in self.formulas if isinstance(one, Formula)]
@@ -303,12 +303,12 @@ class _Rule:
 
 
 class _Pull:
-    """From the gradient of a call's result to those of its traced arguments.
+    """Computes the gradients of a call's traced arguments from that of its result.
 
     Attributes
     ----------
     places : list, optional
-        For each formula the places in its list whose gradients are wanted, or None where the parameter is an array.
+        For each formula, the indices in its list whose gradients are needed, or None if the parameter is an array.
     """
 
     __slots__ = ("_formulas", "_forward", "_node", "places")
@@ -318,7 +318,7 @@ class _Pull:
         self.places: list[tuple[int, ...] | None] | None = None
 
     def __call__(self, grads: Sequence[Array]) -> list[Array]:
-        """One for each parent, of its shape and dtype."""
+        """Return a gradient for each parent, in its shape and dtype."""
         (grad,) = grads
         found: list[Array] = []
         for at, (name, formula) in enumerate(self._formulas):
@@ -336,7 +336,7 @@ class _Pull:
         return found
 
 
-#: Dtypes to whether they are floating ones: their names cost more than the look-up.
+#: Whether a dtype is a floating-point one. Cached, because getting the name of a dtype is slow.
 _FLOATING: dict[Any, bool] = {}
 
 
@@ -348,7 +348,7 @@ def _is_float(dtype: Any) -> bool:
 
 
 def _check_out(call: Call, rule: _Rule, plain: Mapping[str, Any]) -> None:
-    """Raise `GradientError` where a call would write its result over an argument that its own derivative reads."""
+    """Raise `GradientError` if a call would write its result over an argument that its own derivative reads."""
     reads = rule.reads(plain) - {"out"}
     for param in call.op.schema.arrays:
         for what, array in param.members(plain[param.name]) if param.name in reads else ():
@@ -373,7 +373,7 @@ def _overlap(saved: Array, array: Array) -> bool:
 
 
 def _without_numbers(value: Any) -> Any:
-    """Shape and dtype of an array, and of each in a list; anything else as it is."""
+    """Replace an array, or the arrays of a list, by shape and dtype. Return other values unchanged."""
     if isinstance(value, list):
         return [_without_numbers(one) for one in value]
     return value if registry.backend_for(value) is None else _meta(value)

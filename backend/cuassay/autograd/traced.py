@@ -1,7 +1,8 @@
-"""`TracedArray`: what a differentiated function gets in place of its arrays, so that no operation on one goes unseen.
+"""`TracedArray`: replaces the arrays of a differentiated function, so that every operation on them is recorded.
 
-It has the shape, dtype and operators of an array; each operator is a call of `cuassay.ops`, each view is recorded. All
-else that would use the numbers behind the recorder's back (NumPy, CuPy, `float`) is an error that says what to call.
+It has the shape, dtype and operators of an array. Each operator is a call of `cuassay.ops`, and each view is recorded.
+Any other use of the values that the recorder would not see (NumPy, CuPy, `float`) raises an error that says what to
+call instead.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cuassay.ops.conv_derivatives import placed
 
 __all__ = ["TracedArray", "bottom"]
 
-#: NumPy's functions that an operator with a plain array at its left calls, and the op that does the same.
+#: From the NumPy function that an operator with a plain array on its left calls to the equivalent op.
 _UFUNCS: dict[str, Callable[[Any, Any], Any]] = {
     "add": ops.add,
     "subtract": ops.sub,
@@ -47,11 +48,11 @@ class TracedArray:
     Parameters
     ----------
     value : array
-        The numbers; of a derivative inside a derivative, another `TracedArray`.
+        The values. In nested derivatives it may be another `TracedArray`.
     recorder : object
-        What records the calls on it.
+        Records the calls on the array.
     node : object
-        Where it came from.
+        The node and output that made the array.
 
     Attributes
     ----------
@@ -59,7 +60,7 @@ class TracedArray:
         `value`.
     """
 
-    __array_priority__ = 1000.0  # CuPy leaves the operator to the operand of higher priority
+    __array_priority__ = 1000.0  # CuPy defers operators to the operand with the higher priority
     __slots__ = ("node", "recorder", "represents")
 
     def __init__(self, value: Any, recorder: _Recorder, node: Any) -> None:
@@ -74,28 +75,28 @@ class TracedArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents."""
+        """The extents."""
         return tuple(self.represents.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
+        """The type of the elements."""
         found: np.dtype[Any] = self.represents.dtype
         return found
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements."""
+        """The size of the elements in bytes."""
         return self.size * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -107,33 +108,33 @@ class TracedArray:
 
     @property
     def T(self) -> TracedArray:  # noqa: N802  NumPy's name
-        """The axes in reverse order."""
+        """The array with its axes reversed."""
         return self.transpose()
 
     @property
     def mT(self) -> TracedArray:  # noqa: N802  NumPy's name
-        """The last two axes exchanged."""
+        """The array with its last two axes exchanged."""
         return self.swapaxes(-1, -2)
 
     def transpose(self, *axes: Any) -> TracedArray:
-        """The axes in this order; reversed where none are given."""
-        given = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes
-        order = tuple(range(self.ndim))[::-1] if not given or given[0] is None else tuple(given)
+        """Return the array with its axes in this order; reversed if none is given."""
+        wanted = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes
+        order = tuple(range(self.ndim))[::-1] if not wanted or wanted[0] is None else tuple(wanted)
         back = tuple(int(place) for place in np.argsort([axis % max(self.ndim, 1) for axis in order]))
         return self._view("transpose", lambda a: a.transpose(order), lambda grad: grad.transpose(back))
 
     def swapaxes(self, first: int, second: int) -> TracedArray:
-        """Two axes exchanged."""
+        """Return the array with two axes exchanged."""
         return self._view("swapaxes", lambda a: a.swapaxes(first, second), lambda grad: grad.swapaxes(first, second))
 
     def reshape(self, *shape: Any) -> TracedArray:
-        """The same elements in another shape."""
+        """Return the same elements in another shape."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         former = self.shape
         return self._view("reshape", lambda a: a.reshape(tuple(wanted)), lambda grad: grad.reshape(former))
 
     def ravel(self) -> TracedArray:
-        """The elements in one axis."""
+        """Return the elements along one axis."""
         return self.reshape((-1,))
 
     def __getitem__(self, index: Any) -> TracedArray:
@@ -144,12 +145,12 @@ class TracedArray:
                 f"{callers.line()}; choose elements by cuassay.ops.where"
             )
         if Ellipsis not in entries:
-            entries = *entries, Ellipsis  # a single element is then a view as well
+            entries = *entries, Ellipsis  # makes a single element a view, too
         shape = self.shape
         return self._view("x[...]", lambda a: a[entries], lambda grad: placed(grad, shape, entries))
 
     def placed(self, shape: tuple[int, ...], index: Any) -> TracedArray:
-        """Zeros of `shape` and this array at `index`: the derivative of ``x[index]``, recorded."""
+        """Return zeros of `shape` with this array at `index`: the derivative of ``x[index]``, which is recorded."""
         back: Callable[[Any], Any] = lambda outer: outer[index]  # noqa: E731
         return self._view("x[...]", lambda a: placed(a, shape, index), back)
 
@@ -206,7 +207,7 @@ class TracedArray:
     # ---------------------------------------------------------------------------------------------- refused
 
     def left(self, what: str) -> GradientError:
-        """The error for a call outside of the ops that is given this array as `what`."""
+        """Return the error for a call outside of the ops that gets this array as `what`."""
         return GradientError(
             f"{what} is a traced array of a function that is differentiated, of shape {self.shape}, and was used at "
             f"{callers.line()} where no recorder sees it; {_ADVICE}"
@@ -243,11 +244,11 @@ class TracedArray:
         self._refuse("int")
 
     def item(self) -> NoReturn:
-        """Refused: the host would read a value that gradients depend on."""
+        """Raise, because the host would read a value that gradients depend on."""
         self._refuse("item")
 
     def tolist(self) -> NoReturn:
-        """Refused, as `item`."""
+        """Raise, as `item` does."""
         self._refuse("tolist")
 
     def __eq__(self, other: object) -> NoReturn:
@@ -275,7 +276,7 @@ class TracedArray:
 
 
 def bottom(value: Any) -> Any:
-    """The plain array at the bottom of traced ones."""
+    """Return the plain array inside nested traced arrays. Other values are returned unchanged."""
     while isinstance(value, TracedArray):
         value = value.represents
     return value

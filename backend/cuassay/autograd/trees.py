@@ -1,4 +1,4 @@
-"""Arguments and results as trees: lists, tuples and dicts, one inside another, whose leaves are arrays."""
+"""Arguments and results as trees: nested lists, tuples and dicts whose leaves are arrays."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["is_array", "leaves", "mapped"]
 
 
 def is_array(value: Any) -> bool:
-    """Whether `value` is an array of a device kind, or represents one."""
+    """Return whether `value` is an array of a device kind or represents one."""
     return registry.backend_for(value) is not None
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """The leaves in order; those of a dict in the order of its keys' insertion."""
+    """Yield the leaves in order; those of a dict in insertion order."""
     if isinstance(tree, dict):
         tree = tuple(tree.values())
     if isinstance(tree, list | tuple):
@@ -27,10 +27,10 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def mapped(change: Callable[[Any], Any], tree: Any) -> Any:
-    """A tree of the same form, each leaf changed."""
+    """Return a tree of the same form with `change` applied to each leaf."""
     if isinstance(tree, dict):
         return {key: mapped(change, branch) for key, branch in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):  # a named tuple takes its fields one by one
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):  # the constructor of a named tuple takes separate fields
         return type(tree)(*(mapped(change, branch) for branch in tree))
     if isinstance(tree, list | tuple):
         return type(tree)(mapped(change, branch) for branch in tree)

@@ -1,1 +1,1 @@
-"""Storey 4, measuring: timers, fingerprints, records of results."""
+"""Storey 4: measuring. Timers, benchmark cases, comparisons, gates and records of results."""

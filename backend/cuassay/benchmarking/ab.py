@@ -1,8 +1,8 @@
-"""What ``cuassay ab`` and ``cuassay aa`` decide: pairs of processes are measured until each benchmark has a verdict.
+"""The decisions of ``cuassay ab`` and ``cuassay aa``: measure pairs of processes until each benchmark has a verdict.
 
-Each process measures every benchmark that is still open, so that hundreds of benchmarks cost a few starts. The order is
-A B B A, on one device. `comparison` starts the processes, `stages` takes their common shift off, and `gate` holds the
-statistics.
+Each process measures every benchmark that is still open, so hundreds of benchmarks need only a few processes. The order
+is A B B A, on one device. `comparison` starts the processes, `stages` subtracts their common shift, and `gate` holds
+the statistics.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from cuassay.observe import comparison as timelines
 __all__ = ["Outcome", "Verdict", "changes", "compare", "modes_of", "profile"]
 
 
-#: The most slower benchmarks of which it is told what their calls do differently.
+#: The largest number of slower benchmarks for which the changes of their calls are reported.
 _EXPLAINED = 20
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one benchmark.
+    """The verdict on one benchmark.
 
     Attributes
     ----------
     word : str
         ``faster``, ``slower``, ``same`` or ``ambiguous``.
     effect : float
-        Head over base, less 1, without the common shift.
+        Time of head over time of base, minus 1, without the common shift.
     smallest : float
-        The smallest change that the pairs would have shown in nine of ten cases.
+        The smallest change that the pairs would have detected in nine of ten cases.
     pairs : int
-        Of processes, the confirming ones with them.
+        The number of pairs of processes, including the confirming ones.
     noise : float or None
-        The standard deviation of a process' median, by the profile.
+        The standard deviation of a process' median according to the profile.
     promise : float
-        The slow-down that is promised to be found at that noise; infinite where it is only reported.
+        The slow-down that is guaranteed to be found at that noise; infinite if the benchmark is only reported.
     why : str
-        In words.
+        The reason in words.
     """
 
     name: str
@@ -62,25 +62,33 @@ class Verdict:
 
     @property
     def gates(self) -> bool:
-        """Whether it may fail a build."""
+        """Whether the verdict may fail a build."""
         return math.isfinite(self.promise)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A whole comparison.
+    """The result of a comparison.
 
     Attributes
     ----------
+    base, head : str
+        The names of the sides.
+    verdicts : sequence of Verdict
+        One for each benchmark that both sides measured.
     shift, shift_s : float
-        What all benchmarks have in common, head over base less 1, and the seconds that each call takes longer. Both
-        were taken off.
+        The change that all benchmarks share: time of head over time of base, minus 1, and the seconds that each call
+        takes longer. Both were subtracted.
     missing : sequence of str
         Benchmarks that only one side measured.
     starts : int
-        Processes.
+        The number of processes.
+    seconds : float
+        How long the comparison took.
+    facts : mapping
+        The fingerprint of the device.
     changes : mapping
-        Of slower benchmarks: what one call does differently under a profile, a line each, where both sides can tell.
+        From a slower benchmark to lines that say what one call does differently under a profile.
     """
 
     base: str
@@ -95,11 +103,11 @@ class Outcome:
     changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def of(self, word: gate.Word) -> list[Verdict]:
-        """The verdicts that are `word`."""
+        """Return the verdicts whose word is `word`."""
         return [one for one in self.verdicts if one.word == word]
 
     def columns(self) -> dict[str, Any]:
-        """As plain data; what is infinite is None."""
+        """Return the outcome as plain data. An infinite promise becomes None."""
         plain = {**asdict(self), "verdicts": [asdict(one) for one in self.verdicts]}
         for one in plain["verdicts"]:
             one["promise"] = one["promise"] if math.isfinite(one["promise"]) else None
@@ -109,21 +117,23 @@ class Outcome:
 def compare(
     comparison: Comparison, profile: Profile | None = None, *, budget: float = gate.BUDGET, only: Sequence[str] = ()
 ) -> Outcome:
-    """Take two sides through the gate.
+    """Compare two sides until every benchmark has a verdict.
 
     Parameters
     ----------
+    comparison : Comparison
+        The two sides.
     profile : Profile, optional
         The noise of this runner. Without it the variance is estimated from the pairs alone, and the promise is 2 %.
     budget : float
-        Chance of any false alarm in the whole comparison.
+        The probability of any false alarm in the whole comparison.
     only : sequence of str
-        Patterns of benchmarks; all of them if it is empty.
+        Patterns of benchmark names; empty means all benchmarks.
 
     Raises
     ------
     MeasurementError
-        A process failed, or ran on another device; nothing was measured by both sides.
+        If a process failed or ran on another device, or no benchmark was measured by both sides.
     """
     begun = time.monotonic()
     stage = Stage(comparison, "p", profile or Profile())
@@ -139,17 +149,20 @@ def compare(
     kept = _confirmed(confirming, suspects, anchors, gate.confirmation_level(len(stage.pairs), budget))
     verdicts = [_verdict(name, stage, confirming, found.get(name), name in kept) for name in sorted(stage.pairs)]
     shift, shift_s = math.expm1(float(np.mean(stage.shift.share))), float(np.mean(stage.shift.seconds))
-    told = changes(comparison, [one.name for one in verdicts if one.word == "slower"][:_EXPLAINED])
+    explained = changes(comparison, [one.name for one in verdicts if one.word == "slower"][:_EXPLAINED])
     seconds = time.monotonic() - begun
     base, head = (comparison.sides[side].arm.name for side in ("base", "head"))
     return Outcome(
         base, head, verdicts, shift, shift_s, comparison.missing, comparison.starts, seconds, comparison.facts,
-        told,
+        explained,
     )  # fmt: skip
 
 
 def _confirmed(confirming: Stage, suspects: Mapping[str, int], anchors: Sequence[str], level: float) -> set[str]:
-    """The suspects that fresh pairs confirm, each measured until a look confirms it or its noise class has no more."""
+    """Return the suspects that fresh pairs confirm.
+
+    Each suspect is measured until a look confirms it or its noise class allows no more pairs.
+    """
     kept = set[str]()
     for count in gate.CONFIRMING_LOOKS:
         goes_on = [name for name in suspects if name not in kept and confirming.noise_class(name).confirming >= count]
@@ -160,12 +173,15 @@ def _confirmed(confirming: Stage, suspects: Mapping[str, int], anchors: Sequence
 
 
 def changes(comparison: Comparison, slower: Sequence[str]) -> dict[str, list[str]]:
-    """What one call of each of these benchmarks does differently in head, by both sides' timelines."""
+    """Return what one call of each of these benchmarks does differently in head, according to profiles of both sides.
+
+    The result is empty if a side cannot be profiled.
+    """
     if not slower or not comparison.selects:
         return {}
     base, head = (comparison.figures(side, slower) for side in ("base", "head"))
-    told = [name for name in slower if name in base and name in head]
-    found = {name: list(timelines.compare(base[name], head[name]).lines()) for name in told}
+    known = [name for name in slower if name in base and name in head]
+    found = {name: list(timelines.compare(base[name], head[name]).lines()) for name in known}
     return {name: lines for name, lines in found.items() if lines}
 
 
@@ -177,11 +193,11 @@ def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept:
     known = (0.0, 0.0) if noise is None else (noise.noise, noise.degrees)
     smallest = gate.smallest_effect(own, *known, kind.floor) if len(own) > 1 else math.inf
     word, why = _word(side, kept, effect, smallest, len(own), len(again))
-    told = modes_of(list(own))
+    modes = modes_of(list(own))
     pairs = len(own) + (len(again) if side else 0)
     return Verdict(
         name, word, effect, smallest, pairs, None if noise is None else noise.noise, kind.promise,
-        f"{why}; {told}" if told else why,
+        f"{why}; {modes}" if modes else why,
     )  # fmt: skip
 
 
@@ -198,7 +214,7 @@ def _word(
 
 
 def modes_of(values: Sequence[float]) -> str:
-    """A sentence about log-ratios that fall into two groups far apart; empty if they do not."""
+    """Return a sentence about log-ratios that form two distant groups; empty if they do not."""
     found = settling.modes_of(values)
     if found is None:
         return ""
@@ -208,12 +224,19 @@ def modes_of(values: Sequence[float]) -> str:
 
 
 def profile(comparison: Comparison, processes: int, only: Sequence[str] = ()) -> tuple[Profile, dict[str, float]]:
-    """Measure the noise of a runner by fresh processes of one side; gives the profile and each benchmark's median.
+    """Measure the noise of a runner with fresh processes of one side.
+
+    Returns
+    -------
+    profile : Profile
+        The noise of each benchmark.
+    medians : dict
+        From each benchmark to the median of its processes, in seconds.
 
     Raises
     ------
     MeasurementError
-        As `compare`; or no benchmark was in every process.
+        As in `compare`, or if no benchmark was measured in every process.
     """
     found = [comparison.medians("n", number, "base", only) for number in range(processes)]
     common = set.intersection(*(set(one) for one in found))

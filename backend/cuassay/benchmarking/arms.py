@@ -24,21 +24,21 @@ _ROOTS = ("backend", "reports", "src", ".")
 
 @dataclass(frozen=True)
 class Arm:
-    """One side.
+    """One side of a comparison.
 
     Attributes
     ----------
     name : str
-        As it was given.
+        The name that the user gave.
     identity : str
-        Exactly what it names, such as a full hash; an interrupted comparison continues only with the same.
+        Exactly what the name refers to, such as a full hash. An interrupted comparison continues only if it is equal.
     command : sequence of str
-        The command line; `RECORD` is replaced.
+        The command line; `RECORD` is replaced by a file.
     environment : mapping
-        Variables that it adds to the environment.
+        Variables that are added to the environment.
     folder : path or None
-        Where its processes run: a commit's in its checkout, others in the current folder. Python looks for modules
-        there first, and would otherwise find those of the working tree on both sides.
+        The working directory of its processes: the checkout of a commit, else the current folder. Python looks for
+        modules there first, and would otherwise find those of the working tree on both sides.
     """
 
     name: str
@@ -48,29 +48,29 @@ class Arm:
     folder: Path | None = None
 
     def words(self, record: Path) -> list[str]:
-        """The command, with the file of its rows."""
+        """Return the command that writes its rows to `record`."""
         return [word.replace(RECORD, str(record)) for word in self.command]
 
 
 def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:
-    """Make one side ready.
+    """Prepare one side of a comparison.
 
     Parameters
     ----------
     name : str
-        A commit of the repository around; a wheel; a folder of sources; an interpreter, or the folder of an
-        environment; or a command, which is a text with a space or with ``{record}``.
+        A commit of the current repository; a wheel; a folder of sources; an interpreter, or the folder of a virtual
+        environment; or a command, which contains a space or ``{record}``.
     folder : path
-        A commit is checked out there, and a wheel is installed there.
+        The folder in which a commit is checked out or a wheel is installed.
     workload : sequence of str
-        Arguments for an interpreter.
+        The arguments of the interpreter, unless `name` is a command.
     label : str
-        ``base`` or ``head``: the name of its folder.
+        ``base`` or ``head``: the name of a subfolder of `folder`.
 
     Raises
     ------
     ArgumentError
-        `name` is not one of these.
+        If `name` is not one of these.
     """
     path = Path(name)
     if " " in name or RECORD in name:
@@ -94,12 +94,12 @@ def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:
 
 
 def arm_of_commit(commit: str, tree: Path, workload: Sequence[str], name: str) -> Arm:
-    """One side from a full commit of the repository around, which is checked out into `tree` if that does not exist.
+    """Prepare a side from a full commit hash, which is checked out into `tree` unless that exists.
 
     Raises
     ------
     ArgumentError
-        git could not, or the commit lacks the module of ours that is to be started.
+        If the checkout fails, or the commit does not contain the cuassay module that is to be started.
     """
     tree = tree.absolute()
     if not tree.is_dir() and git("worktree", "add", "--detach", "--force", str(tree), commit) is None:
@@ -109,7 +109,7 @@ def arm_of_commit(commit: str, tree: Path, workload: Sequence[str], name: str) -
 
 
 def _require_workload(name: str, tree: Path, workload: Sequence[str]) -> None:
-    """Refuse sources that lack the module of ours to be started: the installed one would run on both sides."""
+    """Raise if the sources lack the cuassay module to start, because both sides would then run the installed one."""
     module = next((word for flag, word in pairwise(workload) if flag == "-m"), "")
     file = f"{module.replace('.', '/')}.py"
     if module.startswith("cuassay.") and not any((root / file).is_file() for root in _roots(tree)):
@@ -141,13 +141,13 @@ def _roots(tree: Path) -> list[Path]:
 
 
 def _imports(roots: Sequence[Path]) -> dict[str, str]:
-    """Variables by which Python imports from `roots`, and not from the folder that it is started in."""
+    """Return variables that make Python import from `roots` and not from the working directory."""
     former = os.environ.get("PYTHONPATH")
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([*map(str, roots), *([former] if former else [])])}
 
 
 def git(*arguments: str) -> str | None:
-    """What a git command prints; None if it fails."""
+    """Return what a git command prints, or None if it fails."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
     except OSError:

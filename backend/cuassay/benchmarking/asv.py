@@ -1,11 +1,12 @@
-"""Results as asv keeps them, so that ``asv publish``, ``show`` and ``compare`` work on what a GPU host measured.
+"""Results in asv's format, so that ``asv publish``, ``show`` and ``compare`` work on what a GPU host measured.
 
-Two ways lead to the same series. On a machine with asv, asv collects ``suites/benchmarks`` and runs it. On one
-without, or without a network, ``cuassay run`` measures, and ``python -m cuassay.benchmarking.asv FILE... --out DIR``
-writes its rows at home through asv's own `Results`. One series an operation, with dtype and case as parameters; the
-device, the driver's branch and the CUDA major are axes, few on purpose: asv draws a graph for every combination.
+The same series can be made in two ways. On a machine with asv, asv collects ``suites/benchmarks`` and runs it. On a
+machine without asv or a network, ``cuassay run`` measures, and ``python -m cuassay.benchmarking.asv FILE... --out DIR``
+converts its rows elsewhere by asv's own `Results`. Each operation is one series with dtype and case as parameters. The
+axes are the device, the branch of the driver and the CUDA major version. They are few on purpose, because asv draws a
+graph for every combination.
 
-asv takes less for better whatever the unit, so seconds are stored; throughput is for `cuassay_reports`.
+asv always treats smaller values as better, so seconds are stored. `cuassay_reports` computes throughput.
 """
 
 from __future__ import annotations
@@ -43,35 +44,36 @@ MODULE = "ops"
 
 PARAM_NAMES = ("dtype", "case")
 
-#: Longest time for one series of samples, as in ``cuassay run``.
+#: The longest time in seconds for one series of samples, as in ``cuassay run``.
 SECONDS_A_CASE = 0.4
 
-#: Longest time for all that asv calls of one case, drawing its numbers included.
+#: The longest time for everything that asv runs for one case, including drawing its inputs.
 TIMEOUT_SECONDS = 60.0
 
 
 def series_name(op: str) -> str:
-    """The name of an op's series, in asv's form: a `track_` benchmark may return samples of its own."""
+    """Return the name of an op's series in asv. The prefix `track_` marks a benchmark that returns its own samples."""
     return f"{MODULE}.track_{op}"
 
 
 def series(
     device: str | Device | None = None, specs: Iterable[OpSpec] | None = None
 ) -> dict[str, Callable[[str, str], dict[str, object]]]:
-    """The functions that asv collects, by name: one an op that has benchmark sizes.
+    """Return the functions that asv collects, by name: one for each op that has benchmark sizes.
 
     Parameters
     ----------
     device : Device, optional
-        What they measure; by default the first that the setting ``CUASSAY_DEVICES`` names, else an accelerator,
-        else the cpu.
+        The device to measure. By default the first device that the setting ``CUASSAY_DEVICES`` names, else an
+        accelerator, else the cpu.
     specs : iterable of OpSpec, optional
-        Yours, in every dtype they claim; by default this package's own, in the dtypes that models are trained in.
+        Specs to measure in every dtype that they declare. By default this package's specs, in the dtypes that models
+        are trained in.
 
     Raises
     ------
     SpecError
-        If two of them have one name, by which a series is known, or two cases of one have one label.
+        If two specs have the same name, or two cases of a spec have the same label.
     """
     found = Presence(settings.get("CUASSAY_DEVICES")).devices[0] if device is None else Device(device)
     chosen = [(spec, DTYPES) for spec in own_specs()] if specs is None else [(spec, spec.dtypes) for spec in specs]
@@ -83,14 +85,14 @@ def series(
 
 
 def _function(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> Callable[[str, str], dict[str, object]]:
-    """A benchmark as asv knows it: a function with attributes."""
+    """Return a benchmark in asv's form: a function with attributes."""
 
     def setup(dtype: str, case: str) -> None:
         reason = spec.why_unsupported(device, dtype)
         if reason is None and case not in case_labels(spec, device, dtype):
             reason = f"{spec.name} has no case {case} in {dtype}"
         if reason is not None:
-            raise NotImplementedError(reason)  # asv's word for n/a
+            raise NotImplementedError(reason)  # asv records this as n/a
 
     def track(dtype: str, case: str) -> dict[str, object]:
         chosen = next(one for one in cases(spec, device, dtype) if one.label == case)
@@ -99,7 +101,7 @@ def _function(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> Callable[[
 
     labels = dict.fromkeys(label for dtype in dtypes for label in case_labels(spec, device, dtype))
     about = _about(spec.name)
-    # Without them asv would hash the source that all series share: one version for all.
+    # Without these attributes asv would hash the source, which all series share, and give all of them one version.
     attributes = {"benchmark_name": about["name"], "pretty_source": about["code"], "setup": setup}
     attributes |= {name: about[name] for name in ("unit", "version", "timeout")}
     vars(track).update(attributes, params=[list(dtypes), list(labels)], param_names=list(PARAM_NAMES))
@@ -108,7 +110,7 @@ def _function(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> Callable[[
 
 
 def _about(op: str) -> dict[str, Any]:
-    """What is true of an op's series wherever it is measured."""
+    """Return the attributes of an op's series that do not depend on the machine."""
     return {
         "name": series_name(op),
         "code": f"cuassay op {op}",
@@ -120,10 +122,10 @@ def _about(op: str) -> dict[str, Any]:
 
 
 def write(paths: Iterable[str | Path], results: str | Path) -> int:
-    """Write the timings in result files into the asv results folder `results`; gives the number of files written.
+    """Write the timings in result files into the asv results folder `results`.
 
-    A run without a commit has no place in a history and is left out. Of several runs of one commit on one kind of
-    machine every series is kept, each from the newest run that has it; files of an earlier call are replaced.
+    Runs without a commit are skipped. If several runs measured the same commit on the same kind of machine, each series
+    comes from the newest run that has it. Files of an earlier call are replaced.
 
     Parameters
     ----------
@@ -132,10 +134,15 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
     results : path
         The ``results_dir`` of ``asv.conf.json``.
 
+    Returns
+    -------
+    int
+        The number of files written.
+
     Raises
     ------
     ResultError
-        If a file holds anything but rows of the schema, no run in them names a commit, or none has a timing for asv.
+        If a file holds anything but rows of the schema, no run has a commit, or no run has a timing for asv.
     """
     rows = read(paths)
     runs = {row["run"]: row for row in rows if row["record"] == "run" and row.get("commit")}
@@ -175,7 +182,7 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
 def _methods(
     timed: Mapping[tuple[str, str], Sequence[Row]], devices: Mapping[tuple[str, str], Row]
 ) -> dict[tuple[str, str, tuple[str, str]], Any]:
-    """How each series is given to its device in the newest run: queued or live; other points are not of it."""
+    """Return how the newest run launched each series, queued or live. Only rows that agree belong to the series."""
     return {
         (_machine_name(device), row["benchmark"], _key(row)): row.get("launches")
         for place, device in devices.items()
@@ -190,7 +197,7 @@ def _machine_name(device: Row) -> str:
 def _offsets(
     rows: Sequence[Row], devices: Mapping[tuple[str, str], Row], runs: Mapping[str, Row]
 ) -> dict[tuple[str, str], float]:
-    """Seconds that stand on top of each place's cold samples, so that what remains is one series on every host."""
+    """Return the seconds to subtract from each place's cold samples, which makes series from different hosts equal."""
     timed: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["record"] == "time":
@@ -205,7 +212,7 @@ def _offsets(
 
 
 def _less(row: Row, seconds: float) -> Row:
-    """`row` without its empty interval, and without that many seconds if it is long enough to include them."""
+    """Return `row` without its empty interval, and minus `seconds` if its median is larger than that."""
     freed = net(row)
     if not is_cold_sample(row) or freed["median"] <= seconds:
         return freed
@@ -214,9 +221,9 @@ def _less(row: Row, seconds: float) -> Row:
 
 
 def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Our own timings by run and device: by the device's clock, one launch a call, caches cold.
+    """Return our timings by run and device: by the device's clock, in stream mode, with a cold cache.
 
-    Live samples hold the host's gaps, and a series is one of a GPU model on whichever host.
+    Live samples are excluded because they include gaps of the host, while a series is the same for every host.
     """
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
@@ -234,7 +241,7 @@ def _is_ours(row: Row) -> bool:
 
 
 def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row], started: Mapping[str, str]) -> None:
-    """Write one commit on one machine; `started` has the time of each run, which asv's feed of regressions shows."""
+    """Write the results of one commit on one machine. `started` has the start time of each run, for asv's feeds."""
     from asv.results import Results
 
     facts = device.get("fingerprint", {})
@@ -253,10 +260,10 @@ def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row], st
 
 
 def _machine(device: Row, facts: Mapping[str, Any]) -> dict[str, str]:
-    """The machine as asv's axes: the device, the driver's branch, the CUDA major.
+    """Return the machine as asv's axes: the device, the branch of the driver and the CUDA major version.
 
-    A series is one of a model of accelerator, whichever specimen a pool lends that night; what runs on the host is
-    one of that host. A run with libraries hidden takes other kernels, so it has series of its own.
+    All accelerators of one model share a series. Results of the host's own device belong to that host. A run with
+    hidden libraries uses other kernels, so it has separate series.
     """
     name = str(facts.get("name", device["device"]))
     driver = str(facts.get("driver", "none")).partition(".")[0]
@@ -296,14 +303,14 @@ def _key(row: Row) -> tuple[str, str]:
 
 
 def _benchmark(op: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """What asv's discovery would say of the series."""
+    """Return what asv's discovery would find for the series."""
     keys = [_key(row) for row in rows]
     params = [sorted({repr(key[place]) for key in keys}) for place in range(len(PARAM_NAMES))]
     return {**_about(op), "param_names": list(PARAM_NAMES), "params": params}
 
 
 def _result(benchmark: Mapping[str, Any], rows: Sequence[Row]) -> Any:
-    """Medians and samples in the order of `itertools.product`; NaN is asv's word for skipped."""
+    """Return medians and samples in the order of `itertools.product`. asv represents a skipped case by NaN."""
     from asv.runner import BenchmarkResult
 
     known = {tuple(map(repr, _key(row))): row for row in rows}
@@ -325,7 +332,7 @@ def _write_benchmarks(folder: Path, times: Sequence[Row]) -> None:
 
 
 def _unknown_commits(paths: Iterable[str | Path]) -> list[str]:
-    """The commits of runs that the repository of the current folder lacks; none where there is no repository."""
+    """Return the commits of runs that the current repository lacks; empty if there is no repository."""
     git = shutil.which("git")
     if git is None or subprocess.run([git, "rev-parse"], capture_output=True, check=False).returncode:
         return []
@@ -337,7 +344,7 @@ def _unknown_commits(paths: Iterable[str | Path]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv`, by default the process's own arguments; gives its exit status."""
+    """Run the command with `argv`, by default the arguments of the process, and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m cuassay.benchmarking.asv", description="Write result files as asv's results."
     )

@@ -1,10 +1,10 @@
-"""Which commit made a benchmark slower: a binary search, each step of which is a comparison by the gate.
+"""Find the commit that made a benchmark slower by a binary search in which each step is a comparison by the gate.
 
-The search follows the larger part of the slow-down: where a commit is slower than the older end of the range by at
-least half of what is left to explain, the search goes on among the commits before it, else among those after it. A
-commit whose comparison is ambiguous is passed over, as is one that cannot be measured. What cannot be told apart then
-is reported as a range of commits.
-What a comparison is, and when a commit can be measured, is decided by the caller.
+The search follows the larger part of the slow-down. If a commit is slower than the older end of the range by at least
+half of the remaining slow-down, the search continues among the commits before it, else among those after it. Commits
+that are ambiguous or cannot be measured are skipped. If commits cannot be distinguished, the result is a range.
+
+The caller defines what a comparison is and which commits can be measured.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cuassay.benchmarking.ab import Verdict
 
 __all__ = ["Found", "Step", "search"]
 
-#: A commit that is slower by this share of what is left to explain has the larger part of it below.
+#: A commit that is slower by at least this share of the remaining slow-down has the larger part at or before it.
 LARGER_PART = 0.5
 
 
 @dataclass(frozen=True)
 class Step:
-    """One comparison: the older commit, the newer, and the verdict on the newer."""
+    """One comparison: the older commit, the newer commit, and the verdict on the newer one."""
 
     base: str
     head: str
@@ -31,22 +31,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------
     total : Step
-        The whole range; if its verdict is not ``slower``, there was nothing to search.
+        The comparison of the whole range. If its verdict is not ``slower``, there was nothing to search for.
     step : Step
-        The smallest range that was compared and is slower; the whole range if there was nothing to search.
+        The smallest range that was compared and is slower, or the whole range if there was nothing to search for.
     commits : sequence of str
-        The commits of that range, oldest first: one of them, or several together, made the benchmark slower.
+        The commits of that range, oldest first. One of them, or several together, made the benchmark slower.
     steps : sequence of Step
         All comparisons, in order.
     skipped : mapping
-        Commits that could not be measured, with the reason.
+        From each commit that could not be measured to the reason.
     ambiguous : sequence of str
-        Commits that could be measured, but whose comparison was ambiguous.
+        The commits whose comparison was ambiguous.
     """
 
     total: Step
@@ -73,7 +73,7 @@ class _Search:
     slower: list[tuple[int, int, Step]] = field(default_factory=list)
 
     def step(self, low: int, high: int) -> Verdict:
-        """Compare two commits; remembers a range that is slower."""
+        """Compare two commits, and remember the range if it is slower."""
         base, head = self.commits[low], self.commits[high]
         done = next((one for one in self.steps if (one.base, one.head) == (base, head)), None)
         if done is None:
@@ -84,7 +84,7 @@ class _Search:
         return done.verdict
 
     def middle(self, low: int, high: int) -> int | None:
-        """The commit nearest to the middle of a range that may tell more; None if there is none."""
+        """Return the usable commit nearest to the middle of a range, or None if there is none."""
         for place in _from_the_middle(low, high):
             commit = self.commits[place]
             if commit in self.skipped or commit in self.ambiguous:
@@ -96,7 +96,7 @@ class _Search:
         return None
 
     def narrow(self, effect: float) -> tuple[int, int]:
-        """The smallest range that holds the larger part of `effect`, as far as commits can be told apart."""
+        """Return the smallest range that holds the larger part of `effect`, as far as commits can be distinguished."""
         low, high = 0, len(self.commits) - 1
         while (middle := self.middle(low, high)) is not None:
             verdict = self.step(low, middle)
@@ -110,7 +110,7 @@ class _Search:
 
 
 def _from_the_middle(low: int, high: int) -> Iterable[int]:
-    """The places between two, the middle first, then by distance from it."""
+    """Return the indices between two, sorted by distance from the middle."""
     return sorted(range(low + 1, high), key=lambda place: (abs(2 * place - low - high), place))
 
 
@@ -122,16 +122,16 @@ def search(
     Parameters
     ----------
     commits : sequence of str
-        Two or more, oldest first; the first and the last can be measured.
+        Two or more commits, oldest first. The first and the last must be measurable.
     compare : callable
-        Takes an older and a newer commit, and gives the verdict on the newer.
+        Takes an older and a newer commit, and returns the verdict on the newer one.
     why_skipped : callable
-        Takes a commit, and says why it cannot be measured; None if it can.
+        Takes a commit, and returns why it cannot be measured, or None if it can.
     """
     work = _Search(commits, compare, why_skipped)
     total = work.step(0, len(commits) - 1)
     if total.word != "slower":
         return Found(work.steps[0], work.steps[0], commits[1:], work.steps, {}, [])
-    work.step(*work.narrow(total.effect))  # the range itself: until here its ends were compared with others
+    work.step(*work.narrow(total.effect))  # compare the ends of the range with each other, not only with other commits
     low, high, step = min(reversed(work.slower), key=lambda one: one[1] - one[0])
     return Found(work.slower[0][2], step, commits[low + 1 : high + 1], work.steps, work.skipped, work.ambiguous)

@@ -1,4 +1,4 @@
-"""Calls made into graphs for mode ``graph``, and captures refused that lack what the call launches."""
+"""Capture calls as graphs for mode ``graph``, and reject captures that lack some of the call's launches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def captured(calls: Mapping[str, Call], backend: Backend, device: Device) -> Ite
     Raises
     ------
     CaptureError
-        A graph holds nothing, or not all that the live call launches.
+        If a graph holds no work, or lacks some of the work that the live call launches.
     """
     side = backend.new_stream(device.index)
     ready: dict[str, Call] = {}
@@ -46,7 +46,7 @@ def captured(calls: Mapping[str, Call], backend: Backend, device: Device) -> Ite
 
 
 def _refuse_gaps(name: str, graph: Any, call: Call, backend: Backend, device: Device) -> None:
-    """Refuse a capture that lacks what the live call launches, as when another library uses a stream of its own."""
+    """Raise if the capture lacks some of the call's launches, as when another library uses its own stream."""
     if not graph.statistics().nodes:
         raise CaptureError(
             f"{name} was captured on {device}, and the graph holds nothing: the call launches on a stream that was not "
@@ -62,7 +62,7 @@ def _refuse_gaps(name: str, graph: Any, call: Call, backend: Backend, device: De
 
 
 def _glance(call: Call, backend: Backend, device: Device) -> float | None:
-    """Seconds of one queued call without the empty interval, the least of three; None if it cannot be queued."""
+    """Return the shortest time of three queued calls in seconds, without the empty interval; None if not queued."""
     one, empty = Series(backend, device.index, call, "warm", queued=True), empty_interval(device)
     one.find_hold()
     if not one.queued or empty is None:

@@ -1,6 +1,6 @@
-"""What is measured of an OpSpec: its benchmark samples made ready on a device, and the rows that record them.
+"""The benchmark cases of an OpSpec: its benchmark samples on a device, and the result rows that record them.
 
-The command's ``run`` and ``suites/speed`` measure the same cases. How time is taken is decided in `timing`.
+``cuassay run`` and ``suites/speed`` measure the same cases. `timing` decides how time is measured.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ DTYPES: tuple[str, ...] = ("float32", "bfloat16")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call made ready.
+    """One call that is ready to be measured.
 
     Attributes
     ----------
     spec, device, dtype
-        What, where, in what.
+        The spec, the device, and the dtype of the inputs.
     label : str
-        The problem, such as ``8x1024x768``.
+        The problem size, such as ``8x1024x768``.
     arguments, keywords
-        The call's, on the device.
+        The arguments of the call, on the device.
     run : callable
-        Calls the operation on them; an op writes one output array, made beforehand.
+        Calls the operation with these arguments. An op writes into an output array that was allocated before.
     work : Work
-        What it must move and compute.
+        The bytes that the operation must move, and the operations that it must compute.
     """
 
     spec: OpSpec
@@ -60,7 +60,7 @@ class Case:
 
 
 def cases(spec: OpSpec, device: str | Device, dtype: Any) -> Iterator[Case]:
-    """The spec's benchmark samples, each on `device` when its turn comes."""
+    """Yield the spec's benchmark samples. Each is copied to `device` when it is reached."""
     found, name = devices.find(device), dtype_name(dtype)
     drawn = spec.draw_bench(int(settings.get("CUASSAY_SEED")), name, sizes_for(found))
     for sample, label in zip(drawn, case_labels(spec, found, name), strict=True):
@@ -70,21 +70,21 @@ def cases(spec: OpSpec, device: str | Device, dtype: Any) -> Iterator[Case]:
 def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample, label: str) -> Case:
     args, kwargs = sample.on(device)
     work = spec.least_work(sample)
-    if spec.fn is not None:  # without `spec.run`: what that does in addition would be in every sample
-        with devices.backend(device.kind).activate(device.index):  # as it is when measured: the library itself
+    if spec.fn is not None:  # not by `spec.run`, whose overhead would be part of every sample
+        with devices.backend(device.kind).activate(device.index):  # as when measured, where `xp` is the library itself
             xp = devices.namespace(device)
         run = partial(spec.fn, xp, *args, **kwargs)
         return Case(spec, device, dtype, label, args, kwargs, run, work)
     op = spec.declared
     if not op.schema.is_single:
-        return Case(spec, device, dtype, label, args, kwargs, partial(_again, op.prepare(*args, **kwargs)), work)
+        return Case(spec, device, dtype, label, args, kwargs, partial(_run_plan, op.prepare(*args, **kwargs)), work)
     meta = op.meta(*args, **kwargs)
     out = devices.empty(meta.shape, meta.dtype, device)
     return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, {**kwargs, "out": out}), work)
 
 
-def _again(plan: Plan) -> Any:
-    """Run a prepared plan that does not return one array; gives the first that it writes."""
+def _run_plan(plan: Plan) -> Any:
+    """Run a prepared plan that does not return one array, and return the first array that it writes."""
     plan.run()
     if plan.out is not None:
         return plan.out[0]
@@ -93,7 +93,7 @@ def _again(plan: Plan) -> Any:
 
 
 def case_label(sample: Sample) -> str:
-    """The shapes of a product's operands, or of the first array, and the scalars, such as ``8192x768, axis=0``."""
+    """Return the shapes of a product's operands, or of the first array, and the scalars: ``8192x768, axis=0``."""
     arrays = [one for a in sample.args for one in (a if isinstance(a, list) else [a])]
     shapes = [a.shape for a in arrays if hasattr(a, "shape")]
     telling = [shape for shape in shapes[:2] if len(shape) > 1 and shape != shapes[0]]
@@ -102,15 +102,15 @@ def case_label(sample: Sample) -> str:
 
 
 def case_labels(spec: OpSpec, device: str | Device, dtype: Any) -> tuple[str, ...]:
-    """The labels of `cases`, without the cost of their numbers.
+    """Return the labels of `cases` without drawing their inputs.
 
-    If shapes and named scalars do not distinguish two cases of the spec, the sample's ``label=``, its layouts and its
-    unnamed scalars follow. Otherwise they do not: the history of a case is found by its label.
+    The sample's ``label=``, its layouts and its unnamed scalars are appended only if shapes and named scalars do not
+    distinguish two cases of the spec, because the history of a case is found by its label.
 
     Raises
     ------
     SpecError
-        If two cases have one label.
+        If two cases have the same label.
     """
     if spec.bench is None:
         return ()
@@ -127,7 +127,7 @@ def case_labels(spec: OpSpec, device: str | Device, dtype: Any) -> tuple[str, ..
 
 
 def _details(sample: Sample, said: str) -> list[str]:
-    """What distinguishes a call from others with the same shapes."""
+    """Return the parts of a label that distinguish a call from others with the same shapes."""
     parts = list(each(sample.args))
     layouts = [part.layout for part in parts if isinstance(part, HostArray) and part.layout != "contiguous"]
     scalars = [str(part) for part in parts if not hasattr(part, "shape")]
@@ -135,7 +135,7 @@ def _details(sample: Sample, said: str) -> list[str]:
 
 
 def _refuse_equal(spec: OpSpec, labels: Sequence[str]) -> None:
-    """Refuse two cases with one label: a report would keep only the last, and lose a slow-down of the other."""
+    """Raise if two cases have the same label, because a report would keep only the last of them."""
     for second, label in enumerate(labels):
         first = labels.index(label)
         if first != second:
@@ -146,28 +146,28 @@ def _refuse_equal(spec: OpSpec, labels: Sequence[str]) -> None:
 
 
 class _Extents(Samples):
-    """Makes arrays that have the right shape and take no memory."""
+    """Make arrays that have the right shape but take no memory."""
 
     def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
         return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def row(case: Case, implementation: str, timing: Timing) -> dict[str, object]:
-    """Columns of a ``time`` row."""
-    told = {"case": case.label, "dtype": case.dtype, **case.work.columns()}
-    return timing_row(case.spec.name, case.device, implementation, timing, **told)
+    """Return the columns of a ``time`` row."""
+    columns = {"case": case.label, "dtype": case.dtype, **case.work.columns()}
+    return timing_row(case.spec.name, case.device, implementation, timing, **columns)
 
 
 def _modes(timing: Timing) -> str | None:
-    """How far two groups of samples are apart; None if there are not two."""
+    """Return text that says how far two groups of samples are apart, or None if there are not two groups."""
     found = modes_of(timing.samples_s)
     return None if found is None else f"two, {found[1] / found[0] - 1:.1%} apart"
 
 
 def timing_row(
-    benchmark: str, device: str | Device, implementation: str, timing: Timing, **told: object
+    benchmark: str, device: str | Device, implementation: str, timing: Timing, **more: object
 ) -> dict[str, object]:
-    """Columns of a ``time`` row of any series; `told` are further columns, such as ``case`` and ``dtype``."""
+    """Return the columns of a ``time`` row of any series; `more` are further columns, such as ``case``, ``dtype``."""
     low, high = timing.quartiles_s
     return {
         "benchmark": benchmark,
@@ -188,5 +188,5 @@ def timing_row(
         "q25": low,
         "q75": high,
         "samples": list(timing.samples_s),
-        **told,
+        **more,
     }

@@ -1,7 +1,7 @@
-"""The processes of ``cuassay ab`` and ``cuassay aa``: started by turns, each one kept as a file of the state folder.
+"""The processes of ``cuassay ab`` and ``cuassay aa``, which start in turn and each leave a file in the state folder.
 
-An interrupted comparison continues with the first process that has no file. What the figures mean is decided in
-`gate`; how many processes are needed, in `ab`.
+An interrupted comparison continues with the first process that has no file. `gate` decides what the figures mean, and
+`ab` decides how many processes are needed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from cuassay_reports.intervals import net
 
 __all__ = ["Comparison", "Side", "progress"]
 
-#: Characters of a failed process' output that an error repeats.
+#: How many characters of a failed process' output an error message repeats.
 _LOG_TAIL = 2000
 
-#: The stages of files in the words of the progress lines.
+#: The names of the stages in progress lines.
 _STAGES = {"p": "pair", "c": "confirming pair", "n": "process", "s": "process"}
 
 
 @dataclass(frozen=True)
 class Side:
-    """An arm, and further arguments of its processes, such as the slow-downs that a test of the gate plants."""
+    """An arm, and further arguments of its processes, such as slow-downs that a test of the gate injects."""
 
     arm: Arm
     extra: Sequence[str] = ()
@@ -53,15 +53,21 @@ class Comparison:
     Parameters
     ----------
     sides : mapping
-        ``base`` and ``head``; a noise profile has only ``base``.
+        ``base`` and ``head``. A noise profile has only ``base``.
     folder : path
-        Keeps the rows of finished processes.
+        The folder that keeps the rows of finished processes.
     selects : bool
-        The command takes ``--only NAME``; a foreign command measures everything each time, and the rest is left out.
+        Whether the command accepts ``--only NAME``. Other commands measure everything, and unwanted rows are ignored.
     seeded : bool
-        Give each process a seed of its own, for simulated noise.
+        Whether each process gets a different seed, for simulated noise.
     told : callable
-        Takes a line for each finished process.
+        Called with a progress line for each finished process.
+    timeout_s : float
+        The longest time in seconds that a process may take.
+    starts : int
+        The number of processes so far.
+    facts : mapping
+        The fingerprint of the device, from the first process.
     """
 
     sides: Mapping[str, Side]
@@ -86,7 +92,7 @@ class Comparison:
         file.write_text(json.dumps(plan))
 
     def medians(self, stage: str, number: int, side: str, only: Sequence[str] = ()) -> dict[str, float]:
-        """The medians of one process, by benchmark; the process is started only if its file does not exist."""
+        """Return the medians of one process by benchmark. The process is started only if its file does not exist."""
         path = self.folder / f"{stage}{number:02d}-{side}.jsonl"
         if not path.exists():
             self._start(path, side, only)
@@ -98,9 +104,9 @@ class Comparison:
         return {name: median for name, median in found.items() if is_wanted(name, only)}
 
     def figures(self, side: str, only: Sequence[str]) -> dict[str, Figures]:
-        """What one call of each of these benchmarks does on that side; nothing where that side cannot tell.
+        """Return the profile totals of one call of each of these benchmarks on one side.
 
-        It is asked after the verdict, which must not be lost by it.
+        The result is empty if the side cannot be profiled. It never raises for that, so that the verdicts are not lost.
         """
         path = self.folder / f"t00-{side}.json"
         if not path.exists():
@@ -163,7 +169,7 @@ class Comparison:
                 self.facts = facts
 
     def pair(self, stage: str, number: int, only: Sequence[str] = ()) -> dict[str, tuple[float, float]]:
-        """The medians of base and head in pair `number`; odd pairs begin with head: A B B A."""
+        """Return the medians of base and head in pair `number`. Odd pairs begin with head, which gives A B B A."""
         order = ("base", "head") if number % 2 == 0 else ("head", "base")
         found = {side: self.medians(stage, number, side, only) for side in order}
         base, head = found["base"], found["head"]
@@ -171,14 +177,14 @@ class Comparison:
 
     @cached_property
     def missing(self) -> list[str]:
-        """Benchmarks that only one side measured in the first pair."""
+        """The benchmarks that only one side measured in the first pair."""
         base, head = (set(self.medians("p", 0, side)) for side in ("base", "head"))
         self.starts -= 2
         return [*(f"{name} (gone)" for name in sorted(base - head)), *(f"{name} (new)" for name in sorted(head - base))]
 
 
 def _words(stem: str) -> str:
-    """What the process of a file such as ``c03-head`` was for."""
+    """Describe the process of a file such as ``c03-head``."""
     found = re.fullmatch(r"([a-z]+)(\d+)-(\w+)", stem)
     if found is None or found[1] not in _STAGES:
         return stem

@@ -1,4 +1,4 @@
-"""What a device was like while it was measured: its empty interval and its clocks, before, during and after."""
+"""Record the conditions of a device around measurements: its empty interval and clocks, before, during and after."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cuassay.core.device import Device
 
 __all__ = ["EVERY_SECONDS", "Watch"]
 
-#: Seconds between two looks at a device while it is measured.
+#: Seconds between two checks of a device while it is measured.
 EVERY_SECONDS = 5.0
 
 Write = Callable[..., object]
 
 
 class Watch:
-    """Writes ``condition`` rows, and the empty interval as ``limit`` rows, for each device that it looks at.
+    """Write ``condition`` rows, and the empty interval as ``limit`` rows, for each device that is checked.
 
     Parameters
     ----------
@@ -29,34 +29,34 @@ class Watch:
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._looked: dict[Device, float] = {}
+        self._checked: dict[Device, float] = {}
 
     def __repr__(self) -> str:
-        return f"Watch({', '.join(map(str, self._looked)) or 'nothing yet'})"
+        return f"Watch({', '.join(map(str, self._checked)) or 'nothing yet'})"
 
     def look(self, device: str | Device) -> None:
-        """Call it before each timing of `device`: it looks before the first one, and every five seconds after that."""
+        """Check `device` before its first timing and every five seconds after that. Call this before each timing."""
         found = Device(device)
-        if found not in self._looked:
-            self._look(found, "before")
-        elif time.monotonic() - self._looked[found] >= EVERY_SECONDS:
-            self._look(found, "during")
+        if found not in self._checked:
+            self._check(found, "before")
+        elif time.monotonic() - self._checked[found] >= EVERY_SECONDS:
+            self._check(found, "during")
 
     def close(self) -> None:
-        """Call it after the last timing: each device is looked at once more."""
-        for device in self._looked:
-            self._look(device, "after")
-        self._looked.clear()
+        """Check each device once more. Call this after the last timing."""
+        for device in self._checked:
+            self._check(device, "after")
+        self._checked.clear()
 
-    def _look(self, device: Device, when: str) -> None:
+    def _check(self, device: Device, when: str) -> None:
         backend = devices.backend(device.kind)
-        self._looked[device] = time.monotonic()
+        self._checked[device] = time.monotonic()
         if (dead := backend.health(device.index)) is not None:
             self._write("condition", device=str(device), when=when, reason=dead)
             return
-        told: Callable[[int], dict[str, Any]] | None = getattr(backend, "conditions", None)
-        if told is not None:
-            self._write("condition", device=str(device), when=when, **told(device.index))
+        conditions: Callable[[int], dict[str, Any]] | None = getattr(backend, "conditions", None)
+        if conditions is not None:
+            self._write("condition", device=str(device), when=when, **conditions(device.index))
         empty = None if when == "during" else empty_interval(device, fresh=True)
         if empty is not None:
             how = f"two events with nothing between, {when} the timings; quartiles {empty.spread_s * 1e9:.0f} ns apart"

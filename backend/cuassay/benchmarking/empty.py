@@ -15,10 +15,10 @@ from cuassay.errors import MeasurementError
 
 __all__ = ["Empty", "empty_interval", "refuse_nothing"]
 
-#: Samples of the empty interval: their median is known to a fiftieth of a microsecond.
+#: The number of samples of the empty interval. Their median is accurate to a fiftieth of a microsecond.
 EMPTY_SAMPLES = 50
 
-#: Largest spread of an empty interval, as a share of its median, that allows to judge a sample by it.
+#: The largest spread of an empty interval, relative to its median, at which samples are compared with it.
 _STEADY = 0.13
 
 _empty: dict[Device, Empty] = {}
@@ -26,29 +26,31 @@ _empty: dict[Device, Empty] = {}
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """The empty interval of a device: the median, and the distance of the quartiles."""
+    """The empty interval of a device: its median, and the distance between its quartiles, in seconds."""
 
     median_s: float
     spread_s: float
 
     @property
     def most_s(self) -> float:
-        """A sample must exceed this to differ from it."""
+        """The largest time in seconds of a sample that cannot be distinguished from the empty interval."""
         return self.median_s + max(3 * self.spread_s, 0.1 * self.median_s)
 
     @property
     def is_steady(self) -> bool:
-        """Whether nobody else used the device: quartiles 4 % apart on an H200 of its own, 100 % on a shared one."""
+        """Whether the device was not shared: quartiles were 4 % apart on an exclusive H200, 100 % on a shared one."""
         return self.spread_s <= _STEADY * self.median_s
 
 
 def empty_interval(device: str | Device, *, fresh: bool = False) -> Empty | None:
-    """The empty interval of `device`, measured once a process; None if nothing queues there.
+    """Return the empty interval of `device`, measured once per process, or None if work is not queued there.
 
     Parameters
     ----------
+    device : str or Device
+        The device.
     fresh : bool
-        Measure it again, as before and after a run.
+        Whether to measure it again, as is done before and after a run.
     """
     found = devices.find(device)
     if fresh or found not in _empty:
@@ -66,12 +68,12 @@ def empty_interval(device: str | Device, *, fresh: bool = False) -> Empty | None
 
 
 def refuse_nothing(name: str, series: Series, empty: Empty | None) -> None:
-    """Refuse queued samples that are as short as the empty interval, unless others use the device.
+    """Reject queued samples that are as short as the empty interval, unless the device is shared.
 
     Raises
     ------
     MeasurementError
-        They are: the call gave the device nothing to do.
+        If the samples are that short, because the call then gave the device no work.
     """
     sample_s = statistics.median(series.device_s) * series.repeats
     if empty is None or not empty.is_steady or not series.queued or sample_s > empty.most_s:

@@ -1,10 +1,10 @@
-"""The gate's statistics: pairs of process medians in, verdicts out; whole suites at once, without a device.
+"""The statistics of the gate: verdicts from pairs of process medians, for whole suites at once, without a device.
 
-A pair is the log-ratio of two fresh processes' medians, head over base. Pairs are looked at in groups: at each look a
-benchmark becomes a *suspect*, becomes *same*, or stays open. A suspect is measured again, with fresh pairs, and a
-verdict needs both; a clear change is confirmed by the first eight of them. The variance of few pairs is moderated by
-the runner's noise profile. What is promised for a benchmark follows from its noise: see `CLASSES`.
-``ci/gate_simulation.py`` simulates the result.
+A pair is the log-ratio of the medians of two fresh processes, head over base. Pairs are evaluated in groups. At each
+*look* a benchmark becomes a *suspect*, becomes *same*, or stays open. A suspect is measured again with fresh pairs, and
+a verdict needs both stages; the first eight fresh pairs confirm a clear change. The variance of few pairs is moderated
+by the runner's noise profile. The noise of a benchmark determines which slow-down is guaranteed to be found: see
+`CLASSES`. ``ci/gate_simulation.py`` simulates the gate.
 
 Sources: moderated t, Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), doi 10.2202/1544-6115.1027; processes as
 replicates, Kalibera and Jones, ISMM 2013, doi 10.1145/2464157.2464160; looks that share one chance of an error, Lan and
@@ -41,49 +41,50 @@ Word = Literal["faster", "slower", "same", "ambiguous"]
 Floats = NDArray[np.float64]
 
 LOOKS: tuple[int, ...] = (4, 6, 8, 10, 14, 18)
-"""Pairs after which the open benchmarks are looked at; a noise class may end its looks earlier."""
+"""Numbers of pairs after which the open benchmarks are evaluated. A noise class may stop earlier."""
 
 CONFIRMING_LOOKS: tuple[int, ...] = (8, 14, 24)
-"""Fresh pairs after which suspects are looked at; the last look of a suspect is that of its noise class."""
+"""Numbers of fresh pairs after which suspects are evaluated. The noise class of a suspect sets its last look."""
 
 EARLY_PART = 0.1
-"""The part of a confirmation's chance of an error that each look before the last may use: a clear change needs no more
-pairs, and the last look keeps eight tenths or more."""
+"""The share of a confirmation's error probability that each look before the last may use. A clear change then needs no
+more pairs, and the last look keeps at least eight tenths."""
 
 BUDGET = 0.0005
-"""Chance of any false alarm in a comparison of the whole suite."""
+"""The probability of any false alarm in a comparison of the whole suite."""
 
 ALARM_LEVEL, SAME_LEVEL = 0.999, 0.90
-"""Confidence of one look that a benchmark changed, and that it did not change by more than the floor."""
+"""The confidence of one look that a benchmark changed, and that it did not change by more than the floor."""
 
 MOST_PRIOR_DEGREES = 15.0
-"""The most degrees of freedom that the profile counts for, so that a runner that became noisier is noticed."""
+"""The largest number of degrees of freedom of the profile, so that a runner that became noisier is noticed."""
 
 CONFIRMING_PRIOR_DEGREES = 6.0
-"""The same in a confirmation. A profile that understates the noise of a benchmark makes a false suspect; with the same
-weight again it would also confirm it. With 15 degrees heavy tails gave twice the budget of false alarms; with 6, less
-than half of the budget."""
+"""The same in a confirmation. A profile that understates the noise of a benchmark creates a false suspect, and with the
+same weight it would also confirm it. In simulations with heavy tails, 15 degrees gave twice the budget of false alarms,
+and 6 gave less than half of the budget."""
 
 ESTIMATE_ALLOWANCE = 1.4
-"""One profile in 100, of 20 processes, overstates a noise by 38 % or more: the limits of classes allow for it."""
+"""A factor on the limits of classes, because one in 100 profiles of 20 processes overstates a noise by 38 % or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseClass:
-    """What is promised of benchmarks up to a noise; the first three are fractions.
+    """The guarantee for benchmarks up to a noise. The first three attributes are fractions.
 
     Attributes
     ----------
     noise : float
-        Largest standard deviation of one process' median.
+        The largest standard deviation of one process' median.
     promise : float
-        The slow-down that is found; infinite if the benchmark is only reported and never fails a build.
+        The slow-down that is guaranteed to be found; infinite if the benchmark is only reported and never fails a
+        build.
     floor : float
-        A smaller effect is not called a change.
+        The smallest effect that is called a change.
     pairs : int
         A benchmark that is undecided after this many pairs is ambiguous.
     confirming : int
-        The most fresh pairs that a suspect is measured again with: one of `CONFIRMING_LOOKS`.
+        The largest number of fresh pairs for a suspect: one of `CONFIRMING_LOOKS`.
     """
 
     noise: float
@@ -102,43 +103,43 @@ CLASSES: tuple[NoiseClass, ...] = (
 
 
 def class_of(noise: float | None) -> NoiseClass:
-    """The class of a benchmark with that noise in the profile; if its noise is unknown, the last class that gates."""
+    """Return the class of a benchmark with this noise in the profile. If it is None, the last class that gates."""
     if noise is None:
         return CLASSES[-2]
     return next(one for one in CLASSES if noise <= one.noise * ESTIMATE_ALLOWANCE)
 
 
 def confirmation_level(benchmarks: int, budget: float = BUDGET) -> float:
-    """The confidence of a confirmation at which `benchmarks` unchanged benchmarks together stay within the `budget`.
+    """Return the confidence of a confirmation that keeps `benchmarks` unchanged benchmarks within the `budget`.
 
-    A look accuses one in a thousand on either side, and there are `len(LOOKS)` of them.
+    Each of the `len(LOOKS)` looks makes one in a thousand unchanged benchmarks a suspect on either side.
     """
     accused = len(LOOKS) * 2 * (1 - ALARM_LEVEL)
     return 1 - min(0.005, budget / max(benchmarks, 1) / accused)
 
 
 def level_at(level: float, pairs: int, most: int) -> float:
-    """The confidence of the look after `pairs` of at most `most` fresh pairs, if all looks together keep `level`."""
+    """Return the confidence of the look after `pairs` of at most `most` fresh pairs, so that all looks keep `level`."""
     early = CONFIRMING_LOOKS.index(most)
     return 1 - (1 - level) * (EARLY_PART if pairs < most else 1 - EARLY_PART * early)
 
 
 def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArray[np.int8]:
-    """Look at benchmarks after some pairs.
+    """Evaluate benchmarks after some pairs.
 
     Parameters
     ----------
     pairs : array, (benchmarks, pairs)
         Log-ratios of head over base without the common shift.
     noise, degrees : array, (benchmarks,)
-        The standard deviation of one process' median by the profile, and its degrees of freedom; 0 where unknown.
+        The standard deviation of one process' median in the profile, and its degrees of freedom; 0 if unknown.
     floor : array, (benchmarks,)
-        Of each benchmark's class.
+        The floor of each benchmark's class.
 
     Returns
     -------
     array, (benchmarks,)
-        1 a suspect of being slower, -1 of being faster, 0 same, 2 undecided.
+        1 if suspected to be slower, -1 if suspected to be faster, 0 if same, 2 if undecided.
     """
     mean, error, freedom = _moderated(pairs, noise, np.minimum(degrees, MOST_PRIOR_DEGREES))
     size = np.abs(mean)
@@ -150,14 +151,14 @@ def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArra
 def confirmed(
     side: NDArray[np.int8], pairs: Floats, noise: Floats, degrees: Floats, floor: Floats, level: Floats | float
 ) -> NDArray[np.bool_]:
-    """Whether fresh pairs of suspects show a change in the direction that the look found, at each one's `level`."""
+    """Return whether fresh pairs confirm, at each suspect's `level`, a change in the direction that the look found."""
     mean, error, freedom = _moderated(pairs, noise, np.minimum(degrees, CONFIRMING_PRIOR_DEGREES))
     size = mean * side
     return np.asarray((size - _quantiles(level, freedom) * error > 0) & (size > floor))
 
 
 def smallest_effect(pairs: Floats, noise: float, degrees: float, floor: float) -> float:
-    """The smallest change that these pairs of one benchmark would have shown in nine of ten cases, a fraction."""
+    """Return the smallest change, as a fraction, that these pairs would have detected in nine of ten cases."""
     prior = np.array([min(degrees, MOST_PRIOR_DEGREES)])
     _, error, freedom = _moderated(pairs[None], np.array([noise]), prior)
     needed = (_quantiles(ALARM_LEVEL, freedom) + _quantiles(SAME_LEVEL, freedom)) * error
@@ -165,7 +166,7 @@ def smallest_effect(pairs: Floats, noise: float, degrees: float, floor: float) -
 
 
 def _moderated(pairs: Floats, noise: Floats, prior: Floats) -> tuple[Floats, Floats, Floats]:
-    """Mean, standard error and degrees of freedom: the pairs' own variance weighed with that of the profile."""
+    """Return mean, standard error and degrees of freedom. The variance combines that of the pairs and the profile's."""
     count = pairs.shape[1]
     own = pairs.var(axis=1, ddof=1)
     freedom = prior + count - 1

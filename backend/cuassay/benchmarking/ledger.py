@@ -1,12 +1,12 @@
-"""The ledger: one file a run of a real machine, of 1 or 2 MB, kept with the code it measured.
+"""The ledger: one file of 1 or 2 MB for each run on a real machine, kept with the code it measured.
 
-Decides what of a run is worth keeping for years: every outcome, every figure, why a test failed, a few of the samples
-and the first part of each failure. `cuassay_reports.columns` says what a row means.
+A ledger file keeps what is useful for years: every outcome, every figure, why a test failed, some of the samples, and
+the beginning of each failure message. `cuassay_reports.columns` defines the rows.
 
-``python -m cuassay.benchmarking.ledger write FILE... --out reports/ledger`` makes the file of a run from what its
-processes recorded; ``... begin FILE --command TEXT`` begins such a run and prints its id, for ``--cuassay-run``;
-``... end FILE --run ID`` records that it came to its end; ``... check FILE --require-device D`` says what all its
-processes together ran, and which of them died.
+``python -m cuassay.benchmarking.ledger write FILE... --out reports/ledger`` makes the file of a run from the files that
+its processes wrote. ``... begin FILE --command TEXT`` begins a run and prints its id, for ``--cuassay-run``. ``... end
+FILE --run ID`` records that the run finished. ``... check FILE --require-device D`` prints what all processes of a run
+executed together, and which of them died.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ __all__ = [
     "write",
 ]
 
-#: Characters of all failures of a run together; the outcomes of several thousand tests take some 1 MB more.
+#: The largest number of characters of all failures of a run. The outcomes of several thousand tests add about 1 MB.
 MAX_MESSAGE_CHARACTERS = 250_000
 
-#: Samples kept of a series, evenly spread over it; the median and the quartiles are those of all.
+#: How many evenly spaced samples of a series are kept. The median and quartiles are those of all samples.
 MAX_SAMPLES = 20
 
-#: Characters kept of one failure's text: the first of these for which all stay within `MAX_MESSAGE_CHARACTERS`.
+#: Lengths to which failure messages are cut: the first one with which all fit in `MAX_MESSAGE_CHARACTERS`.
 MESSAGE_LENGTHS = (4000, 500, 0)
 
 #: The name of the process that began a run.
 _COMMAND = "command"
 
-#: In the id of a test none of whose devices was chosen.
+#: Appears in the id of a test that ran on no device, because none of its devices was selected.
 _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
 _FIGURES = ("median", "minimum", "q25", "q75", "empty")
@@ -68,14 +68,14 @@ Row = Mapping[str, Any]
 
 
 def read(paths: Iterable[str | Path]) -> list[Row]:
-    """The rows of result files; a folder means every ``*.jsonl`` and ``*.jsonl.gz`` in it and below.
+    """Read the rows of result files. A folder means every ``*.jsonl`` and ``*.jsonl.gz`` in it and its subfolders.
 
-    A last line that was torn off is not a row.
+    An incomplete last line is ignored.
 
     Raises
     ------
     ResultError
-        A file cannot be read or holds something else; the message names the line.
+        If a file cannot be read or holds something else; the message names the line.
     """
     return [row for path in paths for file in _files(Path(path)) for row in _rows(file)]
 
@@ -94,10 +94,10 @@ def _rows(path: Path) -> Iterable[Row]:
 
 
 def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> list[Row]:
-    """The rows worth keeping, by table: each device once, a series' samples thinned out, passed tests folded.
+    """Return the rows to keep, by table: each device once, fewer samples per series, and passed tests folded.
 
-    The passed checks of one op, dtype and device become one row, which `cuassay_reports.load` unfolds again; its
-    head-room is their worst.
+    The passed checks of one op, dtype and device become one row with the worst head-room, which `cuassay_reports.load`
+    unfolds again.
     """
     rows = list(rows)
     tables: dict[str, list[Row]] = defaultdict(list)
@@ -114,7 +114,7 @@ def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> li
 
 
 def _unfinished(rows: Iterable[Row]) -> list[Row]:
-    """The begin rows that name what a process was running when it died; those of tests with an outcome are dropped."""
+    """Return the begin rows that name what a process was running when it died. Finished tests need no begin row."""
     last = {(run, *begun) for run, ending in endings(rows).items() for begun in ending.begun}
     return [
         row for row in rows if row["record"] == "begin" and (row["run"], row.get("part", ""), row["nodeid"]) in last
@@ -122,7 +122,7 @@ def _unfinished(rows: Iterable[Row]) -> list[Row]:
 
 
 def _thinned(row: Row) -> Row:
-    """Keep few samples, in order, with four digits, and the figures with six: both are finer than any clock's steps."""
+    """Keep few samples, with four digits, and the figures with six digits. Both are finer than any clock's step."""
     samples = row.get("samples", [])
     step = max(1.0, len(samples) / MAX_SAMPLES)
     kept = [samples[int(place * step)] for place in range(min(MAX_SAMPLES, len(samples)))]
@@ -135,7 +135,7 @@ def _folds(row: Row) -> bool:
 
 
 def _starred(row: Row) -> str | None:
-    """The node id with ``*`` for the check; None if the id cannot be restored from it."""
+    """Return the node id with ``*`` in place of the check, or None if the id cannot be restored from that."""
     name = f"::test_{row['check']}["
     return row["nodeid"].replace(name, "::test_*[") if row["nodeid"].count(name) == 1 else None
 
@@ -156,21 +156,21 @@ def _shortened(row: Row, length: int) -> Row:
     without = {"duration", "seed"} if row["outcome"] in ("passed", "skipped") else set()
     kept = {name: value for name, value in row.items() if name not in without}
     for name in kept.keys() & {"reason", "message"}:
-        kept[name] = kept[name].replace(f"{Path.cwd()}/", "")  # where the tree lay is that machine's own
+        kept[name] = kept[name].replace(f"{Path.cwd()}/", "")  # the path of the tree is specific to the machine
     if "message" in kept:
         kept["message"] = kept["message"][:length]
     return {name: value for name, value in kept.items() if name != "message" or value}
 
 
 def file_name(rows: Iterable[Row]) -> str:
-    """``<date>-<device>-<commit>.jsonl.gz``, such as ``2026-01-31-nvidia-h200-9f3c2100.jsonl.gz``.
+    """Return ``<date>-<device>-<commit>.jsonl.gz``, such as ``2026-01-31-nvidia-h200-9f3c2100.jsonl.gz``.
 
-    The device is the first accelerator that was there, else the first device.
+    The device is the first accelerator that was present, else the first device.
 
     Raises
     ------
     ResultError
-        Without a run row nothing says when this was; with several it was more than one run.
+        If the rows do not belong to exactly one run that has a run row.
     """
     found = list(rows)
     runs = {row["run"]: row for row in found if row["record"] == "run"}
@@ -191,26 +191,26 @@ def _device_name(rows: Iterable[Row]) -> str:
 
 
 def slug(text: str) -> str:
-    """Lower-case letters and digits of `text`, with a hyphen for what is between them: for names of files."""
+    """Return the lower-case letters and digits of `text`, with hyphens between them, for use in a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def write(paths: Iterable[str | Path], folder: str | Path) -> Path:
-    """Merge the result files of one run into a small one in `folder`; gives its path.
+    """Merge the result files of one run into a small file in `folder`, and return its path.
 
-    The same run written again replaces its file; another run of the same day and commit gets a number.
+    Writing the same run again replaces its file. Another run of the same day and commit gets a number.
 
     Raises
     ------
     ResultError
-        As `read` and `file_name`.
+        As in `read` and `file_name`.
     """
     rows = read(paths)
     name = file_name(rows)
     lines = b"".join(map(encoded, trimmed(rows, _message_length(rows))))
     path = _free(Path(folder) / name, rows[0]["run"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(lines, mtime=0))  # the same rows give the same bytes
+    path.write_bytes(gzip.compress(lines, mtime=0))  # without a time, so that the same rows give the same bytes
     return path
 
 
@@ -221,7 +221,7 @@ def _message_length(rows: Iterable[Row]) -> int:
 
 
 def _free(path: Path, run: str) -> Path:
-    """`path`, with a number if another run has that name."""
+    """Return `path`, with a number appended if another run has that name."""
     candidate, number = path, 1
     while candidate.exists() and {row["run"] for row in read([candidate])} != {run}:
         number += 1
@@ -230,8 +230,8 @@ def _free(path: Path, run: str) -> Path:
 
 
 def outcomes(rows: Iterable[Row]) -> Outcomes:
-    """The outcomes of the cases in `rows`, whichever process ran them."""
-    from cuassay.testing.summary import Outcomes  # it is a plugin of pytest, which other commands can do without
+    """Return the outcomes of the cases in `rows`, regardless of which process ran them."""
+    from cuassay.testing.summary import Outcomes  # imports pytest, which other commands do not need
 
     found = Outcomes()
     for row in rows:
@@ -250,7 +250,7 @@ def _check(paths: Iterable[str], required: Iterable[str]) -> int:
 
 
 def _dead(rows: Iterable[Row]) -> Iterator[str]:
-    """A line for each process that did not finish; the run's own process is still at work."""
+    """Yield a line for each process that did not finish, except the run's own process, which is still running."""
     for run, ending in endings(row for row in rows if row.get("part") != _COMMAND).items():
         begun = "".join(f"; {part} had begun {nodeid}" for part, nodeid in ending.begun)
         if ending.why:
@@ -258,7 +258,7 @@ def _dead(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv`, by default the process's own arguments; gives its exit status."""
+    """Run the command with `argv`, by default the arguments of the process, and return its exit status."""
     options = _parser().parse_args(argv)
     try:
         if options.action == "begin":

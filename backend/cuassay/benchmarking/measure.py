@@ -1,8 +1,8 @@
-"""The child process that measures: every declared op with benchmark sizes, on every device asked for.
+"""The child process that measures every declared op with benchmark sizes on every selected device.
 
-Started by `cuassay.benchmarking.run`. It prints how many cases there are, then writes a ``time`` row for each and the
-devices' ceilings as ``limit`` rows. With ``--processes N`` it starts itself that many times and merges their rows.
-``cuassay fleet`` divides the ops among workers: ``--list`` writes a line for each op and dtype, and ``--only-in``
+`cuassay.benchmarking.run` starts it. It prints how many cases there are, then writes a ``time`` row for each case and
+the performance limits of the devices as ``limit`` rows. With ``--processes N`` it starts itself N times and merges the
+rows. ``cuassay fleet`` divides the ops among workers: ``--list`` writes a line for each op and dtype, and ``--only-in``
 measures those that a file names.
 """
 
@@ -32,15 +32,15 @@ from cuassay.testing.presence import Presence
 
 __all__ = ["main"]
 
-#: Longest time for one case, so that the main job ends in minutes on two cores.
+#: The longest time in seconds for one case, so that the main job ends in minutes on two cores.
 SECONDS_A_CASE = 0.4
 
-#: Extents that take no memory; they serve to count the cases.
+#: Minimal sizes, which are used only to count the cases.
 _TINY = ModelSizes(batch=1, length=8, width=1, heads=1, vocabulary=1)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and record; gives the exit status."""
+    """Measure and record, and return the exit status."""
     asked = _parser().parse_args(argv)
     try:
         selected = Presence(asked.device).devices
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list(path: Path, work: Sequence[tuple[Device, OpSpec, str]]) -> None:
-    """Write what would be measured: names, the number of cases, and the seconds that these take at most."""
+    """Write what would be measured: names, numbers of cases, and the longest time that these take, in seconds."""
     counts = {_name(*one): _count(*one[1:]) for one in work}
     rows = [{"nodeid": name, "cases": count, "seconds": count * SECONDS_A_CASE} for name, count in counts.items()]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
@@ -125,7 +125,7 @@ def _measurable(device: Device) -> Iterator[tuple[OpSpec, str]]:
 
 
 def _count(spec: OpSpec, dtype: str) -> int:
-    """Number of cases."""
+    """Return the number of cases."""
     return sum(1 for _ in spec.draw_bench(0, dtype, _TINY))
 
 

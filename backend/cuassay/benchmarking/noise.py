@@ -1,4 +1,4 @@
-"""The noise profile of a runner, which ``cuassay aa`` writes: how much the medians of fresh processes scatter."""
+"""The noise profile of a runner, which ``cuassay aa`` writes: how much the medians of fresh processes vary."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Profile:
 
     @classmethod
     def of(cls, processes: list[dict[str, float]], facts: Mapping[str, Any]) -> Profile:
-        """Make it from the medians of fresh processes of one code, without what all benchmarks of a process share."""
+        """Make a profile from the medians of fresh processes of the same code, without their common shift."""
         names = sorted(set.intersection(*(set(one) for one in processes)))
         logs = np.array([[math.log(one[name]) for one in processes] for name in names])
         means = logs.mean(axis=1, keepdims=True)
@@ -68,19 +68,19 @@ class Profile:
         return cls(facts, {name: Noise(float(one), len(processes)) for name, one in zip(names, scatter, strict=True)})
 
     def save(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the profile as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         noises = {name: asdict(one) for name, one in self.noises.items()}
         path.write_text(json.dumps({_FORM: dict(self.facts), "noises": noises}, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Profile:
-        """Read it.
+        """Read a profile.
 
         Raises
         ------
         ResultError
-            The file is not a profile.
+            If the file is not a profile.
         """
         try:
             stored = json.loads(path.read_text())
@@ -89,12 +89,12 @@ class Profile:
             raise ResultError(f"{path} is not a noise profile: {error!r}; write one with: cuassay aa") from error
 
     def require(self, facts: Mapping[str, Any], path: Path) -> None:
-        """Check that this profile is of the kind of machine with these `facts`.
+        """Check that this profile was made on the kind of machine with these `facts`.
 
         Raises
         ------
         ResultError
-            A hard fact differs.
+            If a hard fact differs.
         """
         changed = difference(self.facts, facts)
         if changed:

@@ -1,4 +1,4 @@
-"""Operands of products in rotation, cut from one piece of random memory that is made once for all shapes."""
+"""Rotating operands of matrix products, cut from one piece of random memory that all shapes share."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cuassay.tune.shapes import GemmShape
 
 __all__ = ["Arena", "Operands", "Region", "elements_of"]
 
-#: Matrices begin at multiples of this many elements: 256 bytes for 16-bit ones, as blocks of an allocator do.
+#: Matrices begin at multiples of this many elements, which is 256 bytes for 16-bit dtypes, as allocated blocks do.
 _APART = 128
 
-#: Random numbers, repeated to fill an arena; a prime, so that no two rows are equal.
+#: How many random numbers are repeated to fill an arena. It is a prime, so that no two rows are equal.
 _BLOCK = 4_194_301
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Matrices in an arena, one after another: where the first begins and how far the next is, in elements."""
+    """Equally spaced matrices in an arena. `start` is the first element, and `step` the distance in elements."""
 
     start: int
     step: int
@@ -39,7 +39,7 @@ class Arena:
     Attributes
     ----------
     array
-        All of it, one-dimensional.
+        The whole memory, one-dimensional.
     """
 
     def __init__(self, device: Device, dtype: str, elements: int, *, seed: int | None = None) -> None:
@@ -56,16 +56,16 @@ class Arena:
         return f"Arena({self.array.size:,} of {self.array.dtype}, {self._used:,} cut)"
 
     def clear(self) -> None:
-        """Cut from the beginning again."""
+        """Release all regions, so that cutting starts at the beginning again."""
         self._used = 0
 
     def cut(self, count: int, rows: int, columns: int) -> Region:
-        """The next `count` matrices.
+        """Return the region of the next `count` matrices.
 
         Raises
         ------
         ArgumentError
-            If there is no more room.
+            If the arena is too small.
         """
         region = Region(self._used, _padded(rows * columns), count, rows, columns)
         self._used += count * region.step
@@ -74,7 +74,7 @@ class Arena:
         return region
 
     def matrices(self, region: Region) -> list[Any]:
-        """Row-major, each a view."""
+        """Return the matrices of a region as row-major views."""
         starts = range(region.start, region.start + region.count * region.step, region.step)
         size, shape = region.rows * region.columns, (region.rows, region.columns)
         return [self.array[start : start + size].reshape(shape) for start in starts]
@@ -85,25 +85,25 @@ def _padded(elements: int) -> int:
 
 
 def elements_of(shape: GemmShape, sets: int) -> tuple[int, int]:
-    """Elements that the operands take of one arena, and the results of another."""
+    """Return how many elements `sets` of operands and of results take, each in its arena."""
     inputs = _padded(shape.m * shape.k) + _padded(shape.k * shape.n)
     return sets * inputs, sets * _padded(shape.m * shape.n)
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """`sets` of operands of one shape, and where each is.
+    """Several sets of operands for one shape, and their places in the arenas.
 
     Attributes
     ----------
     shape : GemmShape
-        Of the product.
+        The shape of the product.
     sources, results : Arena
-        What the operands are cut from, and the outputs.
+        The arenas of the operands and of the outputs.
     a, b, out : list of array
-        (m, k), (k, n) and (m, n), one a set; as the layout says, `a` and `b` are transposed views.
+        Matrices (m, k), (k, n) and (m, n), one per set. `a` and `b` are transposed views if the layout says so.
     at_a, at_b, at_out : Region
-        Where they lie, as stored.
+        Where the matrices are stored.
     """
 
     shape: GemmShape
@@ -118,7 +118,7 @@ class Operands:
 
     @classmethod
     def of(cls, shape: GemmShape, sets: int, sources: Arena, results: Arena) -> Operands:
-        """Cut operands from the beginning of both arenas; operands of another shape are overwritten."""
+        """Cut operands from the beginning of both arenas. This invalidates operands of another shape."""
         sources.clear()
         results.clear()
         a, b = (
@@ -134,5 +134,5 @@ class Operands:
 
     @property
     def sets(self) -> int:
-        """How many."""
+        """The number of sets."""
         return len(self.out)

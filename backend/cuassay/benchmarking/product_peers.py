@@ -1,7 +1,7 @@
-"""Peers that compute a product: torch by both libraries, cuBLASLt's own first choice, the device's array library.
+"""Peers that compute matrix products: torch with both libraries, cuBLASLt's first choice, and the array library.
 
-Each peer gives a pass: one call on every set of operands, on the current stream, into the same outputs as ours. No pass
-allocates. A peer that is not installed, or does not compute a dtype, is left out.
+Each peer provides a pass: one call on every set of operands, on the current stream, into the same outputs as ours. A
+pass does not allocate. A peer that is not installed or does not support a dtype is omitted.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["LIVE", "passes"]
 
 Pass = Callable[[], None]
 
-#: CuPy's binding of cuBLAS refuses to be captured: its calls are given one by one.
+#: Peers that cannot be captured, so that their calls are launched one by one. CuPy's cuBLAS calls reject a capture.
 LIVE = frozenset({"cupy"})
 
 
 def passes(operands: Operands, device: Device) -> dict[str, Pass]:
-    """The peers' passes by name."""
+    """Return the peers' passes by name."""
     if device.kind == "cpu":
-        # NumPy rounds bfloat16 after every step: another computation
+        # Not in bfloat16, where NumPy rounds after every operation and so computes something else.
         return {"numpy": _array_library(operands, device)} if operands.shape.dtype != "bfloat16" else {}
     if device.kind != "cuda":
         return {}
@@ -93,7 +93,7 @@ def _torch(operands: Operands, library: str) -> Pass:
 
 
 def _torch_matrices(arena: Arena, region: Region, dtype: str) -> list[Any]:
-    """The same memory as torch tensors; torch reads only those CuPy arrays whose dtype NumPy has."""
+    """Return the matrices as torch tensors on the same memory, by way of integers: torch rejects CuPy's bfloat16."""
     torch = _imported()
     whole = torch.as_tensor(arena.array.view(f"i{arena.array.dtype.itemsize}"), device="cuda")
     flat = whole.view(getattr(torch, dtype))
@@ -105,7 +105,7 @@ def _torch_matrices(arena: Arena, region: Region, dtype: str) -> list[Any]:
 
 
 def _first_of_cublaslt(operands: Operands) -> Pass:
-    """The algorithm that the library's heuristic names first, called with as little host code as possible."""
+    """Return a pass of the algorithm that the library's heuristic ranks first, with as little host code as possible."""
     from cuassay.core.precision import matmul_options
     from cuassay.devices.cuda.blas import plans
     from cuassay.devices.cuda.blas.layouts import place

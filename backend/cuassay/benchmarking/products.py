@@ -1,16 +1,16 @@
-"""The public shapes of matrix products compared with other libraries: one run, a row a shape and implementation.
+"""Compare public shapes of matrix products with other libraries, with one row for each shape and implementation.
 
 ::
 
     python -m cuassay.benchmarking.products suites/data/gemm_shapes.json --record FILE --seconds 240
 
-A shape's calls run on random operands in rotation, as graphs, so that they contain no host time: ours with the
-tuner's choice and without, and those of `product_peers`. The order of the shapes spreads any beginning over all lists,
-and shapes that FILE has already are left out: a run that was cut is representative, and continues when it is started
-again. The rows of a shape are written in one piece: a run that is cut leaves all rows of a shape or none.
-``cuassay report FILE`` sums the rows up.
+The calls of a shape run as graphs on rotating random operands, so they include no host time. Ours run with and without
+the tuner's choice, next to those of `product_peers`. The shapes are ordered so that the first ones cover all lists
+evenly, and shapes that FILE already has are skipped: an interrupted run is representative, and continues when it is
+started again. All rows of a shape are written at once, so an interrupted run has all rows of a shape or none.
+``cuassay report FILE`` summarizes the rows.
 
-Sums of 16-bit operands may be reduced in 16 bits if they are split, as torch does by default.
+Split sums of products of 16-bit operands may be reduced in 16 bits, as torch does by default.
 """
 
 from __future__ import annotations
@@ -47,15 +47,23 @@ __all__ = ["cases", "main"]
 
 OURS, UNTUNED = "cuassay", "cuassay untuned"
 
-#: Products of at most this many rows are a group of their own: what a model computes that answers few requests at once.
+#: Products of at most this many rows form a group: they occur when a model serves few requests at once.
 FEW_ROWS = 128
 
-#: Lists that are measured in float16 as well.
+#: Lists that are also measured in float16.
 IN_FLOAT16 = ("gpt2_124m_nanogpt", "square")
 
 
 def cases(path: str | Path, lists: Sequence[str] = ()) -> dict[GemmShape, tuple[str, ...]]:
-    """The shapes of a file, of some `lists` or of all, in the order of measuring; each with its groups."""
+    """Return the shapes of a file in the order of measuring, each with its groups.
+
+    Parameters
+    ----------
+    path : path
+        A file of shapes.
+    lists : sequence of str
+        The lists to read; all of them if empty.
+    """
     groups: dict[GemmShape, list[str]] = {}
     for name, shapes in read_shapes(path).items():
         if lists and name not in lists:
@@ -72,7 +80,7 @@ def cases(path: str | Path, lists: Sequence[str] = ()) -> dict[GemmShape, tuple[
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and record; gives the exit status."""
+    """Measure and record, and return the exit status."""
     asked = _parser().parse_args(argv)
     deadline = time.monotonic() + asked.seconds
     try:
@@ -102,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _recorder(path: str, device: Device) -> Iterator[tuple[Recorder, set[tuple[str, str]]]]:
-    """The file, new or continued, and each (case, dtype) that it has on `device`."""
+    """Open a new or existing file, and yield it with each (case, dtype) that it has for `device`."""
     rows = read([path]) if Path(path).exists() else []
     run = next((row["run"] for row in rows if row["record"] == "run"), None)
     ours = [row for row in rows if row["record"] == "time" and row["implementation"] == OURS]
@@ -143,7 +151,7 @@ def _run(
 
 
 class _Arenas:
-    """Memory for any of the shapes, made once."""
+    """Memory that is large enough for each of the shapes, allocated once."""
 
     def __init__(self, device: Device, shapes: Iterable[GemmShape]) -> None:
         self._device = device
@@ -161,18 +169,18 @@ class _Arenas:
         return sets_for(_nbytes(shape), self._device)
 
     def operands(self, shape: GemmShape) -> Operands:
-        """The operands of `shape`; they replace those of the shape before."""
+        """Return the operands of `shape`, which replace those of the previous shape."""
         return Operands.of(shape, self._sets(shape), self._sources[shape.dtype], self._results[shape.out_dtype])
 
 
 def _nbytes(shape: GemmShape) -> int:
-    """Bytes that a call must read and write once."""
+    """Return how many bytes a call must read and write at least."""
     inputs = shape.m * shape.k + shape.k * shape.n
     return inputs * as_dtype(shape.dtype).itemsize + shape.m * shape.n * as_dtype(shape.out_dtype).itemsize
 
 
 class _Tuner:
-    """Our product with the tuner's choice and without; on a device without a tuner both are the same."""
+    """Run our product with and without the tuner's choice. On a device without a tuner both are the same."""
 
     def __init__(self, device: Device, milliseconds: int) -> None:
         self._tunable: Any = None
@@ -184,7 +192,7 @@ class _Tuner:
 
     @contextmanager
     def using(self, *, enabled: bool, tuning: bool = False) -> Iterator[None]:
-        """Inside the block, sets whether tuned results are used and whether missing ones are tuned."""
+        """Set inside the block whether tuned results are used and whether missing ones are tuned."""
         if self._tunable is None:
             yield
             return
@@ -198,7 +206,7 @@ class _Tuner:
             self._tunable.tuning_enable(former[1])
 
     def pass_of(self, calls: Sequence[Callable[[], Any]], *, enabled: bool) -> Callable[[], None]:
-        """All of `calls` in turn."""
+        """Return a function that runs all of `calls` in turn."""
 
         def run() -> None:
             with self.using(enabled=enabled):
@@ -210,7 +218,7 @@ class _Tuner:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What one shape gave: timings by implementation, how ours is computed, and the seconds of its tuning."""
+    """The results of one shape: timings by implementation, the choice that ours made, and the seconds of its tuning."""
 
     timings: dict[str, Timing]
     choice: str
@@ -218,14 +226,14 @@ class _Measured:
 
 
 def _measured(operands: Operands, device: Device, tuner: _Tuner, recorder: Recorder, groups: Sequence[str]) -> bool:
-    """Measure one shape and write its rows; False if it failed, which is reported and does not stop the others."""
+    """Measure one shape and write its rows. Returns False if it failed, which is printed and does not stop the run."""
     begun, shape = time.monotonic(), operands.shape
     try:
         found = _timings(operands, device, tuner)
-    except Exception as error:  # noqa: BLE001  whatever a library raises, the other shapes are measured
+    except Exception as error:  # noqa: BLE001  the other shapes are measured regardless of what a library raises
         print(f"{shape} {shape.dtype}: {type(error).__name__}: {error}", flush=True)
         return False
-    except BaseException:  # an interrupt, or the end of the time that somebody gave the process
+    except BaseException:  # an interrupt or SIGTERM
         print(f"{shape} {shape.dtype} was cut: no row of it is written; run this again to go on", flush=True)
         raise
     recorder.write_times(_rows(found, shape, device, groups))
@@ -234,11 +242,11 @@ def _measured(operands: Operands, device: Device, tuner: _Tuner, recorder: Recor
 
 
 def _rows(found: _Measured, shape: GemmShape, device: Device, groups: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """One row for each implementation."""
-    told = {"case": str(shape), "dtype": shape.dtype, "flops": shape.flops, "bytes": _nbytes(shape)}
+    """Yield one row for each implementation."""
+    columns = {"case": str(shape), "dtype": shape.dtype, "flops": shape.flops, "bytes": _nbytes(shape)}
     for name, timing in found.timings.items():
         choice = {"choice": found.choice} if name == OURS else {}
-        yield {**timing_row("mm", device, name, timing, groups=" ".join(groups), **told), **choice}
+        yield {**timing_row("mm", device, name, timing, groups=" ".join(groups), **columns), **choice}
 
 
 def _timings(operands: Operands, device: Device, tuner: _Tuner) -> _Measured:

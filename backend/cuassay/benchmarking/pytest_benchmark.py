@@ -1,11 +1,10 @@
-"""The bridge to pytest-benchmark: our samples in its table, JSON, comparison and history, and in a report.
+"""The bridge to pytest-benchmark: our samples appear in its table, JSON, comparison and history, and in a report.
 
-The plugin gives it to tests as the fixture ``device_benchmark``. By default a benchmark runs once, as a test. It is
-measured when pytest-benchmark is told to: by ``--benchmark-only``, ``--benchmark-enable``, or an option that keeps or
-compares figures (``--benchmark-json``, ``--benchmark-save``, ``--benchmark-autosave``, ``--benchmark-compare``), or
-when ``--cuassay-record`` keeps them, as ``time`` rows. ``--benchmark-max-time`` bounds the seconds of each call. A
-worker of xdist measures nothing: with ``--cuassay-record`` its benchmarks are errors, so that no run ends well without
-figures.
+The plugin offers it to tests as the fixture ``device_benchmark``. By default a benchmark runs once, as a test. It is
+measured with ``--benchmark-only``, ``--benchmark-enable``, an option that saves or compares figures
+(``--benchmark-json``, ``--benchmark-save``, ``--benchmark-autosave``, ``--benchmark-compare``), or
+``--cuassay-record``, which saves ``time`` rows. ``--benchmark-max-time`` limits the seconds of each call. A worker of
+xdist does not measure. With ``--cuassay-record`` its benchmarks are errors, so that no run succeeds without figures.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from cuassay.testing.opspec import Work
 
 __all__ = ["DeviceBenchmark", "device_benchmark", "is_measuring"]
 
-#: What a report calls a call that was given no name.
+#: The name in a report of a call that was given no name.
 _OURS = "cuassay"
 
-#: Options that ask for figures; see `pytest_benchmark.plugin.pytest_addoption`.
+#: Options that request measurements; see `pytest_benchmark.plugin.pytest_addoption`.
 _ASKING = (
     "benchmark_only",
     "benchmark_enable",
@@ -42,21 +41,21 @@ _ASKING = (
 
 
 def is_measuring(config: pytest.Config) -> bool:
-    """Whether benchmarks are measured in this session, rather than run once as tests."""
+    """Return whether benchmarks are measured in this session rather than run once as tests."""
     if config.getoption("benchmark_disable", default=False) or config.getoption("benchmark_skip", default=False):
         return False
     return any(config.getoption(name, default=None) for name in _ASKING)
 
 
 class DeviceBenchmark:
-    """What the fixture `device_benchmark` gives: call it once with what is to be measured.
+    """The value of the fixture `device_benchmark`. Call it once with the functions to measure.
 
     Attributes
     ----------
     enabled : bool
-        False: calls run once, and there are no timings.
+        Whether to measure. If False, calls run once, and there are no timings.
     write : callable or None
-        Takes the columns of a ``time`` row for each timing; if None, no rows are kept.
+        Called with the columns of a ``time`` row for each timing. If None, no rows are written.
     """
 
     def __init__(
@@ -93,33 +92,33 @@ class DeviceBenchmark:
         group: str | None = None,
         **extra: object,
     ) -> dict[str, Timing]:
-        """Measure one call, or several side by side; the first is yours: what pytest-benchmark's table shows.
+        """Measure one call, or several side by side. The first is yours, and pytest-benchmark's table shows it.
 
         Parameters
         ----------
         calls : callable or mapping
-            What is measured; by name where there are peers, which a report compares with the first.
+            The function to measure, or several by name. A report compares the others with the first.
         device : Device
-            Where.
+            The device to measure on.
         cache : str
             ``cold`` or ``warm``.
         queued, joined : bool
-            See `timing.measure`: `queued` is False for the host's own time, and `joined` for calls that leave work on
-            other streams.
+            See `timing.measure`. Set `queued` to False to measure the host's own time, and `joined` to False for calls
+            that leave work on other streams.
         work : Work, optional
-            Gives bytes/s and flop/s in ``extra_info``.
+            Adds bytes/s and flop/s to ``extra_info``.
         max_seconds : float
-            For each call, and no more than ``--benchmark-max-time``.
+            The longest time for each call; ``--benchmark-max-time`` may reduce it.
         group : str, optional
-            Of pytest-benchmark's tables; by default that of its mark.
+            The group in pytest-benchmark's tables; by default that of its mark.
         **extra
-            More for ``extra_info``. Of these `op`, `case` and `dtype` name the rows of a report; left out, they are
-            the test, what else its id says, and its dtype.
+            Further entries for ``extra_info``. `op`, `case` and `dtype` name the rows of a report; by default they are
+            the name of the test, the rest of its id, and its dtype.
 
         Returns
         -------
         dict
-            Name to `Timing`; empty where nothing is measured.
+            From names to `Timing`; empty if nothing is measured.
 
         Raises
         ------
@@ -157,7 +156,7 @@ class DeviceBenchmark:
         return timings
 
     def _admit(self, named: Mapping[str, object]) -> None:
-        """A second series of one name would replace the first."""
+        """Raise if a series of this name was measured already, because it would replace the first."""
         name = named.get("op"), named.get("case")
         if name in self._done:
             raise ArgumentError(
@@ -174,21 +173,21 @@ class DeviceBenchmark:
         named: Mapping[str, object],
         work: Work | None,
     ) -> None:
-        told = {name: str(named[name]) for name in ("case", "dtype") if name in named}
+        columns = {name: str(named[name]) for name in ("case", "dtype") if name in named}
         work_columns = {} if work is None else work.columns()
         for place, (name, timing) in enumerate(timings.items()):
             first = {"ours": True} if place == 0 else {}
-            write(**timing_row(str(named["op"]), device, name, timing, **first, **told, **work_columns))
+            write(**timing_row(str(named["op"]), device, name, timing, **first, **columns, **work_columns))
 
     def note(self, **extra: object) -> None:
-        """Add to ``extra_info``."""
+        """Add entries to ``extra_info``. Values of None are omitted."""
         self._fixture.extra_info |= {name: value for name, value in extra.items() if value is not None}
 
     def _used(self, mode: str) -> None:
-        self._fixture._mode = mode  # noqa: SLF001  it warns of a benchmark fixture that nobody used
+        self._fixture._mode = mode  # noqa: SLF001  pytest-benchmark warns if a benchmark fixture was not used
 
     def _enter(self, timing: Timing, extra: Mapping[str, object]) -> None:
-        """Hand the samples over, as `BenchmarkFixture` does its own."""
+        """Pass the samples to pytest-benchmark, as `BenchmarkFixture` does with its own."""
         self._used("device_benchmark(...)")
         how = {"clock": timing.clock, "cache": timing.cache, "mode": timing.mode, "launches": timing.launches}
         how |= {"unit": None if timing.unit == "s" else timing.unit}
@@ -206,7 +205,7 @@ def _rates(work: Work | None, timing: Timing) -> dict[str, object]:
 
 
 def device_benchmark(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> DeviceBenchmark:
-    """Make what the fixture of this name gives the test of `request`."""
+    """Make the value of the fixture of this name for the test of `request`."""
     config = request.config
     if is_measuring(config) and hasattr(config, "workerinput"):
         pytest.fail(
@@ -226,7 +225,7 @@ def device_benchmark(benchmark: BenchmarkFixture, request: pytest.FixtureRequest
 
 
 def _names(test: pytest.Item) -> dict[str, str]:
-    """The columns by which a test's rows are told from another's: op, case and, where it has one, dtype."""
+    """Return the columns that identify a test's rows: op, case and, if it has one, dtype."""
     name, _, _ = test.nodeid.partition("[")
     callspec = getattr(test, "callspec", None)
     if callspec is None:
@@ -237,5 +236,5 @@ def _names(test: pytest.Item) -> dict[str, str]:
 
 
 def _shown(value: object) -> str:
-    """As it is written in an id."""
+    """Format a parameter as in a test id."""
     return str(getattr(value, "name", value))

@@ -1,7 +1,7 @@
-"""Replicates over fresh processes: one row a series, whose samples are the medians of the processes.
+"""Replicates over fresh processes: one row for each series, whose samples are the medians of the processes.
 
-The samples of one process agree better with each other than with those of the next process: addresses, clocks and the
-order of allocations differ between processes. Quartiles of medians therefore show what a repetition would.
+Samples of one process vary less than those of different processes, which have other addresses, clocks and orders of
+allocations. The quartiles of process medians therefore show how much a repetition would vary.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ __all__ = ["merged", "replicated"]
 
 Row = Mapping[str, Any]
 
-#: Tables of a process that are kept whole; its plan and its end are not those of the run.
+#: The tables of a process whose rows are kept unchanged. Its plan and end rows are not kept.
 _KEPT = ("limit", "condition")
 
 _HEAD = ("record", "schema", "run")
 
 
 def replicated(module: Sequence[str], processes: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run `module` in fresh processes, one after the other; gives the table and the columns of each row.
+    """Run `module` in fresh processes, one after the other, and yield the table and the columns of each row.
 
     Parameters
     ----------
     module : sequence of str
-        The name of a module and its arguments; ``--record FILE`` is added.
+        The name of a module and its arguments. ``--record FILE`` is appended.
+    processes : int
+        The number of processes.
 
     Raises
     ------
     MeasurementError
-        A process failed.
+        If a process fails.
     """
     with tempfile.TemporaryDirectory(prefix="cuassay-") as folder, Lifeline() as lifeline:
         files = [Path(folder) / f"{number}.jsonl" for number in range(processes)]
@@ -59,7 +61,7 @@ def replicated(module: Sequence[str], processes: int) -> Iterator[tuple[str, dic
 
 
 def merged(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """One row for each series: its samples are the medians of `rows`, the ``time`` rows of all processes."""
+    """Yield one row for each series. Its samples are the medians of its `rows`, the ``time`` rows of all processes."""
     series: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         series.setdefault(tuple(row.get(name) for name in SERIES), []).append(row)

@@ -1,7 +1,7 @@
-"""What a device can do at most, measured in the same run as what is compared with it.
+"""The performance limits of a device, measured in the same run as the results that are compared with them.
 
-Bandwidth is that of a copy, compute that of a large square matrix product, launch the time of a call with nothing
-to do. A data sheet's peak is a promise; these are reached by code on this machine today.
+Bandwidth is measured by a copy, compute by a large square matrix product, and launch by a call with almost no work. In
+contrast to the peak of a data sheet, these rates are reached by real code on this machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Limit", "fraction", "limits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One ceiling, by the columns of a ``limit`` row."""
+    """One performance limit, with the columns of a ``limit`` row."""
 
     device: str
     limit: Literal["bandwidth", "compute", "launch"]
@@ -36,14 +36,14 @@ class Limit:
     dtype: str | None = None
 
     def columns(self) -> dict[str, object]:
-        """Columns of a ``limit`` row."""
+        """Return the columns of a ``limit`` row."""
         return asdict(self)
 
 
 def limits(device: str | Device, dtypes: Sequence[str] = ("float32", "bfloat16")) -> tuple[Limit, ...]:
-    """Measure the ceilings of `device`, of compute in each of `dtypes` that it multiplies in.
+    """Measure the limits of `device`; compute is measured in each of `dtypes` that it supports.
 
-    A simulated device has none: its times come from a model.
+    A simulated device has no limits, because its times come from a model.
     """
     found = devices.find(device)
     is_modelled = time_unit(devices.backend(found.kind)) != "s"
@@ -51,7 +51,9 @@ def limits(device: str | Device, dtypes: Sequence[str] = ("float32", "bfloat16")
 
 
 def fraction(work: Work, timing: Timing, ceilings: Sequence[Limit], dtype: str) -> float | None:
-    """Time the ceilings allow over the time it took: 1 is the roofline; None if no ceiling is known.
+    """Return the shortest time that the limits allow, divided by the measured time. 1 is the roofline.
+
+    The result is None if no limit applies or no time was measured.
 
     Source: Williams, Waterman, Patterson, "Roofline", CACM 52 (2009), doi 10.1145/1498765.1498785.
     """
@@ -77,7 +79,7 @@ def _is_host(device: Device) -> bool:
 
 
 def _bandwidth(device: Device) -> Limit:
-    """Read and write of an array far larger than any cache."""
+    """Measure reading and writing an array that is much larger than any cache."""
     nbytes = 32 * 2**20 if _is_host(device) else 2**30
     source, target = (devices.from_host(np.zeros(nbytes, np.uint8), device) for _ in range(2))
     timing = measure(lambda: ops.copy(source, out=target), device, max_seconds=0.3)
@@ -87,7 +89,7 @@ def _bandwidth(device: Device) -> Limit:
 
 def _compute(device: Device, dtype: str) -> Limit:
     extent = 1024 if _is_host(device) else 8192
-    # Random, as bits that do not flip take no power: an H200 multiplied constants 8 to 13 % faster.
+    # Random, because bits that do not flip take no power: an H200 multiplied constants 8 to 13 % faster.
     values = np.random.default_rng(0).standard_normal((extent, extent), np.float32).astype(as_dtype(dtype))
     a, b, out = (devices.from_host(values, device) for _ in range(3))
     timing = measure(lambda: ops.matmul(a, b, out=out), device, cache="warm", max_seconds=0.3)

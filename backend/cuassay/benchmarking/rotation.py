@@ -1,8 +1,8 @@
-"""Time of calls on operands in rotation: more sets of them than the cache holds, so that each is cold in its turn.
+"""Time calls on rotating sets of operands. The sets exceed the cache, so each is cold when its turn comes.
 
-`timing` measures one call on one set, and flushes the cache before it. Calls of a few microseconds one after another,
-as a model makes them, are measured here: a pass of one call on each set, or as many passes as a sample has, are
-captured in one graph, and its replay is a sample. Between replays of short graphs the device waits for the next.
+`timing` measures one call on one set, and flushes the cache before it. This module measures calls of a few microseconds
+that follow each other, as a model makes them. A pass is one call on each set. All passes of a sample are captured as
+one graph whose replay is the sample, because the device would idle between replays of short graphs.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = ["CACHE_MULTIPLE", "rotate", "sets_for"]
 
 Pass = Callable[[], Any]
 
-#: Together the sets are three times the last-level cache, if a device says how large that is. There are at least two
-#: sets unless the cache holds less than a twentieth of one.
+#: All sets together are three times as large as the last-level cache, if its size is known. There are at least two,
+#: unless the cache holds less than a twentieth of one.
 CACHE_MULTIPLE, NEGLIGIBLE = 3, 20
 
-#: Fewest samples of each pass, if time is short.
+#: The smallest number of samples of each pass, even if time is short.
 MIN_SAMPLES = 7
 
-#: Seconds for which the stream is kept busy while the host gives it a sample; `_SPIN_HZ` cycles are a second or more.
+#: Seconds for which the stream is kept busy while the host queues a sample; `_SPIN_HZ` cycles take a second or more.
 _HOLD, _SPIN_HZ = 40e-6, 2e9
 
-#: Takes of a sample whose first event had passed before the last was given.
+#: How often a sample is taken if its first event was reached before its last was queued.
 _TAKES = 3
 
 
 def sets_for(nbytes: int, device: str | Device, *, most: int = 256) -> int:
-    """How many sets of `nbytes` a rotation on `device` needs, at most `most`."""
+    """Return how many sets of `nbytes` a rotation on `device` needs, at most `most`."""
     cache = devices.capabilities(device).answer("l2")
     if not cache or nbytes >= NEGLIGIBLE * cache.value:
         return 1
@@ -61,26 +61,28 @@ def rotate(
     Parameters
     ----------
     passes : mapping
-        By name, a callable that gives the current stream one call on each of the sets in turn. It runs once, and is
-        captured if the device has graphs.
+        From names to callables that launch one call on each of the sets in turn on the current stream. A pass runs
+        once, and is then captured if the device has graphs.
     sets : int
-        How many calls a pass is.
+        The number of calls in a pass.
+    device : str or Device
+        The device.
     samples : int
-        Of each pass, taken in rounds of all; one is as many passes as fill `sampling.BATCH_SECONDS`.
+        The number of samples of each pass. A sample is as many passes as fill `sampling.BATCH_SECONDS`.
     max_seconds : float
-        No round is begun later than this, once there are `MIN_SAMPLES`.
+        No round of samples is begun after this time, once there are `MIN_SAMPLES`.
     live : collection of str
-        Passes that cannot be captured: they run as they are.
+        The names of passes that cannot be captured. They are launched directly.
 
     Returns
     -------
     dict
-        By name, the times of one call, in seconds.
+        From names to the times of one call, in seconds.
 
     Raises
     ------
     ArgumentError
-        Without a pass, a set or a sample.
+        If there is no pass, or `sets` or `samples` is less than 1.
     """
     if not passes or sets < 1 or samples < 1:
         raise ArgumentError(f"a rotation needs a pass, sets >= 1 and samples >= 1; got {sets!r}, {samples!r}")
@@ -98,7 +100,7 @@ def rotate(
         }
         repeats = max(one.repeats for one in series.values())
         for name, one in series.items():
-            one.repeats = repeats  # what a sample costs in addition to its calls is then shared by as many of each
+            one.repeats = repeats  # the same for all, so that the fixed cost of a sample weighs equally
             if name in graphs and repeats > 1:
                 one.capture_all(capture(passes[name], repeats))
         begun = time.perf_counter()
@@ -113,13 +115,13 @@ def rotate(
 
 @cache
 def _stream(device: Device) -> Any:
-    """One stream for all rotations of a device: libraries keep a workspace for each stream that they meet."""
+    """Return one stream for all rotations of a device, because libraries keep a workspace for each stream."""
     return devices.backend(device.kind).new_stream(device.index)
 
 
 @contextmanager
 def _captures(device: Device) -> Iterator[Callable[[Pass, int], Pass]]:
-    """Gives a function that captures a number of passes as one graph and returns its replay; the graphs live inside."""
+    """Yield a function that captures passes as one graph and returns its replay. The block's end drops the graphs."""
     backend = devices.backend(device.kind)
     with ExitStack() as graphs:
 
@@ -139,7 +141,7 @@ def _captures(device: Device) -> Iterator[Callable[[Pass, int], Pass]]:
 
 
 class _Rotation:
-    """The samples of one pass, as they come."""
+    """The samples of one pass, as they are taken."""
 
     def __init__(self, backend: Backend, device: Device, run: Pass, sets: int, is_graph: bool) -> None:
         self._backend, self._device, self._run, self._sets, self._is_whole = backend, device, run, sets, False
@@ -154,7 +156,7 @@ class _Rotation:
         self.repeats = max(1, round(BATCH_SECONDS / max(once * sets, 1e-9)))
 
     def capture_all(self, replay: Pass) -> None:
-        """From now on a call of `replay` runs all the passes of a sample."""
+        """Use `replay`, which runs all passes of a sample, from now on."""
         self._run, self._is_whole = replay, True
 
     def add(self) -> None:
@@ -168,7 +170,7 @@ class _Rotation:
         self._host_s.append(host_s)
 
     def _once(self) -> tuple[float, float, bool]:
-        """Seconds of the device and of the host for one call, and whether all was queued before the first of it ran."""
+        """Return device and host seconds of one call, and whether everything was queued before the first work ran."""
         start, end = self._times
         if self._spins is not None:
             self._spins.spin(self._device.index, int(_HOLD * _SPIN_HZ))
@@ -185,11 +187,11 @@ class _Rotation:
 
     @property
     def is_queued(self) -> bool | None:
-        """Whether every sample was queued; None if nothing queues."""
+        """Whether every sample was queued; None if the device does not queue."""
         return None if self._spins is None else self._is_queued
 
     def timing(self, empty_s: float | None) -> Timing:
-        """The series, closed; `empty_s` is the empty interval of its device."""
+        """Return the finished series. `empty_s` is the empty interval of its device."""
         return Timing(
             samples_s=tuple(self._device_s),
             host_s=tuple(self._host_s),

@@ -1,8 +1,8 @@
-"""What ``cuassay run`` does: test and measure the declared operations, in child processes.
+"""The command ``cuassay run``: test and measure the declared operations in child processes.
 
-A child that crashes, hangs in the driver or loses its device affects no other: the rows that it wrote are on the disk.
-Children end with this process, even if it is killed. Several children may run the tests at once; the measurements run
-alone on the machine. This file starts the children, shows their progress, and says how they ended.
+A child that crashes, hangs in the driver or loses its device does not affect the others, and the rows that it wrote are
+kept. Children end with this process, even if it is killed. Several children may run tests at once, while measurements
+run alone on the machine. This module starts the children, shows their progress, and reports how they ended.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _MEASUREMENTS = "cuassay.benchmarking.measure"
 _PART = "cuassay run"
 _POLL_SECONDS = 0.25
 
-#: Seconds between two lines if the output is not a terminal: a log stays short, and a watchdog sees progress.
+#: Seconds between progress lines if the output is not a terminal, so that a log stays short but shows progress.
 _LINE_SECONDS = 15.0
 
 #: Seconds that a child may take to end after it was asked to.
 _STOP_SECONDS = 5.0
 
-#: Seconds that the processes of ended children may take to end: they are killed, and a driver may hold one up.
+#: Seconds to wait for the processes of ended children, which are killed but may be delayed by a driver.
 _PATIENCE_SECONDS = 10.0
 
-#: Most processes by default: more would wait for one another on one device, where each holds a context.
+#: The largest default number of processes. More would wait for each other on one device, where each holds a context.
 _MOST_JOBS = 8
 
 _EXPECTED = re.compile(rb"^(?:collected|measuring) (\d+)", re.MULTILINE)
@@ -53,7 +53,7 @@ _FAILURES = re.compile(r"=+ (?:FAILURES|ERRORS) =+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Child:
-    """One child process: its part of the run, the module it runs with its arguments, and where its output goes."""
+    """One child process: its part of the run, the module and arguments that it runs, and the file of its output."""
 
     part: str
     command: Sequence[str]
@@ -62,7 +62,7 @@ class Child:
 
 @dataclass(slots=True)
 class Step:
-    """The work of some children: those that run at once, then the one that must run alone; all write to one file."""
+    """The work of some children: those that run at the same time, then one that runs alone. All write to one file."""
 
     name: str
     rows: Path
@@ -84,7 +84,7 @@ class Step:
         self._read = self.rows.stat().st_size if self.rows.exists() else 0  # rows of an earlier run in the same folder
 
     def done(self) -> int:
-        """Number of rows written so far."""
+        """Return the number of rows written so far."""
         if self.rows.exists():
             with self.rows.open("rb") as file:
                 file.seek(self._read)
@@ -107,7 +107,7 @@ class Step:
                 self._ended.add(row["part"])
 
     def unfinished(self, statuses: Mapping[str, int]) -> Iterator[str]:
-        """A line for each part that ended before its end; its status may be 0, as after `os._exit(0)`."""
+        """Yield a line for each part that did not finish. Its exit status may be 0, as after `os._exit(0)`."""
         self.done()
         for part, status in statuses.items():
             if part not in self._ended and (part in self._planned or not status):
@@ -115,13 +115,13 @@ class Step:
                 yield f"process {part!r} did not finish{begun}"
 
     def expected(self) -> int | None:
-        """Number of rows expected in all, once a child has printed it: each part of the tests collects all of them."""
+        """Return the total number of rows once a child has printed it. Each part of the tests collects all tests."""
         found = (_EXPECTED.search(child.log.read_bytes()) for child in self.children)
         return next((int(number[1]) for number in found if number), None)
 
 
 def default_jobs() -> int:
-    """As many processes for the tests as there are cores, up to 8."""
+    """Return the default number of test processes: the number of cores, at most 8."""
     return min(usable_cores(), _MOST_JOBS)
 
 
@@ -139,25 +139,27 @@ def run(
     Parameters
     ----------
     selectors : sequence of str
-        Devices as ``--device`` takes them.
+        Devices, in the form that ``--device`` takes.
     out : path
-        Folder of the result files and the children's logs; created.
+        The folder of the result files and the children's logs. It is created.
     jobs : int
-        Processes that run the tests at the same time.
+        The number of processes that run tests at the same time.
     processes : int
-        Fresh processes that measure, one after the other; a timing is then the median of their medians.
+        The number of fresh processes that measure, one after the other. A timing is the median of their medians.
+    tests, times : bool
+        Whether to run the tests, and whether to measure.
 
     Returns
     -------
     int
-        0 when every test passed or was skipped with a reason and everything was measured, else 1.
+        0 if every test passed or was skipped with a reason and everything was measured, else 1.
 
     Raises
     ------
     SettingError
-        `jobs` or `processes` is less than 1.
+        If `jobs` or `processes` is less than 1.
     ArgumentError
-        Nothing can be written into `out`.
+        If nothing can be written into `out`.
     """
     if jobs < 1:
         raise SettingError(f"the tests need at least one process; got --jobs {jobs}; give 1 or more")
@@ -185,7 +187,7 @@ def run(
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder of results; raises `ArgumentError` if nothing can be written there."""
+    """Make the folder of results. Raises `ArgumentError` if nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -208,10 +210,10 @@ def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int, proces
     devices = [f"--cuassay-device={selector}" for selector in selectors]
     rows = out / "tests.jsonl"
     pytest = ["pytest", "--pyargs", _GENERATED_TESTS, "-ra", "-p", "no:cacheprovider"]
-    # No settings and no conftest of the surrounding project change how the generated tests run.
+    # Ignore the settings and conftest files of the surrounding project, so that they do not affect generated tests.
     pytest += ["-c", os.devnull, "--noconftest", "--rootdir", str(out), *devices]
     pytest += [f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
-    # If CI is set, pytest would repeat each message whole at the end. Not -q: `_EXPECTED` reads "collected N".
+    # If CI is set, pytest would repeat each message in full at the end. -q would hide "collected N", for `_EXPECTED`.
     pytest += ["--no-header", "--force-short-summary", "--cuassay-isolate"]
     if jobs == 1:
         yield Step("tests", rows, "test", [Child(TESTS, pytest, out / "tests.log")])
@@ -235,7 +237,7 @@ def _part(pytest: Sequence[str], out: Path, shard: str) -> Child:
 
 
 def _finish(step: Step) -> bool:
-    """Run the children of `step` to their end, showing progress; True when all went well."""
+    """Run the children of `step` to their end and show progress. Returns True if all succeeded."""
     started = time.monotonic()
     ended = _at_once(step, step.children, started)
     if step.alone is not None and step.done() == step.expected():
@@ -245,9 +247,9 @@ def _finish(step: Step) -> bool:
     line = progress_line(step.name, step.done(), step.done(), time.monotonic() - started)
     counts = ", ".join(f"{number:,} {what}" for what, number in sorted(step.outcomes.items()))
     print(f"{_line_start()}{line}: {counts or 'nothing'}")
-    # What every part says, such as that a device is absent, is printed once.
-    told = {(status, _tail(child.log)): child.log for child, status in ended.items() if status}
-    for (status, text), log in told.items():
+    # A message that every part prints, such as that a device is absent, is shown once.
+    messages = {(status, _tail(child.log)): child.log for child, status in ended.items() if status}
+    for (status, text), log in messages.items():
         print(f"{step.name} ended with status {status}; the end of {log}:\n{text}")
     lost = list(step.unfinished({child.part: status for child, status in ended.items()}))
     print("\n".join(lost), end="\n" if lost else "")
@@ -255,13 +257,14 @@ def _finish(step: Step) -> bool:
 
 
 def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Child, int]:
-    """Run the `children` at the same time; gives the exit status of each. An exception here ends them.
+    """Run the `children` at the same time, and return the exit status of each. An exception here ends them.
 
-    On the way out nothing of theirs runs any more: a worker of a killed child could still hold the device's memory.
+    All processes of the children have ended when this returns, because a worker of a killed child could still hold the
+    device's memory.
     """
     environment = dict(os.environ)
     if len(children) > 1:
-        # The references are computed on the host; as many threads as cores in each process would wait for one another.
+        # References are computed on the host. With one thread per core in each process, threads would wait for others.
         threads = str(max(1, usable_cores() // len(children)))
         environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **environment}
     with ExitStack() as opened:
@@ -290,7 +293,7 @@ def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Chil
 
 
 def _await(lifeline: Lifeline, name: str) -> None:
-    """Wait for what the children have started; say so if it does not end."""
+    """Wait for the processes that the children started, and print a line if they do not end."""
     if not lifeline.wait_ended(_PATIENCE_SECONDS):
         print(f"{_line_start()}{name}: a process of the tests has not ended after {_PATIENCE_SECONDS:g} s")
 
@@ -311,7 +314,7 @@ def _line_start() -> str:
 
 
 def _show(step: Step, elapsed: float, shown: float) -> float:
-    """Show the progress of `step` if that is due; gives when it was last shown."""
+    """Show the progress of `step` if that is due. Returns when it was last shown, in seconds since the start."""
     if not sys.stdout.isatty() and elapsed - shown < _LINE_SECONDS:
         return shown
     line = progress_line(step.name, step.done(), step.expected(), elapsed)
@@ -320,7 +323,7 @@ def _show(step: Step, elapsed: float, shown: float) -> float:
 
 
 def progress_line(name: str, done: int, expected: int | None, elapsed: float) -> str:
-    """A line with the progress, the time so far, and the time left at this pace."""
+    """Return a line with the progress, the time so far, and the estimated time left."""
     if expected is None:
         return f"{name}: starting, {elapsed:.0f} s"
     line = f"{name}: {done:,} of {expected:,}, {elapsed:.0f} s"
@@ -330,7 +333,7 @@ def progress_line(name: str, done: int, expected: int | None, elapsed: float) ->
 
 
 def _tail(log: Path, usual: int = 40, most: int = 400) -> str:
-    """The last lines of a log: the `usual` number, or all from the first failure on, if they are not too many."""
+    """Return the last lines of a log: `usual` lines, or all from the first failure on, but at most `most`."""
     lines = log.read_text(errors="replace").splitlines()
     first = next((number for number, line in enumerate(lines) if _FAILURES.fullmatch(line)), len(lines))
     return "\n".join(lines[-min(most, max(usual, len(lines) - first)) :])

@@ -1,10 +1,10 @@
-"""The child process of ``cuassay ab``: declared benchmarks measured once, their medians as ``time`` rows.
+"""The child process of ``cuassay ab``, which measures declared benchmarks once and writes ``time`` rows.
 
-It runs with the code of one of the two sides and knows nothing of the comparison: its arguments say what it measures,
+It runs with the code of one of the two sides and does not know of the comparison. Its arguments say what it measures,
 where, and for how long. ``--spin NAME=SECONDS`` keeps the device busy before each call of a benchmark, and
-``--scatter`` multiplies a benchmark's samples by a random factor: both serve tests of the gate itself. With
-``--timeline FILE`` each benchmark is called once under a profile instead, and the figures go there: a slow-down is then
-told with the launches that were added.
+``--scatter`` multiplies the samples of a benchmark by a random factor; both are for tests of the gate. With
+``--timeline FILE`` each benchmark is instead called once under a profile whose totals go to FILE, so that a slow-down
+can be reported together with the launches that were added.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from cuassay.testing.own_specs import own_specs
 
 __all__ = ["benchmark_name", "is_wanted", "main"]
 
-#: Seconds of `spin` that every benchmark named with ``--spin`` has on both sides, because a launch costs time itself.
+#: Seconds of `spin` that a benchmark named with ``--spin`` has on both sides, because the launch itself takes time.
 SPIN_BASE_S = 1e-6
 
-#: The clock of `spin` is measured with this many cycles and with twice as many.
+#: The clock rate of `spin` is measured with this many cycles and with twice as many.
 _CYCLES = 4_000_000
 
 
 def benchmark_name(columns: dict[str, Any]) -> str:
-    """What a benchmark is called in a comparison, such as ``add float32 8x1024x768``."""
-    told = (columns["benchmark"], columns.get("dtype", ""), columns["case"], _peer(columns))
-    return " ".join(filter(None, told))
+    """Return the name of a benchmark in a comparison, such as ``add float32 8x1024x768``."""
+    parts = (columns["benchmark"], columns.get("dtype", ""), columns["case"], _peer(columns))
+    return " ".join(filter(None, parts))
 
 
 def is_wanted(name: str, only: Sequence[str]) -> bool:
-    """Whether a benchmark's name is one of `only`, or matches a pattern there; every name does if it is empty."""
+    """Return whether a benchmark's name is in `only` or matches a pattern there. An empty `only` admits every name."""
     return not only or any(fnmatch(name, pattern) or name == pattern for pattern in only)
 
 
@@ -59,7 +59,7 @@ def _peer(columns: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and record; gives the exit status."""
+    """Measure and record, and return the exit status."""
     asked = _parser().parse_args(argv)
     try:
         device = devices.find(asked.device)
@@ -94,7 +94,7 @@ def _measure(recorder: Recorder, device: Device, asked: argparse.Namespace, spin
 
 
 def _timelines(device: Device, asked: argparse.Namespace, spins: dict[str, float]) -> dict[str, Any]:
-    """The figures of one call of each benchmark, by name, once a first call has made it ready."""
+    """Return the profile totals of one call of each benchmark by name. A first call prepares it."""
     found = {}
     spun = _spinning(device) if spins else None
     backend = devices.backend(device.kind)
@@ -111,7 +111,7 @@ def _timelines(device: Device, asked: argparse.Namespace, spins: dict[str, float
 
 
 def _list(path: Path, device: Device) -> None:
-    """Write the names of all benchmarks, a line each."""
+    """Write the names of all benchmarks, one per line."""
     labels = ((spec, dtype, case_labels(spec, device, dtype)) for spec, dtype in _measurable(device))
     names = (f"{spec.name} {dtype} {label}" for spec, dtype, found in labels for label in found)
     path.write_text("".join(f"{json.dumps({'nodeid': name})}\n" for name in names), encoding="utf-8")
@@ -122,13 +122,13 @@ def _scaled(timing: Timing, factor: float) -> Timing:
 
 
 def _cases(device: Device, only: Sequence[str], limit: int) -> Iterator[Case]:
-    """The first `limit` cases of those that are wanted."""
+    """Yield the first `limit` cases of those that are wanted."""
     left = limit
     for spec, dtype in _measurable(device):
         labels = [f"{spec.name} {dtype} {label}" for label in case_labels(spec, device, dtype)]
         wanted = [is_wanted(name, only) for name in labels]
         if not any(wanted) or not left:
-            continue  # without drawing its numbers
+            continue  # do not draw its inputs
         for case, chosen in zip(cases(spec, device, dtype), wanted, strict=True):
             if chosen and left:
                 left -= 1
@@ -143,7 +143,7 @@ def _measurable(device: Device) -> Iterator[tuple[OpSpec, str]]:
 
 
 def _spinning(device: Device) -> Callable[[Case, float], Callable[[], Any]]:
-    """Returns a function that makes calls of a case which begin with some seconds of busy cycles."""
+    """Return a function that makes calls of a case which first keep the device busy for some seconds."""
     backend: Any = devices.backend(device.kind)
     once, twice = (
         measure(partial(backend.spin, device.index, cycles), device, max_seconds=0.2).median_s

@@ -1,12 +1,12 @@
-"""Samples of one call: held in the stream until all of it is queued, warmed up, and taken one by one.
+"""Take samples of one call: hold the stream until a sample is queued, warm up, and take samples one by one.
 
-Where the device has a clock of its own, a sample is *queued*: the stream is kept busy, by `spin`, until the host has
-given it everything from the first event to the last. Otherwise the device would wait for the host between two launches,
-and the sample would count that: a sum of two launches on an H200 took 30 µs live and 19 µs queued. NVBench holds the
-stream with a kernel that waits for a flag of the host, which never ends if the call itself waits for the device, loads
-a kernel or fills the queue, or if a profiler serialises (NVIDIA/nvbench#45, #136, #240). `spin` ends by itself. Each
-sample shows whether it was long enough: its first event is still pending when its last has been recorded. A call for
-which that cannot be reached is measured *live*, and its series says so.
+If the device has its own clock, a sample is *queued*: `spin` keeps the stream busy until the host has queued everything
+from the first event to the last. Otherwise the device would wait for the host between two launches, and the sample
+would include that: a sum of two launches on an H200 took 30 µs live and 19 µs queued. NVBench holds the stream with a
+kernel that waits for a flag of the host. Such a kernel never ends if the call itself waits for the device, loads a
+kernel or fills the queue, or if a profiler serializes launches (NVIDIA/nvbench#45, #136, #240). `spin` ends by itself.
+The spin was long enough if a sample's first event is still pending when its last one has been recorded. A call for
+which this cannot be reached is measured *live*, and its series says so.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ __all__ = ["BATCH_SECONDS", "Call", "Series", "time_unit"]
 
 Call = Callable[[], Any]
 
-#: A warm sample shorter than this is a batch of calls: one event pair costs about a microsecond of device time.
+#: Calls shorter than this are batched in a warm sample, because a pair of events costs about a microsecond itself.
 BATCH_SECONDS = 100e-6
 
-#: The stream is held for this many times what the host took to give a sample without, and for some launches around it.
+#: The stream is held for this many times the host's time for a sample, plus a margin in seconds for a few launches.
 HOLD_FACTOR, HOLD_MARGIN = 2.0, 20e-6
 
-#: Longest hold, seconds: if the host is that slow, its gaps are what there is to see. A backend may have its own limit.
+#: The longest hold in seconds. If the host is slower, the sample is measured live. A backend may set another limit.
 LONGEST_HOLD = 0.05
 
-#: Most calls of a warm sample that is held: a queue of CUDA takes 1,024 launches, then the host waits.
+#: The largest number of calls in a held warm sample. CUDA's queue takes 1,024 launches before the host waits.
 MOST_QUEUED = 100
 
-#: Takes of a sample, and doublings of the hold, before a series is measured live.
+#: How often a sample is retaken, and the hold doubled, before a series is measured live.
 TAKES = 4
 
-#: Cycles a second that `spin` is asked for; a slower clock only holds for longer.
+#: The clock rate assumed for `spin`. A slower clock only holds the stream for longer.
 _SPIN_HZ = 2e9
 
-#: Samples of a window; warm-up ends when the medians of two windows agree.
+#: The number of samples in a window. Warm-up ends when the medians of two windows agree.
 WINDOW = 5
 
-#: Fewest and most seconds of warm-up. An idle H200 needs some milliseconds until its clocks have risen.
+#: The shortest and longest warm-up in seconds. An idle H200 needs some milliseconds to raise its clocks.
 LEAST_WARM_UP, MOST_WARM_UP = 0.01, 0.1
 
 #: Two windows agree if their medians differ by no more than this share, or than the smaller of their spreads.
@@ -56,7 +56,7 @@ AGREE = 0.01
 
 
 def time_unit(backend: Backend) -> str:
-    """The unit of a backend's times: ``s``, or ``virtual s`` where they are modelled."""
+    """Return the unit of a backend's times: ``s``, or ``virtual s`` if they come from a model."""
     return str(getattr(backend, "time_unit", "s"))
 
 
@@ -81,7 +81,7 @@ class Series:
         self.throttled: int | None = None
 
     def calibrate(self) -> None:
-        """Find how long the stream must be held, and how many calls fill a warm sample."""
+        """Find how long the stream must be held, and how many calls a warm sample needs."""
         self.find_hold()
         if self.cache == "warm":
             once, _, _ = self.once()
@@ -90,7 +90,7 @@ class Series:
             self.find_hold()
 
     def find_hold(self) -> None:
-        """Find the shortest hold, of doublings, in which the host gives a sample; if there is none, measure live."""
+        """Find the hold, by doubling, in which the host can queue a sample. If there is none, measure live."""
         if not self.queued:
             return
         self.hold_s = 0.0
@@ -105,9 +105,9 @@ class Series:
         self.queued, self.hold_s = False, 0.0
 
     def warm_up(self, most_s: float = MOST_WARM_UP) -> None:
-        """Take samples that are not kept, until their medians stay the same or `most_s` seconds have passed.
+        """Take samples and discard them until their medians are stable or `most_s` seconds have passed.
 
-        Modelled times need no warm-up.
+        Virtual times need no warm-up.
         """
         if time_unit(self.backend) != "s":
             return
@@ -119,7 +119,7 @@ class Series:
             taken.append(self.once()[0])
 
     def add(self) -> None:
-        """Take one sample; take it again if the host was held up and the device waited for it."""
+        """Take one sample. Retake it if the host was delayed so that the device waited for it."""
         for _ in range(TAKES):
             device_s, host_s, is_queued = self.once()
             if is_queued or not self.queued:
@@ -129,7 +129,7 @@ class Series:
         self.host_s.append(host_s)
 
     def once(self) -> tuple[float, float, bool]:
-        """Seconds of the device and of the host for one call, and whether all was queued before the first of it ran."""
+        """Return device and host seconds of one call, and whether everything was queued before the first work ran."""
         start, end = self.times
         if self.cache == "cold":
             self.backend.flush_cache(self.index)
@@ -146,11 +146,11 @@ class Series:
         return start.elapsed_time(end) * 1e-3 / self.repeats, host / self.repeats, is_queued
 
     def is_settled(self, precision: float) -> bool:
-        """Whether there are enough samples, and the median's standard error by batch means is within `precision`."""
+        """Return whether there are enough samples and the median's standard error is within `precision`."""
         return is_enough(self.device_s, self.repeats) and standard_error(self.device_s) <= precision
 
     def timing(self, mode: Mode, empty_s: float | None) -> Timing:
-        """The series, closed; `empty_s` is the empty interval of its device."""
+        """Return the finished series. `empty_s` is the empty interval of its device."""
         return Timing(
             samples_s=tuple(self.device_s),
             host_s=tuple(self.host_s),

@@ -1,4 +1,4 @@
-"""What a measurement gives: a series of samples with its figures, and the ratio of two series."""
+"""The result of a measurement: a series of samples with its statistics, and the ratio of two series."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class Timing:
     Attributes
     ----------
     samples_s, host_s : tuple of float
-        Seconds a call, in order: by the device's clock, and how long the host was busy giving it the call.
+        Seconds per call, in order: by the device's clock, and the time that the host needed to launch the call.
     clock : str
-        Whose clock measured `samples_s`: ``device``, or ``host`` if the device has no clock.
+        The clock that measured `samples_s`: ``device``, or ``host`` if the device has no clock.
     cache : str
         ``cold``: the last-level cache was flushed before each sample. ``warm``: it was not.
     mode : str
-        ``stream``: each sample calls. ``graph``: the call was captured once, and each sample replays it.
+        ``stream``: each sample makes the call. ``graph``: the call was captured once, and each sample replays it.
     queued : bool or None
-        All work of each sample was in the stream before the first of it ran, so that it contains no gaps of the host.
-        None if nothing queues: by the host's clock, and on a device that is the host.
+        Whether all work of each sample was in the stream before the first of it ran, so that samples include no gaps
+        of the host. None if the device does not queue work.
     empty_s : float
         The part of each sample that is the empty interval: the time between two events with nothing between them,
-        divided by the calls between them. `samples_s` contain it; 0 if it is not known.
+        divided by the number of calls in a sample. `samples_s` include it. 0 if it is unknown.
     settled : bool or None
-        The standard error of the median was within the precision that was asked for when sampling ended; None if it was
-        not asked for.
+        Whether the standard error of the median was within the requested precision when sampling ended; None if no
+        precision was requested.
     throttled : int or None
-        How many samples were taken while the device held its clocks down; None if the device does not tell.
+        How many samples were taken while the device limited its clocks; None if the device does not report it.
     unit : str
-        ``s``, or ``virtual s`` for the modelled times of a simulated device, which no measured time is compared with.
+        ``s``, or ``virtual s`` for the times of a simulated device, which must not be compared with measured times.
     """
 
     samples_s: tuple[float, ...]
@@ -57,17 +57,17 @@ class Timing:
 
     @property
     def net_s(self) -> float:
-        """The middle sample without its empty interval."""
+        """The median without the empty interval."""
         return max(self.median_s - self.empty_s, 0.0)
 
     @property
     def median_s(self) -> float:
-        """The middle sample."""
+        """The median of the samples."""
         return statistics.median(self.samples_s)
 
     @property
     def quartiles_s(self) -> tuple[float, float]:
-        """First and third quartile."""
+        """The first and third quartile."""
         if len(self.samples_s) < 2:
             return self.samples_s[0], self.samples_s[0]
         low, _, high = statistics.quantiles(self.samples_s, n=4, method="inclusive")
@@ -75,12 +75,12 @@ class Timing:
 
     @property
     def launches(self) -> str | None:
-        """``queued`` or ``live``, as rows of results say it; None if nothing queues."""
+        """``queued`` or ``live``, as in result rows; None if the device does not queue work."""
         return None if self.queued is None else "queued" if self.queued else "live"
 
     @property
     def spread(self) -> float:
-        """Distance of the quartiles over the median."""
+        """The distance between the quartiles, divided by the median."""
         low, high = self.quartiles_s
         return (high - low) / self.median_s if self.median_s else 0.0
 
@@ -91,7 +91,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How long one call takes relative to another: the ratio of medians, and the quartiles of the paired ratios."""
+    """The time of one call relative to another: the ratio of medians, and the quartiles of the paired ratios."""
 
     value: float
     low: float
@@ -99,12 +99,12 @@ class Ratio:
 
 
 def ratio(of: Timing, to: Timing) -> Ratio:
-    """`of` over `to`, from one `interleave`: below 1, `of` is faster.
+    """Return the time of `of` divided by that of `to`, both from the same `interleave`. Below 1, `of` is faster.
 
     Raises
     ------
     ArgumentError
-        If no sample of `to` took any time.
+        If no sample of `to` is longer than its empty interval.
     """
     pairs = zip(of.samples_s, to.samples_s, strict=False)
     paired = [(a - of.empty_s) / (b - to.empty_s) for a, b in pairs if b > to.empty_s]

@@ -1,8 +1,9 @@
-"""When a series has enough samples: the standard error of its median by batch means; and whether it has two modes.
+"""Decide whether a series has enough samples, by the standard error of batch medians, and whether it has two modes.
 
-Samples of a GPU are not independent: clocks wander, two clock states alternate, events step by half a microsecond. The
-deviation of single samples is then too optimistic; medians of a few long batches of neighbours are not. Source:
-Schmeiser, "Batch size effects in the analysis of simulation output", Oper. Res. 30 (1982), doi 10.1287/opre.30.3.556.
+Samples of a GPU are not independent: clocks drift, two clock states alternate, and event times have steps of half a
+microsecond. The deviation of single samples then understates the error, but medians of a few long batches do not.
+Source: Schmeiser, "Batch size effects in the analysis of simulation output", Oper. Res. 30 (1982), doi
+10.1287/opre.30.3.556.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import numpy as np
 
 __all__ = ["BATCHES", "ENOUGH_SECONDS", "FEWEST", "SETTLED_SAMPLES", "is_enough", "modes_of", "standard_error"]
 
-#: Batches of neighbours that the samples are cut into: long ones, as neighbours depend on each other.
+#: The number of batches of consecutive samples. Few long batches are used because neighbours are correlated.
 BATCHES = 5
 
-#: Five batches sometimes understate an error, and a rule that stops at the first small one favours those times. With
-#: this factor a claim of 0.5 % was 0.47 % (autocorrelation of 0.8) and 0.51 % (two clock states) in simulation.
+#: A factor on the error. Five batches sometimes understate it, and a rule that stops at the first small error is biased
+#: towards such cases. With this factor a claim of 0.5 % was 0.47 % (autocorrelation 0.8) and 0.51 % (two clock states)
+#: in simulation.
 CAUTION = 1.6
 
-#: Fewest samples that a median and its spread are stated from, if each takes long.
+#: The smallest number of samples for a median and its spread, if each sample takes long.
 FEWEST = 10
 
 #: Short series need this many samples, or this much time of the device.
@@ -29,15 +31,15 @@ SETTLED_SAMPLES, ENOUGH_SECONDS = 30, 0.02
 
 
 def is_enough(samples: Sequence[float], calls: int = 1) -> bool:
-    """Whether there are enough samples to judge their scatter: 30, or 10 and 20 ms of the device's time."""
+    """Return whether there are enough samples to estimate their spread: 30, or 10 that took 20 ms of device time."""
     count = len(samples)
     return count >= SETTLED_SAMPLES or (count >= FEWEST and sum(samples) * calls >= ENOUGH_SECONDS)
 
 
 def standard_error(samples: Sequence[float]) -> float:
-    """The standard error of the median, relative to it; infinite for fewer than two samples a batch.
+    """Return the standard error of the median, relative to it; infinite for fewer than two samples per batch.
 
-    The clock's step, the smallest difference between samples, cannot be averaged away.
+    It includes the clock's step, which is the smallest difference between samples and cannot be averaged away.
     """
     taken = np.asarray(samples, dtype=np.float64)
     length = len(taken) // BATCHES
@@ -51,12 +53,12 @@ def standard_error(samples: Sequence[float]) -> float:
 
 
 def modes_of(values: Sequence[float]) -> tuple[float, float] | None:
-    """Two groups of values with a gap between them of more than thrice their widths: the lower and the upper mean."""
+    """Return the means of two groups of values whose gap exceeds three times the width of each, or None."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     if len(ordered) < 6:
         return None
     gaps = np.diff(ordered)
-    cut = int(gaps[1:-1].argmax()) + 2  # two on each side at least
+    cut = int(gaps[1:-1].argmax()) + 2  # at least two values on each side
     low, high = ordered[:cut], ordered[cut:]
     within = max(float(np.ptp(low)), float(np.ptp(high)))
     return (float(low.mean()), float(high.mean())) if gaps[cut - 1] > 3 * within else None

@@ -1,16 +1,16 @@
-"""What all benchmarks of a pair of processes have in common: estimated from the unchanged ones, and taken off.
+"""Estimate the shift that all benchmarks of a pair of processes share, from the unchanged ones, and subtract it.
 
 Fresh processes of the same code differ in two ways that every benchmark shares. Clocks change all times by the same
-share. Launches and events add nearly the same time to each call. On an H200 the second is the larger: a process moves
-all its medians by about 40 ns, which is 1 % of a kernel of 4 us and nothing of one of 200 us. The log-ratio of a
-benchmark that takes t seconds is therefore modelled as ``level + share + seconds / t``, plus its own noise: the level
+share. Launches and events add nearly the same time to each call. On an H200 the second is larger: a process shifts all
+its medians by about 40 ns, which is 1 % of a kernel of 4 us but negligible for one of 200 us. The log-ratio of a
+benchmark that takes t seconds is therefore modelled as ``level + share + seconds / t``, plus its own noise. The level
 is the same in all pairs, and the other two are drawn for each pair.
 
-Each pair is fitted by least squares with weights, as a ridge regression. How large its share and seconds are to be
-expected, which sets the ridge, is what makes all pairs together most likely. So a time that is the same in all pairs
-stays in the results; the level is taken off. Benchmarks that changed are left out: they are those that do not agree
-with most of the others, however precise they are. A benchmark that takes part in a fit gets the shift that the others
-show, so that a change of its own is not taken off.
+Each pair is fitted by weighted least squares, as a ridge regression. The ridge is set by the expected sizes of share
+and seconds, which are chosen to maximize the likelihood of all pairs. A time that is the same in all pairs therefore
+stays in the results, while the level is subtracted. Benchmarks that changed are excluded: those that do not agree with
+most of the others, however precise they are. The shift of a benchmark that takes part in a fit is estimated from the
+others, so that its own change is not subtracted.
 
 Source of the likelihood: empirical Bayes for linear models, Efron and Morris, JASA 68 (1973), doi 10.2307/2284155.
 """
@@ -28,14 +28,14 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 FEWEST_FOR_SHIFT = 8
-"""Fewest benchmarks whose common shift is taken off; that of fewer could be the change of one."""
+"""The smallest number of benchmarks whose common shift is subtracted. With fewer it could be the change of one."""
 
 _SHARES = (0.0, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 _SECONDS = (0.0, 3e-9, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 1e-5, 1e-4)
-"""Standard deviations of the share and of the seconds from which the most likely ones are taken."""
+"""The standard deviations of the share and of the seconds that are tried; the most likely pair is used."""
 
 _LEAST_NOISE = 3e-4
-"""The model is not exact: no benchmark is taken to be quieter than this fraction."""
+"""The smallest noise that is assumed of a benchmark, as a fraction, because the model is not exact."""
 
 _FAR = 3.0
 """A benchmark changed if its mean is further from the level than this many standard errors."""
@@ -44,10 +44,10 @@ _DISTURBED = 2.0
 """A log-ratio that is further off than this many standard deviations counts less in the fit of its pair."""
 
 _ENOUGH = 6
-"""Fewer log-ratios than this do not correct the noise of a profile."""
+"""The smallest number of log-ratios that may correct the noise of a profile."""
 
 _CANDIDATES = 500
-"""Most pairs of benchmarks whose shift is tried as that of the suite."""
+"""The largest number of pairs of benchmarks whose shift is tried as that of the suite."""
 
 _ROUNDS = 3
 
@@ -59,9 +59,9 @@ class Shift:
     Attributes
     ----------
     offsets : array, (benchmarks, pairs)
-        What is to be taken off each log-ratio; NaN where the pair did not measure the benchmark.
+        The value to subtract from each log-ratio; NaN if the pair did not measure the benchmark.
     share, seconds : array, (pairs,)
-        The part that is a share of the time, as a log-ratio, and the part that each call took longer.
+        The part that is proportional to the time, as a log-ratio, and the seconds that each call took longer.
     unchanged : array, (benchmarks,)
         The benchmarks that it was estimated from.
     """
@@ -78,13 +78,14 @@ def common_shift(ratios: Floats, seconds: Floats, noise: Floats | None = None, u
     Parameters
     ----------
     ratios : array, (benchmarks, pairs)
-        Log-ratios of head over base; NaN where a pair did not measure the benchmark.
+        Log-ratios of head over base; NaN if a pair did not measure the benchmark.
     seconds : array, (benchmarks,)
-        How long a call takes.
+        The time of a call in seconds.
     noise : array, (benchmarks,), optional
-        Standard deviation of a log-ratio by the profile; NaN where it is unknown. The scatter of `ratios` then counts.
+        The standard deviation of a log-ratio according to the profile; NaN if it is unknown, and the spread of
+        `ratios` is used then.
     unchanged : array, (benchmarks,), optional
-        The benchmarks that are known to be unchanged. They are looked for without it.
+        Which benchmarks are known to be unchanged. By default they are searched for.
     """
     if len(ratios) < FEWEST_FOR_SHIFT:
         return _no_shift(ratios)
@@ -102,7 +103,7 @@ def common_shift(ratios: Floats, seconds: Floats, noise: Floats | None = None, u
 
 
 def _no_shift(ratios: Floats) -> Shift:
-    """Nothing in common: there are too few benchmarks to tell."""
+    """Return a shift of zero, because there are too few benchmarks to estimate one."""
     nothing = np.zeros(ratios.shape[1])
     offsets = np.where(np.isfinite(ratios), 0.0, np.nan)
     return Shift(offsets, nothing, nothing, np.full(len(ratios), fill_value=True))
@@ -111,7 +112,7 @@ def _no_shift(ratios: Floats) -> Shift:
 def _lasting(
     ratios: Floats, spread: Floats, rows: Floats, seconds: float, unchanged: Bools | None
 ) -> tuple[Bools, Floats]:
-    """What lasts through all pairs: the benchmarks that did not change, and the level of each."""
+    """Return what is the same in all pairs: which benchmarks did not change, and the level of each."""
     counts = np.isfinite(ratios).sum(axis=1)
     error = np.hypot(spread / np.sqrt(counts), _LEAST_NOISE / 2)
     model = rows * [_SHARES[-1], seconds / np.sqrt(counts.max())]
@@ -121,7 +122,7 @@ def _lasting(
 
 
 def _offsets(ratios: Floats, level: Floats, spread: Floats, model: Floats, chosen: Bools) -> tuple[Floats, Floats]:
-    """What is taken off each log-ratio, and the fit of each pair around the level."""
+    """Return the offset of each log-ratio, and the fit of each pair around the level."""
     apart, measured = ratios - level[:, None], np.isfinite(ratios)
     pairs = range(ratios.shape[1])
     fits = [_fitted(model, apart[:, pair], spread, chosen & measured[:, pair]) for pair in pairs]
@@ -130,7 +131,7 @@ def _offsets(ratios: Floats, level: Floats, spread: Floats, model: Floats, chose
 
 
 def _spread(rest: Floats, known: Floats) -> Floats:
-    """The noise of each benchmark: by the profile, or by these log-ratios if they scatter more or it is unknown."""
+    """Return the noise of each benchmark: from the profile, or from these log-ratios if they vary more."""
     counts = np.isfinite(rest).sum(axis=1)
     squares = np.nansum((rest - np.nanmean(rest, axis=1, keepdims=True)) ** 2, axis=1)
     own = np.sqrt(squares / np.maximum(counts - 1, 1))
@@ -141,10 +142,10 @@ def _spread(rest: Floats, known: Floats) -> Floats:
 
 
 def _unchanged(means: Floats, error: Floats, model: Floats) -> Bools:
-    """The benchmarks that agree on a shift, for the shift on which most agree.
+    """Return which benchmarks agree with the shift on which most agree.
 
-    Each two benchmarks have a shift that explains both. The one is taken from which the others are the least far off,
-    where none counts as further off than `_FAR`: a few very precise ones that changed do not outvote the rest.
+    Every two benchmarks define a shift that explains both. The shift with the smallest total distance of all benchmarks
+    is used. Each distance is limited to `_FAR`, so that a few precise benchmarks that changed do not outvote the rest.
     """
     one, other = np.triu_indices(len(means), 1)
     tried = np.unique(np.linspace(0, len(one) - 1, min(len(one), _CANDIDATES)).astype(int))
@@ -160,7 +161,7 @@ def _unchanged(means: Floats, error: Floats, model: Floats) -> Bools:
 
 
 def _levels(means: Floats, error: Floats, model: Floats, chosen: Bools) -> Floats:
-    """The level for each benchmark: the share that the other `chosen` ones have in the mean of all pairs."""
+    """Return the level for each benchmark: the share of the other `chosen` ones in the mean of all pairs."""
     weights = np.where(chosen, error**-2.0, 0.0)
     fit, inverse = _ridge(model, means, weights)
     leverage = np.einsum("ij,jk,ik->i", model, inverse, model) * weights
@@ -169,9 +170,9 @@ def _levels(means: Floats, error: Floats, model: Floats, chosen: Bools) -> Float
 
 
 def _expected(ratios: Floats, offsets: Floats, spread: Floats, rows: Floats, chosen: Bools) -> Floats:
-    """The standard deviations of share and seconds that make the log-ratios of the `chosen` benchmarks most likely.
+    """Return the standard deviations of share and seconds that maximize the likelihood of the `chosen` benchmarks.
 
-    Each benchmark counts around its own mean over the pairs, so that what lasts is not taken for what differs.
+    Each benchmark is centred on its mean over the pairs, so that lasting differences do not count as variation.
     """
     apart = np.clip(ratios - offsets, -_FAR * spread[:, None], _FAR * spread[:, None])
     kept = offsets + apart
@@ -185,7 +186,7 @@ def _expected(ratios: Floats, offsets: Floats, spread: Floats, rows: Floats, cho
 
 
 def _likelihood(expected: Floats, squares: Floats, moments: Floats) -> float:
-    """The logarithm of the likelihood of all pairs, less what does not depend on `expected`."""
+    """Return the logarithm of the likelihood of all pairs, without terms that do not depend on `expected`."""
     matrix = np.eye(2) + squares * np.outer(expected, expected)
     scaled = moments * expected
     explained = np.einsum("pj,pj->p", scaled, np.linalg.solve(matrix, scaled[..., None])[..., 0])
@@ -193,7 +194,7 @@ def _likelihood(expected: Floats, squares: Floats, moments: Floats) -> float:
 
 
 def _fitted(model: Floats, ratios: Floats, spread: Floats, used: Bools) -> tuple[Floats, Floats]:
-    """The offsets of all benchmarks in one pair, and the fit; those `used` have the offset that the others show."""
+    """Return the offsets of all benchmarks in one pair, and the fit. Those `used` get the offset of the others."""
     precision, values, rows = spread[used] ** -2.0, ratios[used], model[used]
     weights = precision
     for _ in range(_ROUNDS):
@@ -208,7 +209,7 @@ def _fitted(model: Floats, ratios: Floats, spread: Floats, used: Bools) -> tuple
 
 
 def _ridge(rows: Floats, values: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Coefficients with a standard normal prior, and the inverse of the normal equations' matrix."""
+    """Return coefficients with a standard normal prior, and the inverse of the matrix of the normal equations."""
     weighted = rows.T * weights
     inverse = np.linalg.inv(weighted @ rows + np.eye(rows.shape[1]))
     return np.asarray(inverse @ (weighted @ values)), np.asarray(inverse)

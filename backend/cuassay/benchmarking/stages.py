@@ -1,7 +1,7 @@
-"""The pairs of one stage of a comparison, and the common shift that is taken off each of them.
+"""The pairs of one stage of a comparison, and the common shift that is subtracted from each of them.
 
 The first pairs measure every benchmark. Later pairs measure the open benchmarks and some *anchors*, which did not
-change. The common shift of all pairs is estimated again with each one (see `shifts`).
+change. The common shift of all pairs is estimated again after each pair (see `shifts`).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from cuassay.errors import MeasurementError
 
 __all__ = ["ANCHORS", "Stage"]
 
-#: Unchanged benchmarks that later pairs measure with the open ones.
+#: How many unchanged benchmarks later pairs measure with the open ones.
 ANCHORS = 16
 
 
 class Stage:
-    """The pairs of one stage: the deciding ones, or the confirming ones.
+    """The pairs of the deciding or of the confirming stage.
 
     Attributes
     ----------
     shift : Shift
-        What the benchmarks of each pair have in common.
+        The common shift of each pair.
     pairs : dict
-        By benchmark, its log-ratios without the common shift, one for each pair that measured it.
+        From a benchmark to its log-ratios without the common shift, one for each pair that measured it.
     open : list of str
-        Benchmarks that every pair has measured, and that no look has decided.
+        The benchmarks that every pair has measured and that no look has decided.
     """
 
     def __init__(self, comparison: Comparison, name: str, profile: Profile) -> None:
@@ -46,7 +46,7 @@ class Stage:
 
     @property
     def done(self) -> int:
-        """Number of pairs."""
+        """The number of pairs so far."""
         return len(self._medians)
 
     def add(self, only: Sequence[str], anchors: Sequence[str] = (), *, unchanged: bool = False) -> None:
@@ -55,11 +55,16 @@ class Stage:
         Parameters
         ----------
         only : sequence of str
-            Patterns of the benchmarks; all of them if it is empty.
+            Patterns of benchmark names; empty means all benchmarks.
         anchors : sequence of str
             Further benchmarks, for the common shift.
         unchanged : bool
-            The anchors are the unchanged benchmarks; without it the unchanged ones are looked for among all.
+            Whether the anchors are the unchanged benchmarks. Otherwise these are searched for among all.
+
+        Raises
+        ------
+        MeasurementError
+            If no benchmark was measured by both sides.
         """
         found = self._comparison.pair(self._name, self.done, list(dict.fromkeys([*only, *anchors])))
         if not self._medians:
@@ -85,9 +90,10 @@ class Stage:
         return 2**0.5 * np.array([np.nan if one is None else one.noise for one in known])
 
     def anchors(self, found: Mapping[str, int]) -> list[str]:
-        """Benchmarks that did not change, the quietest of long calls and of short ones; none for a small suite.
+        """Return benchmarks that did not change, with the least noise among long and short calls.
 
-        Long ones tell the share of the common shift: their noise as a fraction is small. Short ones tell its seconds.
+        Long calls determine the share of the common shift, because their relative noise is small. Short calls determine
+        its seconds. The result is empty for a small suite.
         """
         if len(self._names) < FEWEST_FOR_SHIFT:
             return []
@@ -100,14 +106,17 @@ class Stage:
         return list(dict.fromkeys(taken))[:ANCHORS]
 
     def look(self) -> dict[str, int]:
-        """What the open benchmarks were found to be; undecided ones stay open for as many pairs as their class has."""
+        """Decide the open benchmarks. Undecided ones stay open until the number of pairs of their class is reached."""
         sides = gate.look(*self._arrays(self.open))
         found = {name: int(side) for name, side in zip(self.open, sides, strict=True) if side != 2}
         self.open = [name for name in self.open if name not in found and self.noise_class(name).pairs > self.done]
         return found
 
     def confirm(self, suspects: Mapping[str, int], level: float) -> list[str]:
-        """The suspects that the pairs so far confirm, at a `level` of all looks; not one that some pair lacks."""
+        """Return the suspects that the pairs so far confirm, at a `level` for all looks together.
+
+        Suspects that some pair did not measure are skipped.
+        """
         names = [name for name in suspects if len(self.pairs.get(name, ())) == self.done]
         if not names:
             return []
@@ -126,10 +135,10 @@ class Stage:
         )
 
     def noise(self, name: str) -> Noise | None:
-        """The benchmark's noise by the profile; None if the profile lacks it."""
+        """Return the benchmark's noise in the profile, or None if the profile lacks it."""
         return self._profile.noises.get(name)
 
     def noise_class(self, name: str) -> gate.NoiseClass:
-        """The benchmark's noise class."""
+        """Return the benchmark's noise class."""
         noise = self.noise(name)
         return gate.class_of(None if noise is None else noise.noise)

@@ -1,6 +1,6 @@
-"""Student's t: the quantile, without SciPy.
+"""The quantile of Student's t distribution, without SciPy.
 
-The distribution function is a regularised incomplete beta function, by Lentz's continued fraction: DLMF 8.17.22.
+The distribution function is a regularized incomplete beta function, by Lentz's continued fraction: DLMF 8.17.22.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TINY = 1e-300
 
 @cache
 def quantile(level: float, degrees: float) -> float:
-    """The t that is exceeded with a probability of 1 - `level`; `level` is at least one half."""
+    """Return the t that is exceeded with probability 1 - `level`, which must be at least one half."""
     tail, low, high = 1.0 - level, 0.0, 1.0
     while _tail(high, degrees) > tail:
         low, high = high, high * 2

@@ -1,4 +1,4 @@
-"""SIGTERM, as a CI system or ``kill`` sends it, ends a command like an interruption: children end, files are kept."""
+"""Let SIGTERM, as sent by a CI system or ``kill``, end a command like Ctrl-C: children end, and files are kept."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["exit_on_sigterm"]
 
 @contextmanager
 def exit_on_sigterm() -> Iterator[None]:
-    """Inside the block SIGTERM raises `SystemExit` in the main thread, with the status that a shell gives: 143.
+    """Let SIGTERM raise `SystemExit` in the main thread inside the block, with the status 143 as in a shell.
 
-    Outside of the main thread nothing changes: only the main thread may set handlers.
+    In other threads this does nothing, because only the main thread may set signal handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Counts the samples that were taken while the device held its clocks down, for its power or its temperature."""
+"""Count the samples that were taken while the device limited its clocks because of power or temperature."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from cuassay.core.protocols import Backend
 
 __all__ = ["EVERY_SECONDS", "Throttling"]
 
-#: Seconds between two questions: the driver may take a tenth of a millisecond for an answer.
+#: Seconds between two queries, because the driver may need a tenth of a millisecond for an answer.
 EVERY_SECONDS = 0.01
 
 
 class Throttling:
-    """Asks a backend's ``throttled(index)`` now and then; an answer holds for the samples since the question before.
+    """Query a backend's ``throttled(index)`` periodically. An answer applies to all samples since the last query.
 
     Parameters
     ----------
+    backend : Backend
+        The device kind.
+    index : int
+        The index of the device.
     series : sequence of Series
-        Whose `throttled` is counted; it stays None if the backend does not tell.
+        The series whose `throttled` is counted. It stays None if the backend does not report throttling.
     """
 
     def __init__(self, backend: Backend, index: int, series: Sequence[Series]) -> None:
@@ -30,7 +34,7 @@ class Throttling:
         self._asked = time.perf_counter()
 
     def look(self, *, at_once: bool = False) -> None:
-        """Ask if that is due."""
+        """Query the device if that is due, or immediately with `at_once`."""
         if self._ask is None or not (at_once or time.perf_counter() - self._asked >= EVERY_SECONDS):
             return
         is_throttled = self._ask(self._index)

@@ -1,9 +1,8 @@
-"""All timing there is: device time by events, host time with it, cold or warm cache, until it settles.
+"""Measure device time by events, and host time with it, with a cold or warm cache, until the median has settled.
 
-A sample is one call (warm: as many as fill `sampling.BATCH_SECONDS`) between two events of the device. On cpu the
-events read the host's clock, on sim virtual time; the interface is the same. How a sample is taken is decided in
-`sampling`, when there are enough in `settling`. What a series is compared with, and what a difference means, is decided
-elsewhere.
+A sample is one call between two events of the device; with a warm cache it is as many calls as fill
+`sampling.BATCH_SECONDS`. On cpu the events read the host's clock, and on sim virtual time. `sampling` takes samples,
+and `settling` decides when there are enough.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["Cache", "Empty", "Mode", "Ratio", "Timing", "empty_interval", "interleave", "measure", "ratio"]
 
-#: Fewest samples that a median and its spread are stated from, if time is short.
+#: The smallest number of samples for a median and its spread, even if time is short.
 MIN_SAMPLES = settling.FEWEST
 
 #: Calls before the warm-up by time: compilation, tuning, first touch of pages.
 WARM_UP = 3
 
-#: Longest warm-up, as a share of `max_seconds`.
+#: The longest warm-up, as a fraction of `max_seconds`.
 WARM_UP_SHARE = 0.25
 
 
@@ -48,37 +47,44 @@ def measure(
     precision: float = 0.005,
     joined: bool = True,
 ) -> Timing:
-    """Time `fn` on `device`, in order of its current stream.
+    """Time `fn` on `device`, in the order of its current stream.
 
     Parameters
     ----------
     fn : callable
-        Gives work to the current stream; one that waits for it is measured live.
+        Launches work on the current stream. If it waits for the work, it is measured live.
+    device : str or Device
+        The device.
     cache, mode : str
         See `Timing`.
     queued : bool
-        Hold the stream while the host gives it a sample, if that is possible. False measures live: with the host's
-        gaps, and for the host's own time on an idle device.
+        Whether to hold the stream while the host queues a sample, if that is possible. False measures live, including
+        the host's gaps, which also gives the host's own time on an idle device.
     samples : int
-        Most samples.
+        The largest number of samples.
     max_seconds : float
-        No sample is begun later than this, once there are `MIN_SAMPLES`.
+        No sample is begun after this time, once there are `MIN_SAMPLES`.
     precision : float
-        Stop once the median's standard error by batch means is this small, relative to it, and there are 30 samples or
-        20 ms of the device's time.
+        Stop once the standard error of the median, relative to it, is this small, and there are 30 samples or 20 ms of
+        device time.
     joined : bool
-        Refuse a call that leaves work on other streams, which no sample would contain. False times the current stream
-        alone.
+        Whether to reject a call that leaves work on other streams, which samples would not include. False times only
+        the current stream.
+
+    Returns
+    -------
+    Timing
+        The samples and their statistics.
 
     Raises
     ------
     CapabilityError
-        For mode ``graph`` on a device without graphs.
+        If mode is ``graph`` and the device has no graphs.
     CaptureError
-        For mode ``graph`` if the capture holds nothing, or not all that the live call launches.
+        If mode is ``graph`` and the capture is empty or lacks some of the work that the live call launches.
     MeasurementError
-        If a queued sample cannot be told from the empty interval: `fn` gave the device nothing to do. If `fn` leaves
-        work on other streams.
+        If a queued sample cannot be distinguished from the empty interval, because `fn` gave the device no work, or if
+        `fn` leaves work on other streams.
     """
     return interleave(
         {"fn": fn},
@@ -105,16 +111,21 @@ def interleave(
     precision: float = 0.005,
     joined: bool = True,
 ) -> dict[str, Timing]:
-    """Time several calls side by side, in the order A B B A, so that a drift of the clocks affects all alike.
+    """Time several calls side by side, in the order A B B A, so that a drift of the clocks affects all equally.
 
-    Parameters as for `measure`; `max_seconds` is for each call.
+    The parameters are those of `measure`; `max_seconds` applies to each call.
+
+    Returns
+    -------
+    dict
+        From names to `Timing`.
 
     Raises
     ------
     ArgumentError
-        Without a call, or with fewer than one sample or no time.
+        If there is no call, or `samples` or `max_seconds` is not positive.
     CapabilityError, CaptureError, MeasurementError
-        As `measure`.
+        As in `measure`.
     """
     if not calls or samples < 1 or not max_seconds > 0:
         raise ArgumentError(f"timing needs a call, samples >= 1 and max_seconds > 0; got {samples!r}, {max_seconds!r}")
@@ -155,7 +166,7 @@ def _sample(series: list[Series], throttling: Throttling, samples: int, max_seco
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection inside a sample."""
+    """Disable garbage collection inside the block."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""Work that a call leaves on other streams: no sample would contain it, so that the call would seem too fast.
+"""Detect work that a call leaves on other streams. Samples would not include it, so the call would seem too fast.
 
-A sample ends when the current stream has come to its end event. All other streams must have ended by then. This is
-asked with the calls before the warm-up, by how long the host waits for the whole device after it has waited for the
-current stream.
+A sample ends when the current stream reaches its end event. All other streams must be finished by then. The calls
+before the warm-up check this by how long the host waits for the whole device after it has waited for the current
+stream.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from cuassay.errors import MeasurementError
 
 __all__ = ["call_first"]
 
-#: The host may wait this much longer for the device than for the stream: seconds, and as a share of the call's time. An
-#: idle H200 takes 3 to 6 µs to answer, and its host may be interrupted.
+#: How much longer the host may wait for the device than for the stream: in seconds, and as a fraction of the call's
+#: time. An idle H200 takes 3 to 6 µs to answer, and its host may be interrupted.
 _ALLOWED_S, _ALLOWED_SHARE = 20e-6, 0.02
 
-#: Further calls before one is refused: work that is left is left by each of them, an interrupted host is not.
+#: How many more calls are tried before an error: every one of them leaves work, but the host is not always interrupted.
 _MORE = 12
 
 
 def call_first(
     name: str, call: Callable[[], Any], backend: Backend, index: int, calls: int, *, joined: bool = True
 ) -> None:
-    """Make the calls before the warm-up; with `joined`, refuse one that leaves work on other streams each time.
+    """Make the calls before the warm-up. With `joined`, reject a call that always leaves work on other streams.
 
     Raises
     ------
     MeasurementError
-        It does.
+        If every call leaves work on other streams.
     """
-    if not joined or not isinstance(backend, Spinning):  # of which each call is over when it returns
+    if not joined or not isinstance(backend, Spinning):  # without `Spinning`, a call is finished when it returns
         for _ in range(calls):
             call()
         return
@@ -52,7 +52,7 @@ def call_first(
 
 
 def _left_s(call: Callable[[], Any], backend: Backend, index: int) -> float:
-    """Seconds for which other streams were at work after the current one had ended; 0 within what is allowed."""
+    """Return the seconds for which other streams worked after the current one had finished; 0 if within tolerance."""
     clock, is_modelled = getattr(backend, "now_s", time.perf_counter), hasattr(backend, "now_s")
     end, begun = backend.new_event(index), clock()
     call()
@@ -61,7 +61,7 @@ def _left_s(call: Callable[[], Any], backend: Backend, index: int) -> float:
     ended = clock()
     backend.synchronize(index)
     all_ended = clock()
-    backend.synchronize(index)  # how long that takes if nothing is left
+    backend.synchronize(index)  # measures how long this takes when no work is left
     left_s = (all_ended - ended) - (clock() - all_ended)
     allowed_s = 0.0 if is_modelled else max(_ALLOWED_S, _ALLOWED_SHARE * (ended - begun))
     return left_s if left_s > allowed_s else 0.0

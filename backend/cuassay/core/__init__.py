@@ -1,1 +1,1 @@
-"""Storey 1, words: standard library only; no arrays, no driver."""
+"""Storey 1: names, settings and protocols. It imports the standard library only; no arrays, no driver."""

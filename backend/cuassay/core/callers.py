@@ -1,4 +1,4 @@
-"""Find the line to blame for a warning, an access, an allocation or a launch: the nearest caller that is not us."""
+"""Find the source line of a warning, access, allocation or launch: the nearest caller outside this package."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Site = tuple[str, int]
 
 _ROOT = f"{Path(__file__).parents[1]}{os.sep}"
 
-#: Rooms of ours whose code is a caller like any other: specs and benchmarks that ship in the wheel.
+#: Subpackages whose code counts as a caller: specs and benchmarks that ship in the wheel.
 _CALLERS = (f"{_ROOT}testing{os.sep}", f"{_ROOT}benchmarking{os.sep}")
 
 
 @cache
 def is_ours(filename: str) -> bool:
-    """Whether a file is this package's, and no caller of it."""
+    """Return whether a file is in this package and does not count as a caller of it."""
     return filename.startswith(_ROOT) and not filename.startswith(_CALLERS)
 
 
 def is_shipped(filename: str) -> bool:
-    """Whether a file is in this package, those that call it like anybody else included."""
+    """Return whether a file is in this package, including the subpackages that count as callers."""
     return filename.startswith(_ROOT)
 
 
 def stacklevel() -> int:
-    """What `warnings.warn` takes, given to it by the function that asks, to name the nearest caller that is not us."""
+    """Return the `stacklevel` with which `warnings.warn`, called by the caller, names the nearest outside caller."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
@@ -38,7 +38,7 @@ def stacklevel() -> int:
 
 
 def site() -> Site:
-    """Where the nearest caller is that is not us: for what is called often, and told seldom."""
+    """Return the file and line of the nearest outside caller, unformatted: fast enough to call often."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
@@ -46,6 +46,6 @@ def site() -> Site:
 
 
 def line(at: Site | None = None) -> str:
-    """The nearest caller that is not us, or `at`, as ``file.py:12``."""
+    """Format `at`, or the nearest outside caller, as ``file.py:12``."""
     file, number = site() if at is None else at
     return f"{file.rpartition(os.sep)[2]}:{number}"

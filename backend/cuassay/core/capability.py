@@ -1,8 +1,8 @@
-"""What a device can do: named here, probed by its kind, cached per device; why not, in words.
+"""The capabilities of devices: their names, requirements on them, and cached answers with reasons.
 
-The names are one table. A requirement is a name (``"graphs"``), a name with an op class
-(``"matmul:bfloat16"``) or a quantity with a bound (``"memory>=2GiB"``, ``"compute>=8.0"``). How a kind
-finds the answer is its own business; this file only knows what may be asked.
+A requirement is a feature or dtype (``"graphs"``, ``"float16"``), a dtype with an op class (``"matmul:bfloat16"``), or
+a quantity with a bound (``"memory>=2GiB"``, ``"compute>=8.0"``). This module defines the names; each device kind probes
+them in its own way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "unknown_dtype",
 ]
 
-#: What a device either has or lacks.
+#: Capabilities that a device either has or lacks.
 FEATURES: dict[str, str] = {
     "streams": "work can be queued on several streams and ordered by events",
     "events": "events can be recorded, waited for and queried",
@@ -45,16 +45,16 @@ FEATURES: dict[str, str] = {
     "peer_access": "one device can read another's memory directly",
     "vmm": "virtual address ranges can be reserved and mapped page by page",
     "ipc": "memory can be shared with another process",
-    "views": "slices, transposes and reshapes show the array's own memory; elsewhere each is a copy",
-    "race_detection": "unordered accesses are found by the device itself",
-    "cublaslt": "matrix products by cuBLASLt: bias and activation in the same pass, tuning, fp8 as it is",
+    "views": "slices, transposes and reshapes share the array's memory instead of copying it",
+    "race_detection": "the device itself finds unordered accesses",
+    "cublaslt": "matrix products by cuBLASLt: fused bias and activation, tuning, native fp8",
     "tf32": "float32 matrix products may run with inputs rounded to TF32",
     "fp8": "float8_e4m3fn and float8_e5m2 are stored and computed",
     "complex": "complex64 and complex128 are stored and computed",
-    "complex_half": "complex numbers of two float16: no kind offers them; NumPy has no such dtype",
+    "complex_half": "complex numbers of two float16; no kind offers them, because NumPy has no such dtype",
 }
 
-#: What has a size; compared with ``>=``.
+#: Capabilities that have a size, which a requirement compares with ``>=``.
 QUANTITIES: dict[str, str] = {
     "compute": "compute capability, major.minor",
     "memory": "total device memory, bytes",
@@ -62,7 +62,7 @@ QUANTITIES: dict[str, str] = {
     "l2": "level-2 cache, bytes",
 }
 
-#: The dtypes a device may compute with.
+#: The dtypes that a device may support.
 DTYPE_NAMES: tuple[str, ...] = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
@@ -76,10 +76,10 @@ DTYPE_NAMES: tuple[str, ...] = (
     "complex128",
 )
 
-#: Support for a dtype differs by class of operation: ``"matmul:float16"``.
+#: Classes of operations; a dtype may be supported in some of them only: ``"matmul:float16"``.
 OP_CLASSES: tuple[str, ...] = ("storage", "elementwise", "reduction", "matmul", "random")
 
-#: No kind draws random numbers in these, and why.
+#: Dtypes in which no kind draws random numbers, with the reason.
 NOT_DRAWN: dict[str, str] = {
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "no numbers are drawn in 8-bit floats; draw float16 and cast"),
     **dict.fromkeys(("complex64", "complex128"), "complex numbers are drawn as two real ones"),
@@ -90,7 +90,17 @@ _QUANTITY = re.compile(r"(?P<name>\w+)\s*>=\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<uni
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a probe found: present or not, its size where it has one, and the reason when absent."""
+    """The result of a probe.
+
+    Attributes
+    ----------
+    present : bool
+        Whether the device has the capability.
+    reason : str
+        Why not, if it is absent.
+    value : float
+        The size of a quantity, in the units of `QUANTITIES`.
+    """
 
     present: bool
     reason: str = ""
@@ -101,18 +111,21 @@ class Answer:
 
 
 def present(value: float = 0.0) -> Answer:
-    """The device has it; `value` is its size where it has one (`major + minor / 10` for compute)."""
+    """Return the answer for a capability that the device has.
+
+    `value` is the size of a quantity (`major + minor / 10` for compute).
+    """
     return Answer(present=True, value=value)
 
 
 def absent(reason: str) -> Answer:
-    """The device lacks it, because of `reason`."""
+    """Return the answer for a capability that the device lacks because of `reason`."""
     return Answer(present=False, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One parsed requirement; `text` is what the user wrote."""
+    """A parsed requirement. `text` is the text that was parsed; `minimum` is the bound of a quantity."""
 
     text: str
     name: str
@@ -120,12 +133,12 @@ class Requirement:
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Read a requirement such as ``"graphs"``, ``"matmul:bfloat16"`` or ``"memory>=2GiB"``.
+    """Parse a requirement such as ``"graphs"``, ``"matmul:bfloat16"`` or ``"memory>=2GiB"``.
 
     Raises
     ------
     CapabilityNameError
-        If nothing of that name is defined.
+        If `text` does not name a capability, or a quantity has no bound.
     """
     if not isinstance(text, str):
         raise CapabilityNameError(f"a requirement is a str; got {shown(text)}; write one such as 'graphs' or 'float16'")
@@ -154,18 +167,18 @@ def _unknown(text: str) -> str:
 
 
 def dtype_word(dtype: Any) -> Any:
-    """The name of a dtype object or of a scalar type such as ``numpy.float32``, known or not; all else as it is."""
+    """Return the name of a dtype object or scalar type such as ``numpy.float32``; other values are returned as is."""
     return dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", dtype)
 
 
 def unknown_dtype(name: object) -> str:
-    """The message for a `name` that is not in `DTYPE_NAMES`: the nearest name, and all names."""
+    """Return the error message for a `name` that is not in `DTYPE_NAMES`; it suggests the most similar name."""
     short = _SHORT_NAMES.get(str(name))
     meant = did_you_mean(shown(name), DTYPE_NAMES) if short is None else f" (did you mean {short!r}?)"
     return f"{shown(name)} is not a dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
 
 
-#: Names that other projects give to dtypes.
+#: Names of dtypes in other projects.
 _SHORT_NAMES = {
     "half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
     "float": "float32", "fp64": "float64", "f64": "float64", "double": "float64", "int": "int64", "long": "int64",
@@ -179,9 +192,9 @@ class Capabilities:
     Parameters
     ----------
     device : Device
-        Whose capabilities these are.
+        The device.
     probe : callable
-        Asked at most once a name; it gets a feature, a quantity or ``op_class:dtype``.
+        Called at most once per name, with a feature, a quantity or ``op_class:dtype``.
     """
 
     device: Device
@@ -189,7 +202,10 @@ class Capabilities:
     _answers: dict[str, Answer] = field(default_factory=dict, repr=False)
 
     def answer(self, name: str) -> Answer:
-        """What the probe says of `name`; a bare dtype must hold for storage, elementwise and reduction."""
+        """Return the cached result of the probe for `name`.
+
+        A dtype without an op class must be supported for storage, elementwise operations and reductions.
+        """
         found = self._answers.get(name)
         if found is None:
             found = self._answers[name] = self._ask(name)
@@ -202,7 +218,7 @@ class Capabilities:
         return next((answer for answer in answers if not answer), present())
 
     def missing(self, requirement: str | Requirement) -> str | None:
-        """Why `requirement` is not met, or None when it is."""
+        """Return why `requirement` is not met, or None if it is."""
         need = parse_requirement(requirement) if isinstance(requirement, str) else requirement
         found = self.answer(need.name)
         if not found:
@@ -212,7 +228,7 @@ class Capabilities:
         return None
 
     def require(self, requirements: Iterable[str]) -> None:
-        """Raise `CapabilityError` naming everything of `requirements` that is missing."""
+        """Raise `CapabilityError`, naming every missing requirement, unless all are met."""
         reasons = [reason for need in requirements if (reason := self.missing(need)) is not None]
         if reasons:
             raise CapabilityError("; ".join(reasons))

@@ -6,17 +6,24 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["MODES", "mode_number"]
 
-#: By torch's numbers.
+#: The position of a mode is torch's number.
 MODES = ("default", "warn", "error")
 
 
 def mode_number(mode: int | str, what: str) -> int:
-    """The number of `mode`, which is a name in `MODES` or a number; `what` names the switch in an error.
+    """Return the number of a mode.
+
+    Parameters
+    ----------
+    mode : int or str
+        A name in `MODES`, or its number.
+    what : str
+        The name of the switch in an error message.
 
     Raises
     ------
     ArgumentError
-        If it is neither.
+        If there is no such mode.
     """
     found = MODES.index(mode) if isinstance(mode, str) and mode in MODES else mode
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < len(MODES):

@@ -1,7 +1,7 @@
-"""Whether ops that may give other bits at the next run are refused. Names follow ``torch``.
+"""Control whether ops whose results may differ in bits between runs raise or warn. Names follow ``torch``.
 
-An op says in its schema whether it is deterministic; `cuassay.ops.dispatch` asks `alert` before one that is not.
-Matrix products are: each call has a workspace of its own, so ``CUBLAS_WORKSPACE_CONFIG`` need not be set for that.
+The schema of an op says whether it is deterministic; `cuassay.ops.dispatch` calls `alert` before one that is not.
+Matrix products are deterministic, because each call has its own workspace; ``CUBLAS_WORKSPACE_CONFIG`` is not needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ _mode = 0
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Make every op that is not deterministic raise `CapabilityError`, or warn; for the whole process.
+    """Make every op that is not deterministic raise `CapabilityError` or warn, in the whole process.
+
+    Parameters
+    ----------
+    mode : bool
+        True to raise or warn, False to do nothing.
+    warn_only : bool
+        Warn instead of raising.
 
     Raises
     ------
@@ -39,12 +46,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether such ops raise or warn."""
+    """Return whether ops that are not deterministic raise or warn."""
     return _mode > 0
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether they only warn."""
+    """Return whether ops that are not deterministic only warn."""
     return _mode == 1
 
 
@@ -54,19 +61,19 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     Raises
     ------
     ArgumentError
-        If it is not one of these.
+        If `debug_mode` is not one of these.
     """
     global _mode  # noqa: PLW0603  one mode a process
     _mode = mode_number(debug_mode, "determinism")
 
 
 def get_deterministic_debug_mode() -> int:
-    """0, 1 or 2: see `set_deterministic_debug_mode`."""
+    """Return the mode as a number: see `set_deterministic_debug_mode`."""
     return _mode
 
 
 def alert(op: str) -> None:
-    """`op`, which is not deterministic, is about to run: raise or warn as the process asked.
+    """Raise or warn, as the mode says, because `op` is about to run and is not deterministic.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The name of a device, and nothing else: parse it, compare it, hash it, print it.
+"""The name of a device: parse, compare, hash and print it.
 
-Whether the device exists is asked of its kind (`cuassay.devices`), never here.
+This module does not check whether the device exists; the device kind does (`cuassay.devices`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ class Device:
     Parameters
     ----------
     name : str or Device
-        ``"cuda:1"``, or ``"cuda"`` for index 0. A `Device` gives itself.
+        ``"cuda:1"``, or ``"cuda"`` for index 0, or another `Device`.
+    index : int, optional
+        The index, if `name` does not hold one.
 
     Raises
     ------
     DeviceError
-        If `name` is not of the form ``kind`` or ``kind:index``.
+        If `name` is not of the form ``kind`` or ``kind:index``, if the index is not a whole number of 0 or more, or if
+        both `name` and `index` give an index.
     """
 
     kind: str
@@ -65,12 +68,12 @@ def _checked(name: object, index: object) -> int:
 
 
 def index_on(kind: str, device: int | str | Device) -> int:
-    """The index that `device` names among those of `kind`; an int is one.
+    """Return the index of `device` among the devices of `kind`. An int is returned as it is.
 
     Raises
     ------
     DeviceError
-        If it names a device of another kind, or none.
+        If `device` is of another kind or does not name a device.
     """
     if isinstance(device, int):
         return device

@@ -1,6 +1,7 @@
-"""The states that generators give, noted in order, so that a computation can be repeated with the same random numbers.
+"""Record the states that generators hand out, so that a computation can be repeated with the same random numbers.
 
-`Generator.take` asks here. States are pure values, so nothing is set back afterwards, and a repetition may be captured.
+`Generator.take` calls this module. States are pure values, so nothing needs to be restored afterwards, and a repetition
+may be captured.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cuassay.errors import StateError
 
 __all__ = ["Drawn", "is_watched", "recorded", "repeated", "taken"]
 
-#: A state, and the device that it was given for.
+#: A device, and a state that was handed out for it.
 Drawn = tuple[Device, DrawState]
 
 
@@ -43,7 +44,7 @@ class _Repetition:
 
 
 class _Watchers(threading.local):
-    """What this thread notes and repeats, outermost first."""
+    """The recordings and repetitions that are active in this thread, outermost first."""
 
     stack: tuple[list[Drawn] | _Repetition, ...] = ()
 
@@ -63,7 +64,7 @@ def _watched(watcher: list[Drawn] | _Repetition) -> Iterator[None]:
 
 @contextmanager
 def recorded() -> Iterator[list[Drawn]]:
-    """A list to which this thread's draws inside the block are added."""
+    """Yield a list to which this thread's draws inside the block are added."""
     states: list[Drawn] = []
     with _watched(states):
         yield states
@@ -71,12 +72,12 @@ def recorded() -> Iterator[list[Drawn]]:
 
 @contextmanager
 def repeated(states: Sequence[Drawn]) -> Iterator[None]:
-    """The draws of this thread inside the block give `states`, in order; generators stay as they are.
+    """Make this thread's draws inside the block return `states` in order, without advancing generators.
 
     Raises
     ------
     StateError
-        If another number of draws, or one for another device, is made.
+        If the number of draws differs from that of `states`, or a draw is for another device.
     """
     repetition = _Repetition(states)
     with _watched(repetition):
@@ -85,12 +86,15 @@ def repeated(states: Sequence[Drawn]) -> Iterator[None]:
 
 
 def is_watched() -> bool:
-    """Whether draws of this thread are noted or repeated."""
+    """Return whether draws of this thread are recorded or repeated."""
     return bool(_watchers.stack)
 
 
 def taken(device: Device, take: Callable[[], DrawState]) -> DrawState:
-    """The next state for `device`: that of the innermost repetition, else what `take` gives; noted inside of it."""
+    """Return the next state for `device`: from the innermost repetition if there is one, else from `take`.
+
+    The state is added to every recording inside that repetition.
+    """
     notes = []
     for watcher in reversed(_watchers.stack):
         if isinstance(watcher, _Repetition):

@@ -1,8 +1,8 @@
-"""Seed and offset of a counter-based (Philox) generator: what is valid, what comes next, how it is stored.
+"""The state of a counter-based (Philox) generator, a seed and an offset: validation, advance and storage.
 
-The numbers themselves are computed by `cuassay.arrays.philox` and by kernels. One call gives each element its own
-subsequence and a few words from `offset` on; then the offset moves past the words that one element took. So two
-calls never share a word, and how a kernel was launched changes nothing.
+The numbers themselves are computed by `cuassay.arrays.philox` and by kernels. In one call each element has its own
+subsequence and takes a few words of it from `offset` on. The offset then moves past the words that one element took.
+Two calls therefore never share a word, and the numbers do not depend on the launch configuration of a kernel.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["DEFAULT_SEED", "WORDS_PER_CALL", "GeneratorState"]
 
-#: torch's default, so that unseeded runs of both start from the same key.
+#: torch's default, so that runs without a seed use the same key in both libraries.
 DEFAULT_SEED = 67_280_421_310_721
 
-#: One Philox call gives four words of 32 bits; offsets count words and are multiples of it.
+#: One Philox call produces four words of 32 bits. Offsets count words and are multiples of 4.
 WORDS_PER_CALL = 4
 
 _SEEDS = 2**64
 _SUBSEQUENCES = 2**64
-# torch stores the offset as a signed number.
+# torch stores the offset as a signed 64-bit integer.
 _OFFSETS = 2**63
 
 
@@ -37,7 +37,7 @@ class GeneratorState:
     seed : int
         The key, below 2**64.
     offset : int
-        Words that each subsequence has given so far: a multiple of 4, below 2**63.
+        The number of words taken from each subsequence so far: a multiple of 4, below 2**63.
 
     Raises
     ------
@@ -58,9 +58,9 @@ class GeneratorState:
             raise ArgumentError(f"offset {self.offset!r} is not a multiple of 4; one Philox call gives four words")
 
     def advance(self, n_elements: int, per_thread: int) -> GeneratorState:
-        """The state after a call in which each of `n_elements` took `per_thread` words.
+        """Return the state after a call in which each of `n_elements` elements took `per_thread` words.
 
-        A call of no elements, or of no words, leaves the state as it is.
+        The state is unchanged if either number is 0.
 
         Raises
         ------
@@ -77,12 +77,12 @@ class GeneratorState:
         return GeneratorState(self.seed, self.offset + calls * WORDS_PER_CALL)
 
     def to_bytes(self) -> bytes:
-        """16 bytes, little-endian: the seed unsigned, then the offset signed; the layout of torch's CUDA state."""
+        """Return 16 bytes, little-endian: the seed unsigned, then the offset signed, as in torch's CUDA state."""
         return struct.pack("<Qq", self.seed, self.offset)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> GeneratorState:
-        """The state in `data`: the 16 bytes of `to_bytes`, or 8 bytes of a seed alone, which start at offset 0.
+        """Read the 16 bytes of `to_bytes`, or the 8 bytes of a seed alone, which implies offset 0.
 
         Raises
         ------

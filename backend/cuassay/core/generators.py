@@ -1,11 +1,11 @@
-"""Generators: who draws next, and from where; inside a captured graph, from a place that every replay finds renewed.
+"""Random-number generators, which hand out states to the operations that draw.
 
-Names follow ``torch.Generator``. A generator hands out *states*, (seed, offset) pairs that stand for numbers never
-drawn before; the operations that turn one into numbers are pure. While a capture runs it hands out a `ReplayState`
-instead: see `cuassay.core.recordings`.
+Names follow ``torch.Generator``. A generator hands out *states*, (seed, offset) pairs whose numbers were not drawn
+before. The operations that turn a state into numbers are pure. During a capture a generator hands out a `ReplayState`
+instead, whose offset changes with every replay: see `cuassay.core.recordings`.
 
-Where we differ from torch: a state is `bytes`; equal seeds give equal numbers on every kind and model of device; one
-generator may serve several graphs whose replays run at the same time, as each graph has a place of its own.
+Differences from torch: a state is `bytes`; equal seeds give equal numbers on every kind and model of device; one
+generator may serve several graphs that are replayed at the same time, because each graph stores its own offset.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Generator(Handle):
     Parameters
     ----------
     device : str or Device
-        Where its numbers are drawn; nothing is asked of the device.
+        The device on which numbers are drawn. The device is not accessed.
     seed : int
-        As for `manual_seed`.
+        The seed, as in `manual_seed`.
     """
 
     __slots__ = ("_device", "_position")
@@ -54,13 +54,13 @@ class Generator(Handle):
 
     @property
     def device(self) -> Device:
-        """Where its numbers are drawn."""
+        """The device on which numbers are drawn."""
         return self._device
 
     def take(self, words: int = WORDS_PER_CALL) -> DrawState:
-        """A state to draw from, whose next `words` words in every subsequence nobody else is given.
+        """Return a state, and advance past its next `words` words in every subsequence.
 
-        While this thread captures on the device it is one that every replay finds renewed.
+        While this thread captures on the device, the state is a `ReplayState`, which each replay updates.
         """
         if draws.is_watched():
             return draws.taken(self._device, lambda: self._take(words))
@@ -73,17 +73,18 @@ class Generator(Handle):
         return recording.place(self._position).record(-(-words // WORDS_PER_CALL) * WORDS_PER_CALL)
 
     def manual_seed(self, seed: int) -> Generator:
-        """Restart from `seed`, at offset 0; return the generator.
+        """Restart from `seed` at offset 0, and return the generator.
 
         Parameters
         ----------
         seed : int
-            From -2**63 to 2**64 - 1; a negative one means itself plus 2**64.
+            From -2**63 to 2**64 - 1. A negative seed means itself plus 2**64.
 
         Raises
         ------
         CaptureError
-            If this thread captures on the device and `seed` is not the present seed. The present seed changes nothing.
+            If this thread captures on the device and `seed` differs from the current seed. The current seed is allowed
+            and has no effect then.
         ArgumentError
             If the seed is out of range.
         """
@@ -92,7 +93,7 @@ class Generator(Handle):
         return self
 
     def may_seed(self, seed: int) -> bool:
-        """Whether `manual_seed` would change anything. Raises as it does."""
+        """Return whether `manual_seed` would have an effect. Raises as `manual_seed` does."""
         key = _key(seed)
         if recording_of(self._device) is None:
             return True
@@ -101,35 +102,35 @@ class Generator(Handle):
         return False
 
     def seed(self) -> int:
-        """Restart from a seed that the operating system draws; return the seed. Raises as `manual_seed`."""
+        """Restart from a random seed of the operating system, and return it. Raises as `manual_seed` does."""
         drawn = secrets.randbits(64)
         self.manual_seed(drawn)
         return drawn
 
     def initial_seed(self) -> int:
-        """The seed."""
+        """Return the seed."""
         return self._position.state.seed
 
     def get_offset(self) -> int:
-        """Words that each subsequence has given: a multiple of 4. Raises `CaptureError` as `get_state`."""
+        """Return the number of words taken from each subsequence: a multiple of 4. Raises as `get_state` does."""
         return self._get("its offset").offset
 
     def set_offset(self, offset: int) -> None:
-        """Go on from `offset`, a multiple of 4, with the same seed. Raises as `set_state`."""
+        """Continue from `offset`, a multiple of 4, with the same seed. Raises as `set_state` does."""
         self._set(GeneratorState(self.initial_seed(), offset), f"setting its offset to {offset}")
 
     def get_state(self) -> bytes:
-        """16 bytes: seed and offset, as torch lays them out.
+        """Return the seed and offset as 16 bytes in torch's layout.
 
         Raises
         ------
         CaptureError
-            If this thread captures on the device: the generator's position is decided by each replay.
+            If this thread captures on the device, because each replay then decides the generator's position.
         """
         return self._get("its state").to_bytes()
 
     def set_state(self, state: bytes | bytearray | memoryview) -> None:
-        """Continue from a state that `get_state` returned: 16 bytes, or 8 bytes for a seed alone.
+        """Continue from a state that `get_state` returned: 16 bytes, or 8 bytes of a seed alone.
 
         Raises
         ------
@@ -145,22 +146,26 @@ class Generator(Handle):
         self._set(GeneratorState.from_bytes(data), "setting its state")
 
     def clone_state(self) -> Generator:
-        """A new generator at the same position as this one. Raises `CaptureError` as `get_state`."""
+        """Return a new generator at the same position. Raises as `get_state` does."""
         cloned = Generator(self._device)
         cloned._position = Position(self._get("its state"))
         return cloned
 
     def graphsafe_get_state(self) -> Generator:
-        """A generator that shares this one's position now and from now on; allowed while capturing."""
+        """Return a generator that shares this one's position from now on. Allowed during a capture."""
         shared = Generator(self._device)
         shared._position = self._position
         return shared
 
     def graphsafe_set_state(self, state: Generator) -> None:
-        """Share the position of `state`, a generator of the same device, from now on; allowed while capturing.
+        """Share the position of `state`, a generator of the same device, from now on. Allowed during a capture.
 
-        Graphs that were captured before keep the position that they drew from. Raises `ArgumentError` if `state` is
-        for another device.
+        Graphs that were captured before continue to use the former position.
+
+        Raises
+        ------
+        ArgumentError
+            If `state` is a generator of another device.
         """
         if state.device != self._device:
             raise ArgumentError(f"{state!r} is not a generator of {self._device}; share one of the same device")
@@ -185,11 +190,11 @@ class Generator(Handle):
 
 
 def _key(seed: int) -> int:
-    """The seed as an unsigned number; of any integer type, as NumPy's."""
-    given = as_whole(seed)  # callers without a type checker pass anything
-    if given is None or not -(2**63) <= given < 2**64:
+    """Return the seed as an unsigned number. Any integer type is accepted, such as NumPy's."""
+    whole = as_whole(seed)  # callers without a type checker pass anything
+    if whole is None or not -(2**63) <= whole < 2**64:
         raise ArgumentError(f"seed {seed!r} does not fit; give an integer from -2**63 to 2**64 - 1")
-    return given % 2**64
+    return whole % 2**64
 
 
 # ------------------------------------------------------------------------------------------------ defaults
@@ -198,13 +203,13 @@ _DEFAULTS: dict[Device, Generator] = {}
 _SEEDS: dict[str, int] = {}
 _LOCK = threading.Lock()
 
-# No thread is within either while the process is forked: a child that draws would wait for ever.
+# Both locks are held during a fork, so that no other thread holds one: a child that draws would otherwise deadlock.
 for _lock in (_LOCK, Position.lock):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def default_generator(device: str | Device) -> Generator:
-    """The generator that draws on `device` where none is given; asks nothing of the device."""
+    """Return the generator that is used on `device` if none is passed. The device is not accessed."""
     named = Device(device)
     with _LOCK:
         found = _DEFAULTS.get(named)
@@ -214,26 +219,26 @@ def default_generator(device: str | Device) -> Generator:
 
 
 def default_generators(kind: str) -> tuple[Generator, ...]:
-    """The default generators of a kind that have been asked for, by index."""
+    """Return the default generators of a kind that exist so far, by device index."""
     with _LOCK:
         return tuple(_DEFAULTS[device] for device in sorted(_DEFAULTS) if device.kind == kind)
 
 
 def may_seed_default_generators(kind: str, seed: int) -> None:
-    """Raise where `seed_default_generators` would."""
+    """Raise an error if `seed_default_generators` would."""
     for device in captured_devices(kind):
-        default_generator(device)  # nobody may have asked for it yet
+        default_generator(device)  # make it, so that the loop below checks it
     for generator in default_generators(kind):
         generator.may_seed(seed)
 
 
 def seed_default_generators(kind: str, seed: int) -> None:
-    """Seed the default generators of all devices of `kind`, those that nobody has asked for yet too.
+    """Seed the default generators of all devices of `kind`, including those that do not exist yet.
 
     Raises
     ------
     CaptureError
-        If this thread captures on one of them; then none is seeded.
+        If this thread captures on one of the devices and the seed differs. No generator is seeded then.
     """
     may_seed_default_generators(kind, seed)
     with _LOCK:

@@ -1,7 +1,7 @@
-"""Hooks that are called on events of any graph, each with a handle that removes it.
+"""Hooks that are called on events of all graphs, each with a handle that removes it.
 
-A prepared replay does not look for hooks, so that it costs nothing more. When hooks change, every graph is notified.
-Watchers of graphs (see `watchers`) are served by hooks of their own, present while somebody watches.
+A prepared replay does not look for hooks, so hooks that are not registered cost nothing. Every graph is notified when
+hooks change. Watchers (see `watchers`) are notified of graph events by hooks that are registered while any watcher is.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ __all__ = [
     "watch",
 ]
 
-#: What hooks may be registered for.
+#: The events that a hook can be registered for.
 EVENTS = ("capture_start", "capture_end", "instantiate", "replay_start", "replay_end", "destroy")
 
 Hook = Callable[[Any], object]
 
 
 class Watched(Protocol):
-    """A graph."""
+    """The part of a graph that this module calls."""
 
     def disarm(self) -> None:
-        """Hooks changed: a replay made ready is not valid any more."""
+        """Discard a prepared replay, because hooks changed."""
 
     def end_open(self) -> None:
-        """The interpreter exits: a capture that is open would make the driver refuse what others do then."""
+        """End an open capture, because the interpreter exits and the driver rejects other calls during a capture."""
 
 
 _HOOKS: dict[str, dict[int, Hook]] = {event: {} for event in EVENTS}
@@ -51,14 +51,14 @@ _numbers = count(1)
 
 
 class HookHandle(Handle):
-    """A registered hook: `remove` it, or use it as a context."""
+    """A registered hook: call `remove`, or use it as a context manager that removes it."""
 
     def __init__(self, event: str, number: int) -> None:
         self.event = event
         self._number = number
 
     def remove(self) -> None:
-        """From here the hook is not called; twice is allowed."""
+        """Stop calling the hook. Calling this twice is allowed."""
         _HOOKS[self.event].pop(self._number, None)
         _changed()
 
@@ -74,12 +74,24 @@ class HookHandle(Handle):
 
 
 def register_hook(event: str, hook: Hook) -> HookHandle:
-    """``hook(graph)`` is called at each `event` of every graph, in the order of registration.
+    """Call ``hook(graph)`` at each `event` of every graph, in the order of registration.
+
+    Parameters
+    ----------
+    event : str
+        One of `EVENTS`.
+    hook : callable
+        A function of one argument, the graph.
+
+    Returns
+    -------
+    HookHandle
+        Removes the hook.
 
     Raises
     ------
     ArgumentError
-        If there is no such event, or `hook` cannot be called.
+        If there is no such event, or `hook` is not callable.
     """
     if event not in EVENTS:
         raise ArgumentError(f"graphs have no event {event!r}; choose one of {', '.join(EVENTS)}")
@@ -98,12 +110,12 @@ def call_hooks(event: str, graph: Any) -> None:
 
 
 def has_replay_hooks() -> bool:
-    """Whether any hook wants to know of replays."""
+    """Return whether any hook is registered for replays."""
     return bool(_HOOKS["replay_start"] or _HOOKS["replay_end"])
 
 
 def watch(graph: Watched) -> None:
-    """`graph` is told when hooks change and when the interpreter exits, while it lives."""
+    """Notify `graph` when hooks change and when the interpreter exits. Holds it only by a weak reference."""
     _graphs.add(graph)
 
 
@@ -114,19 +126,19 @@ def _changed() -> None:
 
 # ------------------------------------------------------------------------------------------------ watchers
 
-#: Hooks by which watchers are told, and what they are told.
-_TOLD = {"capture_end": "graph_captured", "replay_start": "graph_replay_begun", "replay_end": "graph_replayed"}
-_telling: list[HookHandle] = []
+#: From a hook's event to the event that watchers are notified of.
+_WATCHED = {"capture_end": "graph_captured", "replay_start": "graph_replay_begun", "replay_end": "graph_replayed"}
+_notifiers: list[HookHandle] = []
 
 
 def _serve_watchers(is_watched: bool) -> None:
-    while _telling:
-        _telling.pop().remove()
+    while _notifiers:
+        _notifiers.pop().remove()
     if is_watched:
-        _telling.extend(register_hook(hook, _teller(event)) for hook, event in _TOLD.items())
+        _notifiers.extend(register_hook(hook, _notifier(event)) for hook, event in _WATCHED.items())
 
 
-def _teller(event: str) -> Hook:
+def _notifier(event: str) -> Hook:
     return lambda graph: tell(Occurrence(event, str(graph.device), id(graph)))
 
 
@@ -134,14 +146,14 @@ on_change(_serve_watchers)
 
 
 def tell_watchers(event: str, graph: Any, **facts: Any) -> None:
-    """Tell watchers, if there are any, of what no hook is called for."""
+    """Notify watchers, if there are any, of an event that hooks do not cover."""
     if state.watchers:
         tell(Occurrence(event, str(graph.device), id(graph), **facts))
 
 
 @contextmanager
 def told_body(graph: Any, kind: str) -> Iterator[None]:
-    """Tell watchers that the body of a conditional node begins, and ends, on the stream that is current inside."""
+    """Notify watchers that the body of a conditional node begins and ends on the stream current inside the block."""
     tell_watchers("graph_body_begun", graph, stream=graph.current_lane(), name=kind)
     try:
         yield

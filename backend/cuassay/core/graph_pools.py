@@ -1,4 +1,4 @@
-"""Tokens for the memory that graphs share."""
+"""Tokens that identify memory pools which graphs share."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _numbers = count(1)
 
 
 class GraphMemory(Protocol):
-    """The memory of a graph, which others may share by its `id`."""
+    """The memory of a graph, which other graphs may share by its `id`."""
 
     @property
     def id(self) -> PoolId:
-        """Its token."""
+        """The token of the memory."""
 
 
 def graph_pool_handle() -> PoolId:
-    """A token for memory that several graphs share; the memory is there while one of them is.
+    """Return a new token for memory that several graphs share. The memory exists while one of the graphs does.
 
-    Its second number is 0, so that no pool of an allocator has the same.
+    The second number of the token is 0, so it differs from the number of every allocator pool.
     """
     return next(_numbers), 0
 
 
 def is_pool_id(pool: object) -> bool:
-    """Whether `pool` is such a token, or the number of an allocator's pool in the same form."""
+    """Return whether `pool` has the form of a token: a pair of integers, as allocator pools also have."""
     return isinstance(pool, tuple | list) and len(pool) == 2 and all(isinstance(number, int) for number in pool)

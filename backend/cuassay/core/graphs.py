@@ -1,7 +1,7 @@
-"""A graph of captured work on every kind of device: its states, its participants and hooks, and its errors.
+"""The base class of captured graphs on every device kind: states, participants, hooks and errors.
 
-A kind derives from `Graph` and defines how recording begins and ends and how the work is launched. The rest is here, so
-that kinds differ in nothing else. Names and meanings follow ``torch.cuda.CUDAGraph``.
+A kind derives from `Graph` and defines how recording begins and ends and how the work is launched. Everything else is
+shared here. Names and meanings follow ``torch.cuda.CUDAGraph``.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ __all__ = [
     "GraphStatistics",
 ]
 
-#: Whose unsafe calls (waits, allocations outside the pools, queries) break a capture: every thread's, this thread's, no
-#: one's. The position is the driver's number.
+#: The threads whose unsafe calls (waits, allocations outside the pools, queries) break a capture: all threads, the
+#: capturing thread, or no thread. The position is the driver's number.
 CAPTURE_ERROR_MODES = ("global", "thread_local", "relaxed")
 
 
 @dataclass(frozen=True, slots=True)
 class GraphStatistics:
-    """A graph as of now.
+    """The current state of a graph.
 
     Attributes
     ----------
     state : str
         ``empty``, ``capturing``, ``captured`` (not executable yet) or ``ready``.
     nodes : int
-        Pieces of work recorded; those of conditional bodies are not counted.
+        The number of recorded nodes, without those of conditional bodies.
     pool_nbytes : int
-        Bytes that its private pool, which others may share, has taken from the device.
+        The bytes that its private pool, which other graphs may share, has allocated from the device.
     """
 
     state: str
@@ -52,14 +52,14 @@ class GraphStatistics:
 
 
 class Graph(Handle, ABC):
-    """Work of one device, recorded once and replayed; not for two threads at once.
+    """Work of one device that is recorded once and replayed. Two threads must not use a graph at the same time.
 
     Parameters
     ----------
     device : Device
-        Where it was recorded and is replayed.
+        The device on which the work is recorded and replayed.
     keep_graph : bool
-        The end of a capture does not make it executable: `instantiate` or the first `replay` does.
+        If true, `instantiate` or the first `replay` makes the graph executable instead of the end of the capture.
     """
 
     def __init__(self, device: Device, *, keep_graph: bool = False) -> None:
@@ -68,7 +68,7 @@ class Graph(Handle, ABC):
         self._state = "empty"
         self._is_debugged = False
         self._pool: GraphMemory | None = None
-        self._token = object()  # given to participants in place of this graph, so that they do not keep it alive
+        self._token = object()  # passed to participants instead of this graph, so that they do not keep it alive
         self._told: list[Participant] = []
         self._prologues: tuple[Prologue, ...] = ()
         graph_hooks.watch(self)
@@ -78,29 +78,29 @@ class Graph(Handle, ABC):
 
     @property
     def device(self) -> Device:
-        """Where it is recorded and replayed."""
+        """The device on which the work is recorded and replayed."""
         return self._device
 
     # -------------------------------------------------------------------------------------------- recording
 
     def capture_begin(self, pool: PoolId | None = None, capture_error_mode: str = "global") -> None:
-        """`begin` on the current stream."""
+        """Call `begin` on the current stream."""
         self.begin(None, pool=pool, capture_error_mode=capture_error_mode)
 
     def capture_end(self) -> None:
-        """`end`."""
+        """Call `end`."""
         self.end()
 
     def begin(self, stream: Any = None, *, pool: PoolId | None = None, capture_error_mode: str = "global") -> None:
-        """Begin the capture: work given to `stream` (None: the current one) is recorded, not run.
+        """Begin the capture: work given to `stream` is recorded instead of run.
 
         Parameters
         ----------
         stream : object, optional
-            A stream other than the default stream, which cannot be captured.
+            The stream to capture; None means the current one. The default stream cannot be captured.
         pool : tuple of int, optional
-            From `graph_pool_handle` or another graph's `pool`: arrays made inside share that memory. Graphs that share
-            it must not run at the same time.
+            A token from `graph_pool_handle` or another graph's `pool`. Arrays made during the capture use that memory.
+            Graphs that share memory must not run at the same time.
         capture_error_mode : str
             See `CAPTURE_ERROR_MODES`.
 
@@ -132,12 +132,12 @@ class Graph(Handle, ABC):
             graph_hooks.call_hooks("capture_start", self)
 
     def end(self) -> None:
-        """Stop recording; unless the graph is kept, make it executable.
+        """Stop recording. Makes the graph executable unless `keep_graph` is set.
 
         Raises
         ------
         CaptureError
-            If nothing is being recorded, or a call in between broke the capture; the work is dropped then.
+            If nothing is being recorded, or if a call broke the capture. The recorded work is dropped then.
         """
         if self._state != "capturing":
             raise CaptureError(f"{self!r} is not capturing: end was called without begin; call begin() first")
@@ -153,7 +153,7 @@ class Graph(Handle, ABC):
 
     @contextmanager
     def _undone(self) -> Iterator[None]:
-        """What fails inside leaves the graph empty."""
+        """Reset the graph if the block raises."""
         try:
             yield
         except BaseException:
@@ -162,7 +162,7 @@ class Graph(Handle, ABC):
 
     @contextmanager
     def if_node(self, predicate: Any) -> Iterator[None]:
-        """Work given to the current stream inside the block is replayed where `predicate` is true by then.
+        """Replay the work given to the current stream inside the block only if `predicate` is true at that time.
 
         Parameters
         ----------
@@ -173,6 +173,8 @@ class Graph(Handle, ABC):
         ------
         CaptureError
             If this graph is not capturing.
+        ArgumentError
+            If `predicate` is not one bool.
         CapabilityError
             If the device has no conditional nodes.
         """
@@ -181,10 +183,7 @@ class Graph(Handle, ABC):
 
     @contextmanager
     def while_node(self, predicate: Any) -> Iterator[None]:
-        """Work given to the current stream inside the block is replayed while `predicate`, which it changes, is true.
-
-        Parameters and errors as `if_node` has them.
-        """
+        """Replay the block's work while `predicate`, which it changes, is true. See `if_node` for the errors."""
         with self._conditional("while", predicate):
             yield
 
@@ -203,7 +202,7 @@ class Graph(Handle, ABC):
     # -------------------------------------------------------------------------------------------- replaying
 
     def instantiate(self) -> None:
-        """Make what was recorded executable; again after the kept graph was changed by others.
+        """Make the recorded work executable. Call it again after other code changed a kept graph.
 
         Raises
         ------
@@ -219,7 +218,7 @@ class Graph(Handle, ABC):
         graph_hooks.call_hooks("instantiate", self)
 
     def replay(self) -> None:
-        """Give the recorded work to the current stream.
+        """Launch the recorded work on the current stream.
 
         Raises
         ------
@@ -246,29 +245,29 @@ class Graph(Handle, ABC):
         self._launch()
 
     def _may_launch(self) -> None:
-        """Raise where the current stream takes no replay: before anything is changed for one."""
+        """Raise an error if the current stream cannot take a replay. Called before a replay changes anything."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether a replay is only its launch: no hook and no participant takes part in it."""
+        """Whether a replay is only a launch, without hooks or participants."""
         return not (self._prologues or graph_hooks.has_replay_hooks())
 
     def disarm(self) -> None:
-        """Called when hooks change: a replay that a kind has prepared is no longer valid."""
+        """Discard a prepared replay. Called when hooks change."""
 
     def update(self, other: Graph) -> bool:
-        """Make replays do what `other` recorded; `other`, which must not be executable yet, is left empty.
+        """Replace the recorded work by that of `other`, which is left empty and must not be executable yet.
 
         Returns
         -------
         bool
-            True if the executable graph was changed in place: the same work with other sizes, values and addresses.
-            False if it had to be instantiated again.
+            True if the executable graph was updated in place, which requires the same nodes with other sizes, values
+            or addresses. False if it was instantiated again.
 
         Raises
         ------
         CaptureError
-            If this graph is not ready, or `other` does not hold a recorded graph that is kept.
+            If this graph is not ready, or `other` does not hold a kept graph that is captured but not executable.
         """
         if self._state != "ready":
             raise CaptureError(f"{self!r} is not executable yet; capture and instantiate it before an update")
@@ -288,9 +287,9 @@ class Graph(Handle, ABC):
     # -------------------------------------------------------------------------------------------- life and looks
 
     def reset(self) -> None:
-        """End an open capture, forget the work and free its memory; twice is allowed."""
+        """End an open capture, drop the work and free its memory. Calling this twice is allowed."""
         state, self._state = self._state, "empty"
-        with ExitStack() as last:  # each step is taken, whatever the one before it raised
+        with ExitStack() as last:  # every step runs, even if an earlier one raised
             last.callback(self.disarm)
             last.callback(self._discard)
             last.callback(self._forget)
@@ -307,19 +306,19 @@ class Graph(Handle, ABC):
             participant.capture_forget(self._token, self._device)
 
     def __del__(self) -> None:
-        """A capture left open would keep its stream and thread from other work."""
+        """Reset the graph: an open capture would block other work on its stream and thread."""
         if getattr(self, "_state", "empty") != "empty" and not sys.is_finalizing():
-            with suppress(CuassayError):  # on a lost device there is nothing left to free
+            with suppress(CuassayError):  # a lost device has nothing left to free
                 self.reset()
 
     def end_open(self) -> None:
-        """End a capture that is open; asked when the interpreter exits."""
+        """End an open capture. Called when the interpreter exits."""
         if self._state == "capturing":
             with suppress(CuassayError):
                 self.reset()
 
     def enable_debug_mode(self) -> None:
-        """Later captures look after each op whether they are broken, and name the op; `debug_dump` needs no mode."""
+        """Check after each op of later captures whether it broke the capture, and name the op in the error."""
         self._is_debugged = True
 
     def debug_dump(self, debug_path: str | Path) -> None:
@@ -335,66 +334,66 @@ class Graph(Handle, ABC):
         self._dump(Path(debug_path))
 
     def pool(self) -> PoolId:
-        """The token of its memory, for another graph to share. Raises `CaptureError` before a capture."""
+        """Return the token of its memory, for another graph to share. Raises `CaptureError` before a capture."""
         if self._pool is None:
             raise CaptureError(f"{self!r} has no memory yet; ask after its capture began, or use graph_pool_handle()")
         return self._pool.id
 
     @abstractmethod
     def statistics(self) -> GraphStatistics:
-        """What it holds now."""
+        """Return the current state, number of nodes and pool size."""
 
     def observed(self) -> AbstractContextManager[None]:
-        """Within a capture: what a kind needs for `input_pointer` is watched inside the block."""
+        """Return a context manager that, during a capture, collects what `input_pointer` needs."""
         return nullcontext()
 
     @property
     def is_broken(self) -> bool:
-        """Whether a call has broken the open capture already."""
+        """Whether a call has broken the open capture."""
         return False
 
     def input_pointer(self, array: Any) -> Callable[[Any], bool] | None:
-        """How to make replays read another array instead of `array` without a copy; None where the kind cannot."""
+        """Return a function that makes replays read another array instead of `array` without a copy, or None."""
         return None
 
     # -------------------------------------------------------------------------------------------- a kind's part
 
     @abstractmethod
     def current_lane(self) -> int:
-        """How watchers know the stream that is current now on the graph's device."""
+        """Return the number by which watchers know the current stream of the graph's device."""
 
     @abstractmethod
     def _open(self, stream: Any, pool: PoolId | None, mode: str) -> None:
-        """Begin to record; what fails leaves nothing open."""
+        """Begin to record. A failure must not leave a capture open."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Stop recording, also when it raises `CaptureError`."""
+        """Stop recording, even if this raises `CaptureError`."""
 
     @abstractmethod
     def _abandon(self) -> None:
-        """Stop recording, and drop what there is."""
+        """Stop recording, and drop the recorded work."""
 
     @abstractmethod
     def _body(self, kind: str, predicate: Any) -> Any:
-        """A context: the current stream's work becomes the body of a conditional node."""
+        """Return a context manager inside which the current stream records the body of a conditional node."""
 
     @abstractmethod
     def _make_executable(self) -> None:
-        """From recorded to replayable; what was executable before goes."""
+        """Make the recorded work executable, and drop the former executable graph."""
 
     @abstractmethod
     def _launch(self) -> None:
-        """Give the work to the current stream."""
+        """Launch the work on the current stream."""
 
     @abstractmethod
     def _take_over(self, other: Any) -> bool:
-        """`other`'s work and memory become this graph's; whether the executable one could stay."""
+        """Take over `other`'s work and memory. Returns whether the executable graph was updated in place."""
 
     @abstractmethod
     def _discard(self) -> None:
-        """Free what is held, if anything is."""
+        """Free the memory and work of the graph, if there are any."""
 
     @abstractmethod
     def _dump(self, path: Path) -> None:
-        """Write DOT."""
+        """Write the graph in the DOT language."""

@@ -1,4 +1,4 @@
-"""What represents something that only this process has: a stream, a capture, a loaded kernel."""
+"""The base class of objects that represent a resource of this process: a stream, a capture, a loaded kernel."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ __all__ = ["Handle"]
 
 
 class Handle:
-    """Neither pickled nor copied: a second owner would release the same thing twice, or use it in another process."""
+    """An object that cannot be pickled or copied.
+
+    A second owner would release the same resource twice, or use it in another process.
+    """
 
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        """Refuse what pickle and copy ask for, in words."""
+        """Raise `TypeError`: a handle cannot be pickled."""
         self._refuse()
 
     def __copy__(self) -> Any:
-        """Refuse."""
+        """Raise `TypeError`: a handle cannot be copied."""
         self._refuse()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Refuse."""
+        """Raise `TypeError`: a handle cannot be copied."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:

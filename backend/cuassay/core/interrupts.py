@@ -1,12 +1,12 @@
-"""Interrupts around driver calls: whoever handles one must know whether the call was done.
+"""Interrupts around driver calls: an interrupt handler must know whether the call took effect.
 
-Python raises `KeyboardInterrupt` only after the C function in which Ctrl-C was pressed has returned. The function did
-its work, and its answer can be lost. A call that took memory is then undone. A call that gave memory back cannot be:
-whoever believes that the memory is still there would use it after it is gone.
+Python raises `KeyboardInterrupt` only after the C function in which Ctrl-C was pressed has returned. The function has
+then done its work, but its return value may be lost. An allocation can be undone in that case. A free cannot: code that
+assumes that the memory still exists would use it after it was freed.
 
-So an exception carries what is known: *late*, the call did all of its work; or *early*, it did none. An interrupt that
-carries nothing may have come at any time, and counts as late: memory is then lost at worst, and never used after it is
-gone. Any other exception that carries nothing is an error of the call, which did none of its work.
+An exception is therefore marked *late* if the call did all of its work, or *early* if it did none. An unmarked
+interrupt may have come at any time and counts as late, which at worst leaks memory but never leads to a use after free.
+Any other unmarked exception is an error of the call and means that the call did none of its work.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ T = TypeVar("T")
 
 
 def mark_late(error: BaseException) -> None:
-    """Note in `error` that the call which is about to raise it did all of its work."""
+    """Mark `error`: the call that is about to raise it did all of its work."""
     vars(error)[_LATE] = True
 
 
 def mark_early(error: BaseException) -> None:
-    """Note in `error` that the call which is about to raise it did none of its work, or has undone it."""
+    """Mark `error`: the call that is about to raise it did none of its work, or has undone it."""
     vars(error)[_LATE] = False
 
 
 def is_late(error: BaseException) -> bool:
-    """Whether the call that raised `error` did all of its work, as far as is known."""
+    """Return whether the call that raised `error` did all of its work, as far as is known."""
     found: bool = vars(error).get(_LATE, not isinstance(error, Exception))
     return found
 
 
 def is_marked_late(error: BaseException) -> bool:
-    """Whether it is certain that the call that raised `error` did all of its work."""
+    """Return whether the call that raised `error` certainly did all of its work."""
     found: bool = vars(error).get(_LATE, False)
     return found
 
 
 def took_effect(error: BaseException) -> bool:
-    """`is_late`; the mark is removed, because it says nothing about calls further out."""
+    """Return `is_late`, and remove the mark, because it says nothing about enclosing calls."""
     found = is_late(error)
     vars(error).pop(_LATE, None)
     return found
@@ -56,7 +56,7 @@ def took_effect(error: BaseException) -> bool:
 
 @contextmanager
 def nothing_done() -> Iterator[None]:
-    """Mark what is raised inside as early: it is the part of a call that comes before anything is done."""
+    """Mark exceptions raised inside the block as early. Use it for the part of a call that has no effects."""
     try:
         yield
     except BaseException as error:
@@ -65,7 +65,7 @@ def nothing_done() -> Iterator[None]:
 
 
 class Attempt(Generic[T]):
-    """One call of a driver's function that cannot be undone. Exceptions leave the ``with`` block marked early or late.
+    """One call of a driver function that cannot be undone. Exceptions leave the ``with`` block marked early or late.
 
     Parameters
     ----------
@@ -74,15 +74,15 @@ class Attempt(Generic[T]):
     *arguments
         Its arguments.
     succeeded : callable
-        Whether an answer of the function says that it did its work.
+        Returns whether a return value of the function says that it did its work.
 
     Attributes
     ----------
     answers : list
-        The function's answer, once it is known.
+        The return value of the function, once it is known.
     is_lost : bool
-        Whether an interrupt was raised inside the function, so that nobody knows its answer. The driver had done its
-        work by then: bindings make Python objects of the answer afterwards, and there interrupts are raised.
+        Whether an interrupt was raised inside the function, so that its return value is unknown. The driver had done
+        its work by then, because bindings raise interrupts when they convert the return value to Python objects.
     """
 
     def __init__(self, call: Callable[..., T], *arguments: Any, succeeded: Callable[[T], bool]) -> None:
@@ -94,12 +94,12 @@ class Attempt(Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        """Whether the function did its work, as far as is known."""
+        """Whether the function has done its work, as far as is known."""
         return self._succeeded(self.answers[0]) if self.answers else self.is_lost
 
     def __call__(self) -> T:
-        """Call the function; returns its answer."""
-        # C code takes the arguments, calls and keeps the answer: no interrupt can come between the three.
+        """Call the function and return its value."""
+        # C code takes the arguments, calls and stores the return value: no interrupt can come between the three.
         self.answers.extend(self._calls)
         return self.answers[0]
 
@@ -119,7 +119,7 @@ def finish(
     succeeded: Callable[[T], bool],
     undo: Callable[[T | None], object],
 ) -> T:
-    """Call a driver's function that can be undone; an interrupt that arrives when it is done undoes it.
+    """Call a driver function that can be undone. An interrupt that arrives after the call took effect undoes it.
 
     Parameters
     ----------
@@ -128,14 +128,14 @@ def finish(
     *arguments
         Its arguments.
     succeeded : callable
-        Whether an answer of the function says that it did its work.
+        Returns whether a return value of the function says that it did its work.
     undo : callable
-        Undoes the work, given the answer, or None where an interrupt lost the answer.
+        Undoes the work. It is given the return value, or None if an interrupt lost it.
 
     Returns
     -------
     object
-        What the function answered.
+        The return value of the function.
     """
     attempt = Attempt(call, *arguments, succeeded=succeeded)
     try:

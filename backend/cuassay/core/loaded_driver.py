@@ -1,4 +1,4 @@
-"""Whether this process uses the CUDA driver, whoever loaded it; asking neither loads nor initialises it."""
+"""Find out whether this process uses the CUDA driver, without loading or initializing it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 
 __all__ = ["NOT_INITIALIZED", "driver_is_up", "loaded_driver"]
 
-#: What ``cuDeviceGetCount`` answers while nobody has called ``cuInit``, and ``cuInit`` in a forked child.
+#: The error of ``cuDeviceGetCount`` before ``cuInit``, and of ``cuInit`` in a forked child.
 NOT_INITIALIZED = 3
 
 
 def loaded_driver() -> ctypes.CDLL | None:
-    """The driver's library, if it is loaded in this process."""
+    """Return the driver's library if it is loaded in this process, else None."""
     try:
         return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
     except (OSError, AttributeError):
@@ -20,6 +20,6 @@ def loaded_driver() -> ctypes.CDLL | None:
 
 
 def driver_is_up() -> bool:
-    """Whether the driver is loaded and initialised in this process."""
+    """Return whether the driver is loaded and initialized in this process."""
     driver = loaded_driver()
     return driver is not None and bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != NOT_INITIALIZED)

@@ -1,4 +1,4 @@
-"""What is a number, of the many types that callers have for it."""
+"""Convert the number types that callers pass to int and float."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["as_real", "as_whole"]
 
 
 def as_whole(value: object) -> int | None:
-    """`value` as an int where it is a whole number, of any integer type; None for bool and all else."""
+    """Return `value` as an int if it is of any integer type; None for bool and everything else."""
     try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # that is the question
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # raises if not
     except TypeError:
         return None
 
 
 def as_real(value: object) -> float | None:
-    """`value` as a float where it is a real number, of any type, that a float can hold; None for all else."""
+    """Return `value` as a float if it is a real number in a float's range; None for everything else."""
     try:
         return float(value) if isinstance(value, Real) else None
     except OverflowError:

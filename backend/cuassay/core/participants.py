@@ -1,7 +1,7 @@
-"""What takes part in every capture of a device: things that must change between two replays of the same work.
+"""Participants in captures: state that must change between two replays of the same work.
 
-A random-number generator is the example: while a capture runs it draws from a place in device memory, and before each
-replay that place gets a new offset. The capture knows only this protocol; who takes part says so with `join`.
+An example is a random-number generator. During a capture its kernels read their offset from device memory, and before
+each replay a new offset is written there. The capture knows only this protocol; a participant registers with `join`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from cuassay.core.device import Device
 
 __all__ = ["Participant", "join", "participants"]
 
-#: What a capture calls before each replay, on the thread and with the stream current that the replay is given to.
+#: Called before each replay, in the replaying thread, while the replay's stream is current.
 Prologue = Callable[[], None]
 
 
 class Participant(Protocol):
-    """Told of every capture of the kind of device it joined; `capture` is any object, compared by identity."""
+    """Notified of every capture on the device kind that it joined. `capture` is any object, compared by identity."""
 
     def capture_begin(self, capture: object, device: Device) -> None:
-        """Work of this thread on `device` is recorded from here."""
+        """Called when this thread begins to capture on `device`."""
 
     def capture_end(self, capture: object, device: Device) -> Prologue | None:
-        """Recording ended; return what must happen before each replay, or None if nothing must."""
+        """Called when the capture ends. Returns what must be called before each replay, or None."""
 
     def capture_forget(self, capture: object, device: Device) -> None:
-        """The capture was reset, or failed: drop what is kept for it. Called once for each begin."""
+        """Called once for each begin, when the capture is reset or failed: drop what is kept for it."""
 
 
 _JOINED: dict[str, list[Participant]] = {}
@@ -41,5 +41,5 @@ def join(kind: str, participant: Participant) -> None:
 
 
 def participants(kind: str) -> tuple[Participant, ...]:
-    """The participants in captures on devices of `kind`, in the order in which they joined."""
+    """Return the participants in captures on devices of `kind`, in the order in which they joined."""
     return tuple(_JOINED.get(kind, ()))

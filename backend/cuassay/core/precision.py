@@ -1,8 +1,8 @@
-"""The precision in which matrix products are computed: the modes by name, the contexts and defaults that set them.
+"""The precision of matrix products: the modes, and the contexts and defaults that set them.
 
-Two things are set here. The *mode* says what becomes of float32 operands, by context, by call or as the default of the
-process. The *options* say what a product of 16-bit operands may give up, for the process. Names follow ``torch`` where
-it has one. An implementation asks at the time of the call; nothing here computes.
+The *mode* says how float32 operands are treated. It is set by a context, by a call, or as the default of the process.
+The *options* say which accuracy a product of 16-bit operands may give up, for the process. Names follow ``torch`` where
+it has them. Implementations read both at each call; this module computes nothing.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = [
 
 Mode = Literal["ieee", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9", "bf16", "fp16"]
 
-#: What each mode does to the operands of a float32 product; sums are float32 in all of them. A device may compute in a
-#: more precise one instead: an H200 serves ``tf32x3`` by ``bf16x6``, and small products by ``ieee``.
+#: What each mode does to the operands of a float32 product. Sums are float32 in all modes. A device may use a more
+#: precise mode instead: an H200 computes ``tf32x3`` as ``bf16x6``, and small products as ``ieee``.
 MODES: dict[str, str] = {
-    "ieee": "float32 as it is",
+    "ieee": "operands unchanged",
     "tf32": "operands rounded to TF32 (10 explicit bits of mantissa)",
     "tf32x3": "operands split into two TF32 parts, three products",
     "bf16x3": "operands split into two bfloat16 parts, three products: 16 bits of each operand",
@@ -48,42 +48,50 @@ MODES: dict[str, str] = {
     "fp16": "operands rounded to float16",
 }
 
-#: ``torch.set_float32_matmul_precision``'s words. There "medium" is TF32 on CUDA all the same; here it is what it says.
+#: The names of ``torch.set_float32_matmul_precision``. In torch "medium" is still TF32 on CUDA; here it is bfloat16.
 _WORDS: dict[str, Mode] = {"highest": "ieee", "high": "tf32", "medium": "bf16"}
 
-#: None: not asked for yet. The setting is read once, as reading it costs microseconds and every product asks.
+#: None until first needed. The setting is read once, because reading takes microseconds and every product needs it.
 _default: Mode | None = None
 _current: ContextVar[Mode | None] = ContextVar("cuassay_precision", default=None)
 
 
 def current_precision() -> Mode:
-    """The mode in force here: the innermost `precision` context, else the process default."""
+    """Return the mode in force: that of the innermost `precision` context, else the process default."""
     return _current.get() or _default or default_precision()
 
 
 def default_precision() -> Mode:
-    """The process default: what was set last, else ``CUASSAY_FLOAT32_PRECISION`` as it was at the first question."""
-    global _default  # noqa: PLW0603  one a process
+    """Return the process default: the one set last, else ``CUASSAY_FLOAT32_PRECISION`` as first read."""
+    global _default  # noqa: PLW0603  one per process
     if _default is None:
-        _default = _given()
+        _default = _from_environment()
     return _default
 
 
 def set_default_precision(mode: Mode | None) -> Mode:
-    """Set the process default; return the former one. None reads ``CUASSAY_FLOAT32_PRECISION`` again."""
+    """Set the process default, and return the former one. None reads ``CUASSAY_FLOAT32_PRECISION`` again.
+
+    Raises
+    ------
+    ArgumentError
+        If `mode` is not one of `MODES`.
+    SettingError
+        If the variable does not hold one of `MODES`.
+    """
     global _default
-    chosen = _given() if mode is None else _checked(mode)
+    chosen = _from_environment() if mode is None else _checked(mode)
     former, _default = default_precision(), chosen
     return former
 
 
-def _given() -> Mode:
-    given: Mode = settings.get("CUASSAY_FLOAT32_PRECISION")
-    if given not in MODES:
+def _from_environment() -> Mode:
+    mode: Mode = settings.get("CUASSAY_FLOAT32_PRECISION")
+    if mode not in MODES:
         raise SettingError(
-            f"CUASSAY_FLOAT32_PRECISION must be one of {', '.join(MODES)}; got {given!r}; correct it or unset it"
+            f"CUASSAY_FLOAT32_PRECISION must be one of {', '.join(MODES)}; got {mode!r}; correct it or unset it"
         )
-    return given
+    return mode
 
 
 @contextmanager
@@ -106,7 +114,13 @@ surroundings.register(lambda: partial(precision, current_precision()))
 
 
 def resolved(override: Mode | None) -> Mode:
-    """The mode of one call: what it was given, else the one in force. Raises `ArgumentError`."""
+    """Return the mode of one call: `override`, or the mode in force if it is None.
+
+    Raises
+    ------
+    ArgumentError
+        If `override` is not one of `MODES`.
+    """
     return current_precision() if override is None else _checked(override)
 
 
@@ -117,12 +131,12 @@ def _checked(mode: object) -> Mode:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Set the process default by torch's words: ``"highest"`` ieee, ``"high"`` tf32, ``"medium"`` bf16.
+    """Set the process default by torch's names: ``"highest"`` is ieee, ``"high"`` tf32, ``"medium"`` bf16.
 
     Raises
     ------
     ArgumentError
-        If it is another word.
+        If it is another name.
     """
     word: object = precision  # callers without a type checker pass anything
     if not isinstance(word, str) or word not in _WORDS:
@@ -131,23 +145,23 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """The process default in torch's words: bf16x3 is "high", the other split modes are as good as float32."""
+    """Return the process default by torch's names. bf16x3 is "high"; the more precise split modes are "highest"."""
     return {"tf32": "high", "bf16x3": "high", "bf16": "medium", "fp16": "medium"}.get(default_precision(), "highest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulOptions:
-    """What a product of 16-bit operands may give up; torch's names, where each starts with ``allow_``.
+    """Options of products of 16-bit operands. torch's names for them start with ``allow_``.
 
     Attributes
     ----------
     fp16_reduced_precision_reduction, bf16_reduced_precision_reduction : bool
-        The parts of a product split along K may be added in 16 bits. torch allows it from the start. We do not: such
-        a result is not the rounding of a float32 sum (bfloat16, K = 1,025: 0.75 units in the last place off).
+        Whether the parts of a product split along K may be added in 16 bits. torch's default is True. Ours is False,
+        because such a result is not a rounded float32 sum (bfloat16, K = 1,025: off by 0.75 units in the last place).
     fp16_split_k, bf16_split_k : bool
-        A product may be split along K at all.
+        Whether a product may be split along K.
     fp16_accumulation : bool
-        float16 products may accumulate in float16.
+        Whether float16 products may accumulate in float16.
     """
 
     fp16_reduced_precision_reduction: bool = False
@@ -161,12 +175,12 @@ _options = MatmulOptions()
 
 
 def matmul_options() -> MatmulOptions:
-    """The options in force, for the whole process."""
+    """Return the options in force for the whole process."""
     return _options
 
 
 def set_matmul_options(**changes: bool) -> MatmulOptions:
-    """Change some of the options; return the former ones, which ``set_matmul_options(**asdict(former))`` restores.
+    """Change some of the options, and return the former ones; ``set_matmul_options(**asdict(former))`` restores them.
 
     Raises
     ------

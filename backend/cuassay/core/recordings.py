@@ -1,8 +1,8 @@
-"""What generators give to captured graphs: a place that every replay finds renewed.
+"""The generator states of captured graphs, which every replay updates.
 
-While a capture runs, a generator hands out a `ReplayState`: before each replay the graph takes as many words from the
-generator as its calls draw together, so a replay gives what the same calls would have given at that moment without a
-graph. `Recordings` is what takes part in the captures of a kind (see `cuassay.core.participants`).
+During a capture a generator hands out a `ReplayState`. Before each replay the graph takes from the generator as many
+words as its calls draw in total, so a replay draws the numbers that the same calls would have drawn at that moment
+without a graph. `Recordings` is the participant in the captures of a kind (see `cuassay.core.participants`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["DrawState", "Place", "Position", "Recordings", "ReplayState", "captu
 
 
 class Position:
-    """The position of a generator; shared by those that `Generator.graphsafe_set_state` made one."""
+    """The position of a generator. `Generator.graphsafe_set_state` lets several generators share one."""
 
     __slots__ = ("state",)
 
-    #: One for all, so that a fork can wait for it; it is held for a few additions.
+    #: One lock for all positions, so that a fork can acquire it. It is held only for a few additions.
     lock = threading.Lock()
 
     def __init__(self, state: GeneratorState) -> None:
         self.state = state
 
     def take(self, words: int) -> GeneratorState:
-        """The state of now; the next one begins `words` later."""
+        """Return the current state, and advance by `words`."""
         with self.lock:
             taken = self.state
             self.state = taken.advance(1, words)
@@ -36,16 +36,16 @@ class Position:
 
 
 class Place:
-    """What the calls of one captured graph draw from, of one generator.
+    """The state from which one captured graph draws numbers of one generator.
 
     Attributes
     ----------
     state : GeneratorState
-        Where the latest replay began to draw; before the first, where the generator stood at capture.
+        The position at the start of the latest replay, or at capture if the graph was not replayed yet.
     words : int
-        What the calls of one replay take together.
+        The number of words that one replay takes.
     cell : object
-        What the kind keeps for it: on cuda, device memory that holds `state`.
+        Data of the device kind: on cuda, device memory that holds `state`.
     """
 
     __slots__ = ("_position", "cell", "state", "words")
@@ -57,20 +57,20 @@ class Place:
         self.cell = cell
 
     def record(self, words: int) -> ReplayState:
-        """One more call of the graph, which takes `words`."""
+        """Add a call that takes `words` words to the graph, and return its state."""
         recorded = ReplayState(self, self.words)
         self.words += words
         return recorded
 
     def renew(self) -> None:
-        """A replay begins: its words are taken from the generator."""
+        """Take the words of one replay from the generator. Called when the replay begins."""
         self.state = self._position.take(self.words)
 
 
 class ReplayState:
-    """The state of a call inside a captured graph: `start` words after where its replay begins.
+    """The state of a call inside a captured graph: `start` words after the beginning of its replay.
 
-    `seed` and `offset` are those of the latest replay; before the first, those the call would have had without a graph.
+    `seed` and `offset` are those of the latest replay. Before the first replay they are those at capture.
     """
 
     __slots__ = ("place", "start")
@@ -84,21 +84,21 @@ class ReplayState:
 
     @property
     def seed(self) -> int:
-        """The key."""
+        """The seed of the latest replay."""
         return self.place.state.seed
 
     @property
     def offset(self) -> int:
-        """Words that each subsequence has given before."""
+        """The number of words that were taken from each subsequence before this call."""
         return self.place.state.offset + self.start
 
 
-#: What an operation draws from.
+#: The states that an operation can draw from.
 DrawState = GeneratorState | ReplayState
 
 
 class _Recording:
-    """One capture while it runs: its thread, its device, a place for each generator that has drawn."""
+    """An open capture: its thread, its device, and a place for each generator that was used."""
 
     def __init__(self, device: Device, new_cell: Callable[[Device], object]) -> None:
         self.device = device
@@ -113,12 +113,12 @@ class _Recording:
         return found
 
 
-#: The captures that run now, the latest last.
+#: The open captures, the latest last.
 _OPEN: list[_Recording] = []
 
 
 def recording_of(device: Device) -> _Recording | None:
-    """The latest capture that this thread has begun on `device` and not ended."""
+    """Return the latest open capture of this thread on `device`, or None."""
     if not _OPEN:
         return None
     thread = threading.get_ident()
@@ -126,22 +126,23 @@ def recording_of(device: Device) -> _Recording | None:
 
 
 def captured_devices(kind: str) -> list[Device]:
-    """The devices of `kind` that this thread is capturing."""
+    """Return the devices of `kind` on which this thread is capturing."""
     thread = threading.get_ident()
     return [one.device for one in tuple(_OPEN) if one.thread == thread and one.device.kind == kind]
 
 
 class Recordings:
-    """Takes part in the captures of a kind for every generator of it; see `cuassay.core.participants.Participant`.
+    """The participant in a kind's captures for all of its generators; see `cuassay.core.participants.Participant`.
 
     Parameters
     ----------
     new_cell : callable
-        From the device to what a `Place` of a capture on it keeps; called while the capture runs.
+        Takes the device and returns the `cell` of a new `Place`. Called during the capture.
     publish : callable
-        Of a `Place` just renewed: write its state where the recorded work reads it, ordered before the replay.
+        Takes a `Place` that was renewed, and writes its state where the recorded work reads it, ordered before the
+        replay.
     drop : callable
-        Of a cell whose graph is gone.
+        Takes the cell of a graph that was destroyed.
     """
 
     def __init__(
@@ -157,13 +158,13 @@ class Recordings:
         return f"Recordings({len(self._known)} captures)"
 
     def capture_begin(self, capture: object, device: Device) -> None:
-        """Generators of `device` record what this thread draws."""
+        """Let generators of `device` record what this thread draws."""
         recording = _Recording(device, self._new_cell)
-        self._known[id(capture)] = capture, recording  # the capture too: its id is its own while it lives
+        self._known[id(capture)] = capture, recording  # holding the capture keeps its id from being reused
         _OPEN.append(recording)
 
     def capture_end(self, capture: object, device: Device) -> Callable[[], None] | None:
-        """What renews the places before each replay; None where nothing was drawn."""
+        """Return the function that renews the places before each replay, or None if nothing was drawn."""
         _, recording = self._known[id(capture)]
         _OPEN.remove(recording)
         places = [place for place in recording.places.values() if place.words]
@@ -179,7 +180,7 @@ class Recordings:
         return renew
 
     def capture_forget(self, capture: object, device: Device) -> None:
-        """Its places are dropped."""
+        """Drop the places of the capture."""
         _, recording = self._known.pop(id(capture))
         if recording in _OPEN:
             _OPEN.remove(recording)

@@ -1,7 +1,6 @@
-"""A pool that hands out the same few things in turn, each made when first asked for: what streams come from.
+"""A round-robin pool, from which streams are taken. Each object is made when it is first needed.
 
-Nothing is ever given back, so that whoever holds one may share it unknowingly: `size` says how many apart two
-holders must be asked for to do so.
+Objects are never returned to the pool, so two holders may share one: every `size`-th call returns the same object.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ T = TypeVar("T")
 
 
 class RoundRobin(Generic[T]):
-    """Gives `size` things round robin; safe to ask from several threads.
+    """Hand out `size` objects in turn. Safe to use from several threads.
 
     Parameters
     ----------
     make : callable
-        Makes one more; called at most `size` times in all, once for each success.
+        Makes one more object. It is called until it has succeeded `size` times.
     size : int
-        How many there will be.
+        The number of objects.
     usable : callable, optional
-        Whether a thing may be handed out now; one that may not is passed over, unless none may.
+        Returns whether an object may be handed out now. Objects that may not are skipped, unless none may.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class RoundRobin(Generic[T]):
         return f"RoundRobin({len(self._made)} of {self._size} made)"
 
     def take(self) -> T:
-        """The next in turn."""
+        """Return the next object."""
         with self._lock:
             if len(self._made) < self._size:
                 self._made.append(self._make())

@@ -1,7 +1,7 @@
-"""Every environment variable that sets something here: one table of name, type, default and meaning.
+"""All environment variables that configure this package: a table of name, type, default and meaning.
 
-A variable is read when asked for, not at import, so that a test may set it. Where ours is unset, the
-spellings of ``torch`` and CUDA named in `Setting.aliases` are read instead.
+A variable is read when its value is needed rather than at import, so that a test can set it. If ours is unset, the
+variables of ``torch`` and CUDA in `Setting.aliases` are read instead.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 def _mode(value: str) -> str:
-    """A precision mode; torch's flag (1, 0) means tf32 and ieee. Which modes there are is `core.precision`'s."""
+    """Parse a precision mode. torch's flags 1 and 0 mean tf32 and ieee. `core.precision` validates the name."""
     try:
         return "tf32" if _flag(value) else "ieee"
     except ValueError:
@@ -71,7 +71,7 @@ def _mode(value: str) -> str:
 
 
 def _workspaces(value: str) -> int:
-    """``:SIZE:COUNT...`` in KiB, as cuBLAS reads it; the sum in bytes."""
+    """Parse ``:SIZE:COUNT...`` in KiB, as cuBLAS does, to the total in bytes."""
     numbers = value.strip().removeprefix(":").split(":")
     if not value.strip().startswith(":") or len(numbers) % 2 or not all(number.isdigit() for number in numbers):
         raise ValueError("sizes in KiB with their counts, such as :4096:2:16:8")
@@ -80,7 +80,7 @@ def _workspaces(value: str) -> int:
 
 
 def _mebibytes(value: str) -> int | None:
-    """A whole number of MiB; negative: None, what the reader takes by itself."""
+    """Parse a whole number of MiB. A negative number means None, the reader's default."""
     try:
         number = int(value)
     except ValueError:
@@ -89,7 +89,7 @@ def _mebibytes(value: str) -> int | None:
 
 
 def _tolerances(value: str) -> tuple[float, ...]:
-    """``atol_rtol``; 0 or off: none, the empty tuple."""
+    """Parse ``atol_rtol``. 0 or off means no check, the empty tuple."""
     if value.strip().lower() in ("0", "off", "false", "no"):
         return ()
     try:
@@ -110,7 +110,11 @@ def _default_cache() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable: how it is read, what it is when unset, and what it means."""
+    """One variable: its name, the parser of its text, its value when unset, and its description.
+
+    `default` is a value or a function that returns it. `aliases` are variables of other projects that are read if this
+    one is unset. `parse` raises `ValueError`.
+    """
 
     name: str
     parse: Callable[[str], Any]
@@ -120,11 +124,11 @@ class Setting:
 
     @property
     def type(self) -> str:
-        """The kind of value, for people."""
+        """The type of the value as shown to users."""
         return _TYPE_NAMES[self.parse]
 
     def default_value(self) -> Any:
-        """The value when neither the variable nor an alias is set."""
+        """Return the value that is used if neither the variable nor an alias is set."""
         return self.default() if callable(self.default) else self.default
 
 
@@ -143,7 +147,7 @@ _TYPE_NAMES: dict[Callable[[str], Any], str] = {
     _tolerances: "atol_rtol",
 }
 
-#: The table: every variable of ours. Apart from these aliases, we only read others' variables to find things: devices
+#: All of our variables. Apart from the aliases, other projects' variables are read only to find devices
 #: (`devices.cuda.driver.visible`), CUDA's headers (`devices.cuda.launch.source`) and the user's cache folder.
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
@@ -315,12 +319,12 @@ SETTINGS: dict[str, Setting] = {
 
 
 def get(name: str, environ: Mapping[str, str] | None = None) -> Any:
-    """The value of setting `name`, parsed.
+    """Return the parsed value of setting `name`, from `environ` or else from the variables of the process.
 
     Raises
     ------
     SettingError
-        If no such setting exists, or its value cannot be read.
+        If there is no such setting, or its value cannot be parsed.
     """
     setting = _setting(name)
     source, text = _found(setting, os.environ if environ is None else environ)
@@ -348,7 +352,7 @@ def _found(setting: Setting, environ: Mapping[str, str]) -> tuple[str, str | Non
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One row of ``cuassay settings``; `source` is the variable that gave the value, or ``default``."""
+    """One row of ``cuassay settings``. `source` is the variable that set the value, or ``default``."""
 
     name: str
     type: str
@@ -359,7 +363,7 @@ class Shown:
 
 
 def describe(environ: Mapping[str, str] | None = None) -> tuple[Shown, ...]:
-    """Every setting with its effective value and where it came from."""
+    """Return every setting with its effective value and the source of the value."""
     environ = os.environ if environ is None else environ
     return tuple(
         Shown(s.name, s.type, get(s.name, environ), _found(s, environ)[0], s.meaning, s.aliases)
@@ -368,12 +372,14 @@ def describe(environ: Mapping[str, str] | None = None) -> tuple[Shown, ...]:
 
 
 def check(environ: Mapping[str, str] | None = None) -> None:
-    """Read every variable of ours that is set, so that a bad value is told at the start, not at its first use.
+    """Parse every one of our variables that is set, so that an invalid value is reported at the start.
+
+    Aliases are not checked, because they may be meant for the other project alone.
 
     Raises
     ------
     SettingError
-        If one cannot be read. A peer's spelling may be meant for the peer alone, and is not looked at.
+        If a value cannot be parsed.
     """
     environ = os.environ if environ is None else environ
     for name in SETTINGS.keys() & environ.keys():
@@ -381,7 +387,7 @@ def check(environ: Mapping[str, str] | None = None) -> None:
 
 
 def misspelt(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables nobody reads, each with the setting it is likely to mean: ``CUASSAY_SEEDS`` and ``CUASSAY_SEED``."""
+    """Return unknown variables, each with the setting that was likely meant: ``CUASSAY_SEEDS``, ``CUASSAY_SEED``."""
     environ = os.environ if environ is None else environ
     strange = [name for name in environ if name.startswith("CUASSAY_") and name not in SETTINGS]
     near = {name: nearest(name, SETTINGS, likeness=0.9) for name in strange}

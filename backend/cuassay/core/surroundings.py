@@ -1,6 +1,6 @@
-"""What the calls of a thread depend on besides their arguments: saved, to repeat a computation under the same later.
+"""Save the thread state that calls depend on, so that a computation can be repeated later under the same state.
 
-Precision contexts and autocast regions register here; what repeats (`cuassay.autograd.checkpoint`) knows none of them.
+Precision contexts and autocast regions register here, so `cuassay.autograd.checkpoint` does not need to know them.
 """
 
 from __future__ import annotations
@@ -11,19 +11,25 @@ from typing import Any
 
 __all__ = ["Restore", "register", "saved"]
 
-#: Gives a block inside which all is as it was when it was saved.
+#: Returns a context manager inside which the saved state is in force.
 Restore = Callable[[], AbstractContextManager[Any]]
 
 _savers: list[Callable[[], Restore]] = []
 
 
 def register(save: Callable[[], Restore]) -> None:
-    """`save` is called where a computation begins that may be repeated; what it gives, where it is."""
+    """Register a function that saves state.
+
+    Parameters
+    ----------
+    save : callable
+        Called before a computation that may be repeated. The function that it returns is called for each repetition.
+    """
     _savers.append(save)
 
 
 def saved() -> Restore:
-    """Everything registered, as it is now."""
+    """Save all registered state, and return a function that restores it."""
     restores = [save() for save in _savers]
 
     @contextmanager

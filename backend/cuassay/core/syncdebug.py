@@ -1,8 +1,7 @@
-"""What happens when the host waits for a device: nothing, a warning, or an error; ``torch.cuda``'s sync debug mode.
+"""The sync debug mode of ``torch.cuda``: whether a host wait for a device is silent, warns or raises.
 
-The mode is one for the process and for every kind of device. Whoever is about to make the host wait looks at `state`
-first, which costs one comparison in the default mode. A library whose waits happen out of our sight is watched by
-`on_change`.
+One mode applies to the process and to every kind of device. Code that is about to make the host wait checks `state`
+first, which costs one comparison in the default mode. A library that waits without calling us is hooked by `on_change`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["MODES", "State", "get_mode", "on_change", "set_mode", "state", "wait
 
 @dataclass(slots=True)
 class State:
-    """`mode` is a place in `MODES`; 0 is silent."""
+    """The mode as an index into `MODES` (0 is silent), and the functions that are called when it is set."""
 
     mode: int = 0
     watchers: list[Callable[[int], None]] = field(default_factory=list)
@@ -30,7 +29,7 @@ state = State()
 
 
 def set_mode(mode: int | str) -> None:
-    """Choose what a wait of the host for a device does: nothing (``"default"``, 0), warn (1) or raise (``"error"``, 2).
+    """Choose what a host wait does: nothing (``"default"``, 0), warn (``"warn"``, 1) or raise (``"error"``, 2).
 
     Raises
     ------
@@ -43,23 +42,23 @@ def set_mode(mode: int | str) -> None:
 
 
 def get_mode() -> int:
-    """The mode's number: 0 default, 1 warn, 2 error."""
+    """Return the mode's number: 0 default, 1 warn, 2 error."""
     return state.mode
 
 
 def on_change(watcher: Callable[[int], None]) -> None:
-    """Tell `watcher` the mode now, and whenever it is set."""
+    """Call `watcher` with the mode now, and whenever it is set."""
     state.watchers.append(watcher)
     watcher(state.mode)
 
 
 def waits(what: str) -> None:
-    """Say, or refuse, that `what` makes the host wait for a device; nothing in the default mode.
+    """Warn or raise, as the mode says, because `what` is about to make the host wait for a device.
 
     Raises
     ------
     SynchronizationError
-        In mode ``"error"``: before anything was waited for.
+        In mode ``"error"``, before the wait.
     """
     if not state.mode:
         return

@@ -1,4 +1,4 @@
-"""What a kind may offer to time its work: a tracer, such as CUPTI, which reports each piece; or a stopwatch."""
+"""Protocols by which a device kind can time its work: a tracer such as CUPTI, or a stopwatch."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ __all__ = ["Stopwatch", "Traced", "TracedWork", "Tracer"]
 
 
 class TracedWork(NamedTuple):
-    """One kernel, copy or fill of a device, as a `Tracer` reports it; times are seconds of `time.perf_counter`.
+    """One kernel, copy or fill of a device, as a `Tracer` reports it. Times are seconds of `time.perf_counter`.
 
     Attributes
     ----------
     event : str
         ``"launched"`` or ``"copied"``.
     stream : int
-        How watchers know the stream; -1 where that is not known, and then `lane` names it.
+        The number by which watchers know the stream; -1 if it is unknown, and `lane` then names the stream.
     called : float
-        When the host made the call that gave the work.
+        The time of the host call that launched the work.
     thread : int
-        The low 32 bits of `threading.get_ident` of the thread that made it.
+        The low 32 bits of `threading.get_ident` of the launching thread.
     """
 
     event: str
@@ -35,36 +35,36 @@ class TracedWork(NamedTuple):
 
 
 class Tracer(Protocol):
-    """Reports each piece of work of a kind's devices, but for `missed` pieces that it had no room for."""
+    """Reports each piece of work of a kind's devices. `missed` counts those dropped because buffers were full."""
 
     missed: int
 
     def start(self) -> None:
-        """Trace from here. Raises `StateError` where something else traces."""
+        """Start tracing. Raises `StateError` if another profiler is tracing."""
 
     def meet(self, index: int, number: int | None = None) -> None:
-        """A stream of device `index` (None: the current one) is used; it is alive."""
+        """Learn stream `number` (None: the current one) of device `index`. The stream must exist."""
 
     def stop(self) -> list[TracedWork]:
-        """Trace no more; all devices have been waited for."""
+        """Stop tracing and return the work. The caller has waited for all devices."""
 
 
 @runtime_checkable
 class Traced(Protocol):
-    """What a `Backend` also offers whose work a library of its kind can trace."""
+    """The additional methods of a `Backend` whose work can be traced."""
 
     def new_tracer(self) -> Tracer:
-        """A tracer of all devices. Raises `LibraryNotFoundError`, which says what to install."""
+        """Return a tracer of all devices. Raises `LibraryNotFoundError`, which says what to install."""
 
 
 class Stopwatch(Protocol):
-    """Times work of one device by pairs of marks on its streams; a kind may offer one as ``new_stopwatch(index)``."""
+    """Times work of one device by pairs of marks on its streams. A kind may offer one as ``new_stopwatch(index)``."""
 
     def start(self) -> Any:
-        """Mark the current stream; None where that cannot be."""
+        """Mark the current stream, and return the mark; None if the stream cannot be marked."""
 
     def stop(self, mark: Any) -> int:
-        """Mark the stream of `mark` again; gives the pair's number."""
+        """Mark the stream of `mark` again, and return the number of the pair."""
 
     def read(self) -> list[tuple[int, int, float, float]]:
-        """Of each pair: its number, its stream as watchers know it, begin and end in seconds of the kind's clock."""
+        """Return for each pair its number, its stream's number for watchers, and begin and end in seconds."""

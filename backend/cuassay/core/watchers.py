@@ -1,8 +1,8 @@
-"""Watchers: functions that are told what a program does to devices besides computing: streams, events, memory, waits.
+"""Watchers: functions that are notified of what a program does with streams, events, memory, graphs and waits.
 
-The events are those of torch's GPU trace, and with them graphs, copies and, where a kind knows them, launches. A kind
-looks at `state.watchers` before it tells anything: an empty tuple where nobody watches. A path that is too fast for
-even that look-up is replaced while somebody watches: see `replace_while_watched`.
+The events are those of torch's GPU trace, extended by graphs, copies and, for kinds that know them, launches. A kind
+checks `state.watchers`, which is empty if nobody watches, before it builds an occurrence. A function that is too fast
+even for this check is replaced while somebody watches: see `replace_while_watched`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = [
     "watch",
 ]
 
-#: What is told, and what the occurrence's `subject` is.
+#: From each event to its meaning, and after the colon what the occurrence's `subject` is.
 EVENTS = MappingProxyType(
     {
-        "event_made": "an event has a handle from here: the event",
-        "event_dropped": "an event gave its handle back: the event",
+        "event_made": "an event got a handle: the event",
+        "event_dropped": "an event released its handle: the event",
         "event_recorded": "an event was recorded on `stream`: the event",
         "event_waited": "later work of `stream` waits for an event: the event",
-        "memory_taken": "a block was given out, in the order of `stream`: its address",
+        "memory_taken": "a block was allocated, in the order of `stream`: its address",
         "memory_returned": "a block was freed: its address",
-        "memory_recorded": "another stream uses a block, `stream`: its address",
+        "memory_recorded": "another stream, `stream`, uses a block: its address",
         "stream_made": "a stream was made: the stream",
         "device_synchronized": "the host waited for the device: 0",
         "stream_synchronized": "the host waited for a stream: the stream",
@@ -49,50 +49,50 @@ EVENTS = MappingProxyType(
         "graph_replay_begun": "a replay of a graph begins: the graph",
         "graph_replayed": "a replay of a graph was given to the current stream: the graph",
         "copied": "bytes were copied between host and device on `stream`: 0",
-        "range_begun": "a range that the program names begins: the range",
-        "range_ended": "it ends: the range",
+        "range_begun": "a named range of the program begins: the range",
+        "range_ended": "a named range ends: the range",
         "marked": "the program marks a moment: 0",
         "launched": "work was given to `stream` by a kind that knows how long it takes: 0",
         "accessed": "work that reads or writes `accesses` was given to `stream`, or recorded there by a capture: 0",
-        "event_found_done": "the host asked for an event, and it was reached: the event",
-        "stream_found_done": "the host asked for a stream, and it was done: the stream",
+        "event_found_done": "the host queried an event that was reached: the event",
+        "stream_found_done": "the host queried a stream that was done: the stream",
         "graph_capture_begun": "a capture began on `stream`: the graph",
         "graph_body_begun": "later work of `stream` is the body of a conditional node that reads `accesses`: the graph",
-        "graph_body_ended": "it ends: the graph",
+        "graph_body_ended": "the body of a conditional node ends: the graph",
         "graph_updated": "a graph took over the work of another one, `other`: the graph",
-        "devices_replaced": "other devices of this kind have the same names from here: 0",
-        "graph_dropped": "a graph holds no work any more, or its capture was given up: the graph",
+        "devices_replaced": "new devices of this kind now use the same names: 0",
+        "graph_dropped": "a graph was reset, or its capture was abandoned: the graph",
     }
 )
 
 
 class Occurrence(NamedTuple):
-    """One thing that happened.
+    """One event that happened.
 
     Attributes
     ----------
     event : str
         One of `EVENTS`.
     device : str
-        Where: ``"sim:0"``.
+        The device, such as ``"sim:0"``.
     subject : int
-        Which event, stream, graph or block: a handle, a number or an address, unique in its kind while it lives.
+        The event, stream, graph or block: a handle, number or address that is unique while the object lives.
     stream : int
-        Whose order it concerns: a handle on cuda, the number of a queue on sim.
+        The stream whose order the event concerns: a handle on cuda, the number of a queue on sim.
     nbytes : int
-        Bytes of the block, or moved by the work.
+        The size of the block, or the bytes moved by the work.
     name : str
-        The launched work's name, or the stream's as messages have it.
+        The name of the launched work, or of the stream in messages.
     begin, end : float, optional
-        Seconds, of the work or of the host's wait: by the kind's virtual time, or else by `time.perf_counter`.
+        Times of the work or of the host's wait in seconds: the kind's virtual time, or else `time.perf_counter`.
     site : str
-        ``file.py:12``, where the kind knows the line; of a replay it is the line of the capture.
+        ``file.py:12``, if the kind knows the line. For a replay it is the line of the capture.
     lane : str
-        How messages name the stream, where that is not its number: ``"stream3.branch1"``.
+        The name of the stream in messages, if it differs from its number: ``"stream3.branch1"``.
     accesses : tuple
-        Of arrays, and whether each is written: `cuassay.order.extents.Extent` and bool.
+        Pairs of a `cuassay.order.extents.Extent` and whether the array is written.
     other : int
-        What the event is about in addition to `subject`.
+        A second subject, for events that concern two.
     """
 
     event: str
@@ -114,20 +114,28 @@ Watcher = Callable[[Occurrence], object]
 
 @dataclass(slots=True)
 class State:
-    """`watchers` are told what they asked for, in the order they came; `wanted` is what any of them asked for.
+    """The registered watchers.
 
-    `told` holds their functions by event.
-
-    To describe accesses costs more than to tell them: whoever tells ``"accessed"`` looks whether it is in `wanted`.
+    Attributes
+    ----------
+    watchers : tuple
+        In the order of registration.
+    wanted : frozenset of str
+        The events that any watcher asked for. Describing accesses is expensive, so a kind checks whether
+        ``"accessed"`` is in this set first.
+    told : dict
+        From an event to the functions to call.
+    listeners : list
+        Functions to call when an event (empty: any event) becomes watched or unwatched.
     """
 
-    watchers: tuple[_Told, ...] = ()
+    watchers: tuple[_Registration, ...] = ()
     wanted: frozenset[str] = frozenset()
     told: dict[str, tuple[Watcher, ...]] = field(default_factory=dict)
     listeners: list[tuple[str, Callable[[bool], object]]] = field(default_factory=list)
 
 
-class _Told:
+class _Registration:
     """A watcher, and the events it asked for."""
 
     def __init__(self, watcher: Watcher, wanted: frozenset[str]) -> None:
@@ -135,7 +143,7 @@ class _Told:
 
 
 class _Hidden(threading.local):
-    """How many functions this thread is inside of whose accesses are known to whoever asks for them."""
+    """The number of active functions of this thread whose accesses are already known, so that they are not reported."""
 
     depth = 0
 
@@ -146,15 +154,15 @@ _lock = threading.RLock()
 
 
 class WatchHandle(Handle):
-    """A watcher that is told: `remove` it, or use it as a context."""
+    """A registered watcher: call `remove`, or use it as a context manager that removes it."""
 
-    def __init__(self, watcher: Watcher, told: _Told) -> None:
+    def __init__(self, watcher: Watcher, registration: _Registration) -> None:
         self.watcher = watcher
-        self._told = told
+        self._registration = registration
 
     def remove(self) -> None:
-        """From here the watcher is told nothing; twice is allowed."""
-        _change(tuple(one for one in state.watchers if one is not self._told))
+        """Stop notifying the watcher. Calling this twice is allowed."""
+        _change(tuple(one for one in state.watchers if one is not self._registration))
 
     def __enter__(self) -> Self:
         return self
@@ -163,20 +171,25 @@ class WatchHandle(Handle):
         self.remove()
 
     def __repr__(self) -> str:
-        is_told = any(one is self._told for one in state.watchers)
-        return f"WatchHandle({self.watcher!r}, {'watching' if is_told else 'removed'})"
+        is_watching = any(one is self._registration for one in state.watchers)
+        return f"WatchHandle({self.watcher!r}, {'watching' if is_watching else 'removed'})"
 
 
 def watch(watcher: Watcher, events: Collection[str] | None = None) -> WatchHandle:
-    """``watcher(occurrence)`` is called at each of `events` (None: all), in the thread in which it happens.
+    """Call ``watcher(occurrence)`` at each of `events` (None: all), in the thread in which it happens.
 
-    It may be called while a lock of the device is held and inside finalisers: it takes note and returns. What it raises
-    goes to whoever caused the occurrence.
+    The watcher may be called while a device lock is held and inside finalizers, so it should only record the occurrence
+    and return. An exception that it raises propagates to the code that caused the occurrence.
+
+    Returns
+    -------
+    WatchHandle
+        Removes the watcher.
 
     Raises
     ------
     ArgumentError
-        If there is no such event, or `watcher` cannot be called.
+        If there is no such event, or `watcher` is not callable.
     """
     if not callable(watcher):
         raise ArgumentError(
@@ -186,32 +199,32 @@ def watch(watcher: Watcher, events: Collection[str] | None = None) -> WatchHandl
     if not wanted <= EVENTS.keys():
         unknown = ", ".join(sorted(wanted - EVENTS.keys()))
         raise ArgumentError(f"there is no event {unknown} to watch; choose of {', '.join(EVENTS)}")
-    told = _Told(watcher, wanted)
-    handle = WatchHandle(watcher, told)
+    registration = _Registration(watcher, wanted)
+    handle = WatchHandle(watcher, registration)
     with _lock:
-        _change((*state.watchers, told))
+        _change((*state.watchers, registration))
     return handle
 
 
 def tell(occurrence: Occurrence) -> None:
-    """Call every watcher; ask `state.watchers` first, so that nothing is built for nobody."""
+    """Call the watchers of the event. Check `state.watchers` before building an occurrence."""
     for watcher in state.told.get(occurrence.event, ()):
         watcher(occurrence)
 
 
 def wants_accesses() -> bool:
-    """Whether somebody asks for the accesses of what this thread does now."""
+    """Return whether any watcher wants the accesses of this thread's current work."""
     return "accessed" in state.wanted and not hidden.depth
 
 
 def on_change(listener: Callable[[bool], object], event: str = "") -> None:
-    """Call ``listener(is_watched)`` now, and when the first watcher (of `event`, if given) comes or the last goes."""
+    """Call ``listener(is_watched)`` now, and when the first watcher (of `event`) is added or the last is removed."""
     state.listeners.append((event, listener))
     listener(_is_watched(event))
 
 
 def replace_while_watched(owner: Any, name: str, make: Callable[[Any], Any], event: str = "") -> None:
-    """While somebody watches (`event`), `name` of `owner`, a class or module, is ``make(plain)``; else as it is."""
+    """Replace attribute `name` of `owner`, a class or module, by ``make(plain)`` while somebody watches (`event`)."""
     plain = vars(owner)[name]
     watched = make(plain)
     on_change(lambda is_watched: setattr(owner, name, watched if is_watched else plain), event)
@@ -221,7 +234,7 @@ def _is_watched(event: str) -> bool:
     return event in state.wanted if event else bool(state.watchers)
 
 
-def _change(watchers: tuple[_Told, ...]) -> None:
+def _change(watchers: tuple[_Registration, ...]) -> None:
     with _lock:
         before = [_is_watched(event) for event, _ in state.listeners]
         state.watchers = watchers

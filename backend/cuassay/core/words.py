@@ -1,4 +1,4 @@
-"""How a value is shown in a message: its repr, never long enough to bury the sentence."""
+"""Format values for error messages: their repr, shortened so that the message stays readable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MOST = 200
 
 
 def shown(value: object) -> str:
-    """`value` as an error message quotes it: its repr, cut after 200 characters; the type where it has none."""
+    """Return the repr of `value`, cut after 200 characters, or its type if the repr raises."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001  the repr is the caller's code, and the message matters more

@@ -22,6 +22,9 @@ __all__ = ["KIND", "UUID", "Offer", "default_kinds", "local_offers", "offers"]
 #: How the resources of a worker begin that tell the kinds of its devices.
 KIND = "kind-"
 
+#: What a worker imports as it starts, to be ready for its first shard.
+_SHARD = "cuassay.fleet.shard"
+
 #: And one that tells the uuid of a device.
 UUID = "uuid-"
 
@@ -52,6 +55,7 @@ class Offer:
             "resources": self.resources,
             "env": self.environment,
             "silence_logs": logging.ERROR,
+            "preload": [_SHARD],
             "memory_limit": 0,  # dask would watch the worker's memory, and the tests' is elsewhere
         }
 

@@ -1,8 +1,8 @@
 """What a worker does of one shard: check its code and its device, run the tests in a process, send their rows.
 
-The process is a child that ends with the worker. It appends rows to a file; what is new there is sent as an event of
-dask's scheduler, each line with its number, and last the number of lines. The driver counts the rows of an attempt only
-when it has all of them.
+The process ends with the worker. One that runs tests is forked from a warm process; see `cuassay.fleet.warm`. It
+appends rows to a file; what is new there is sent as an event of dask's scheduler, each line with its number, and last
+the number of lines. The driver counts the rows of an attempt only when it has all of them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 from cuassay.errors import CuassayError
 from cuassay.fleet.code import digest_of
 from cuassay.fleet.health import why_unfit
 from cuassay.fleet.task import ROWS, TESTS, Task
+from cuassay.fleet.warm import PYTEST, Warm, can_warm
 from cuassay.results.compiled import keeping_compiled
 from cuassay.results.lifeline import Lifeline
 
-__all__ = ["is_busy", "run_shard", "stop_shard"]
+__all__ = ["dask_setup", "is_busy", "run_shard", "stop_shard"]
+
+#: What runs a shard.
+_Process: TypeAlias = subprocess.Popen[bytes] | Warm
 
 #: How often the process is looked at, seconds.
 _POLL_SECONDS = 0.02
@@ -32,10 +36,19 @@ _POLL_SECONDS = 0.02
 _TAIL_LINES = 60
 
 #: Processes of the attempts that run here, by run and attempt; None before it has started.
-_running: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
+_running: dict[tuple[str, int], _Process] = {}
 _stopped: set[tuple[str, int]] = set()
 
+#: Warm processes that run no shard. A worker has one, as it runs one shard at a time.
+_warm: list[Warm] = []
+
 Send = Callable[[dict[str, Any]], None]
+
+
+def dask_setup(worker: object) -> None:
+    """Start the warm process with the worker, which dask calls where the worker preloads this module."""
+    if can_warm([PYTEST]):
+        _warm.append(Warm())
 
 
 def run_shard(words: dict[str, Any], name: str) -> None:
@@ -117,13 +130,10 @@ def _run(task: Task, send: Send, kept: Path) -> None:
     with TemporaryDirectory(prefix="cuassay-fleet-", ignore_cleanup_errors=True) as folder, Lifeline() as lifeline:
         rows, tests, log = (Path(folder, name) for name in ("rows.jsonl", "tests.txt", "log"))
         tests.write_text("\n".join(task.tests), encoding="utf-8")
+        log.touch()
         files = {ROWS: str(rows), TESTS: str(tests)}
-        command = lifeline.command([_filled(word, files) for word in task.arguments])
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, pass_fds=lifeline.inherited, env=_environment(kept)
-            )
-        _running[key] = process
+        words = [_filled(word, files) for word in task.arguments]
+        _running[key] = process = _start(words, log, lifeline, _environment(kept))
         sent = _Sent(rows, send)
         try:
             _send_until_ended(process, sent, task.flush_s, is_stopped=lambda: key in _stopped)
@@ -131,8 +141,39 @@ def _run(task: Task, send: Send, kept: Path) -> None:
             del _running[key]
             process.kill()
             process.wait()
+            _keep(process)
+        if isinstance(process, Warm) and process.is_lost and key not in _stopped:
+            raise ChildProcessError(f"the process that forks shards ended with status {process.returncode}")
         tail = "" if process.returncode == 0 else "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
         send({"event": "ended", "lines": sent.lines, "status": process.returncode, "tail": tail})
+
+
+def _start(words: Sequence[str], log: Path, lifeline: Lifeline, environment: Mapping[str, str]) -> _Process:
+    """Run ``python -m`` with `words`: a fork where that is as good as a new process."""
+    if can_warm(words):
+        while _warm and not _warm[-1].is_well:
+            _warm.pop().close()
+        warm = _warm.pop() if _warm else Warm()
+        warm.run(words, log, environment)
+        return warm
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            lifeline.command(words),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=lifeline.inherited,
+            env=environment,
+        )
+
+
+def _keep(process: _Process) -> None:
+    """Keep a warm process for the next shard, if it can run one."""
+    if not isinstance(process, Warm):
+        return
+    if process.is_well:
+        _warm.append(process)
+    else:
+        process.close()
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -150,9 +191,7 @@ def _filled(word: str, files: dict[str, str]) -> str:
     return word
 
 
-def _send_until_ended(
-    process: subprocess.Popen[bytes], sent: _Sent, flush_s: float, *, is_stopped: Callable[[], bool]
-) -> None:
+def _send_until_ended(process: _Process, sent: _Sent, flush_s: float, *, is_stopped: Callable[[], bool]) -> None:
     """Send rows as they come, with `flush_s` between two messages, and the rest after the end of the process."""
     flushed = -flush_s
     while process.poll() is None and not is_stopped():

@@ -1,12 +1,12 @@
-"""Operations from a body: a few lines of C++ that say what becomes of one element.
+"""Operations from a body: a few lines of C++ that compute one element.
 
-`elementwise` declares an operation from the text that torch's jiterator takes. NumPy computes it on kind `cpu`, `sim`
-as it does every operation, and `cuda` by a kernel that is made around the text.
+`elementwise` declares an operation from the text that torch's jiterator takes. Kind `cpu` computes it with NumPy, `sim`
+delegates to `cpu` as for every operation, and `cuda` compiles a kernel that contains the text.
 
 ::
 
     text          from C++ to C, with the place of each character
-    body          the functions, parameters and types of a text; what has no meaning is refused
+    body          the functions, parameters and types of a text; unsupported constructs raise
     arithmetic    C's conversions and operators on arrays
     mathematics   the functions of <cmath>
     run           a body on NumPy arrays

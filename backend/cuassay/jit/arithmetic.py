@@ -1,7 +1,7 @@
-"""C's arithmetic on NumPy arrays: which type two operands meet in, and what each operator gives.
+"""C's arithmetic on NumPy arrays: the common type of two operands, and the result of each operator.
 
-Integers wrap around. What C leaves undefined has a value here, so that lanes that are masked out can be computed too: a
-division by an integer zero gives 0.
+Integers wrap around. Operations that are undefined in C have a value here, because masked-out elements are also
+computed: an integer division by zero gives 0.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _INT32 = np.dtype(np.int32)
 
 
 def promoted(dtype: DType) -> DType:
-    """Types narrower than int become int."""
+    """Promote integer types narrower than int to int."""
     return _INT32 if dtype.kind in "biu" and dtype.itemsize < 4 else dtype
 
 
 def common_type(*dtypes: DType) -> DType:
-    """The type in which operands of these types are computed: C's usual arithmetic conversions."""
+    """Return the type in which operands of these types are computed, by C's usual arithmetic conversions."""
     return reduce(_common, map(promoted, dtypes))
 
 
@@ -35,17 +35,17 @@ def _common(a: DType, b: DType) -> DType:
     floats = [dtype for dtype in (a, b) if dtype.kind == "f"]
     if floats:
         return max(floats, key=lambda dtype: dtype.itemsize)
-    # Of two sizes the wider one; of one size the unsigned.
+    # The wider type; for equal sizes the unsigned one.
     return max(a, b, key=lambda dtype: (dtype.itemsize, dtype.kind == "u"))
 
 
 def as_type(value: Value, dtype: DType) -> Value:
-    """The value converted as C does: to bool by whether it is 0, to integers by cutting off."""
+    """Convert a value as C does: to bool by comparing with 0, to integers by truncation."""
     return truth(value) if dtype.kind == "b" else value.astype(dtype, copy=False)
 
 
 def truth(value: Value) -> Value:
-    """Whether each element is not 0."""
+    """Return whether each element is not 0."""
     return value if value.dtype.kind == "b" else np.asarray(value != 0)
 
 
@@ -61,7 +61,7 @@ def _quotient(a: Value, b: Value) -> Value:
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     safe = np.where(b == 0, b.dtype.type(1), b)
-    down: Value = a // safe  # towards minus infinity; C cuts off
+    down: Value = a // safe  # rounds towards minus infinity, while C truncates
     is_inexact = (down * safe != a) & ((a < 0) != (safe < 0))
     return np.asarray(np.where(b == 0, b.dtype.type(0), down + is_inexact.astype(a.dtype)))
 
@@ -72,7 +72,7 @@ def _remainder(a: Value, b: Value) -> Value:
 
 
 def _shift(function: Callable[[Value, Value], Any]) -> Callable[[Value, Value], Value]:
-    """The type is that of the left operand."""
+    """Return a shift whose result has the type of the left operand."""
 
     def compute(a: Value, b: Value) -> Value:
         left = a.astype(promoted(a.dtype), copy=False)
@@ -81,7 +81,7 @@ def _shift(function: Callable[[Value, Value], Any]) -> Callable[[Value, Value], 
     return compute
 
 
-#: Operator to what it computes; ``&&``, ``||`` and ``?:`` are `run`'s, as they evaluate only what is asked for.
+#: From an operator to its function. `run` handles ``&&``, ``||`` and ``?:``, which do not evaluate all operands.
 BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "+": _in_common(np.add),
     "-": _in_common(np.subtract),

@@ -1,4 +1,4 @@
-"""A body as it was understood: its functions, parameters and types, each construct one that has a meaning here."""
+"""Parse a body to its functions, parameters and types, and reject constructs that are not supported."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cuassay.jit.text import AUTO, KEYWORD_TYPES, TYPES, CText, refused, to_c
 
 __all__ = ["TEMPLATE", "Body", "Function", "Parameter", "declared_type", "read"]
 
-#: The type of the template, among the names of dtypes.
+#: Represents the type of the template among names of dtypes.
 TEMPLATE = "T"
 
-#: Kinds of nodes of pycparser's tree that a body may have inside a function.
+#: The kinds of pycparser nodes that may occur inside a function.
 _ALLOWED = frozenset(
     "Assignment BinaryOp Break Cast Compound Constant Continue Decl DeclList DoWhile EmptyStatement ExprList For "
     "FuncCall ID IdentifierType If Return TernaryOp TypeDecl Typename UnaryOp While".split()
@@ -46,7 +46,7 @@ _LITERALS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: its name, its type (a dtype's name or `TEMPLATE`), and whether it is a reference."""
+    """A parameter: its name, its type (the name of a dtype, or `TEMPLATE`), and whether it is a reference."""
 
     name: str
     type: str
@@ -55,7 +55,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function of a body: what it returns is a dtype's name, `TEMPLATE` or ``"void"``."""
+    """A function of a body. Its return type is the name of a dtype, `TEMPLATE` or ``"void"``."""
 
     name: str
     returns: str
@@ -65,20 +65,20 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """A body.
+    """A parsed body.
 
     Attributes
     ----------
     code : str
-        As the user wrote it.
+        The text that the user wrote.
     template : str
-        What it calls the type of its template.
+        The name of the template's type.
     entry : Function
-        The last function: the one that is computed for each element.
+        The last function, which is computed for each element.
     functions : mapping
-        All of them by name; each calls only those before it.
+        All functions by name. Each calls only those before it.
     explicit : mapping
-        Types that a call names, as in ``f<T>(x)``, by the column of the function's name in the tree.
+        The explicit types of calls such as ``f<T>(x)``, by the column of the function's name in the tree.
     """
 
     code: str
@@ -89,23 +89,23 @@ class Body:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the parameters that are read, scalars among them."""
+        """The names of the parameters that are read, including scalars."""
         return tuple(one.name for one in self.entry.parameters if not one.is_reference)
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the parameters that are references; none if it returns its result."""
+        """The names of the parameters that are references; empty if the entry returns its result."""
         return tuple(one.name for one in self.entry.parameters if one.is_reference)
 
 
 @functools.lru_cache(maxsize=256)
 def read(code: str) -> Body:
-    """Understand a body.
+    """Parse a body.
 
     Raises
     ------
     CompileError
-        With line, column and what to write, for what it cannot be.
+        If a construct is not supported. The message has line, column and advice.
     LibraryNotFoundError
         If pycparser is not installed.
     """
@@ -137,7 +137,7 @@ class _Reader:
         return Body(self._text.code, self._text.type_name, entry, functions, explicit)
 
     def _definitions(self) -> Iterator[tuple[Any, int]]:
-        """The functions' trees and where each begins."""
+        """Yield the tree of each function and where it begins."""
         parse, failed, definition = _parser()
         names = [*(name for name in TYPES if " " not in name and name not in KEYWORD_TYPES), AUTO, self._text.type_name]
         head = "".join(f"typedef int {name};" for name in dict.fromkeys(names))
@@ -154,7 +154,7 @@ class _Reader:
                 raise self._refused(self._place(node), "something else than a function", "a body has functions alone")
 
     def _unread(self, parse: Callable[[str], Any], failed: type[Exception]) -> tuple[int, str]:
-        """What follows the longest beginning that C could go on from; pycparser itself does not always say where."""
+        """Find a syntax error: the token after the longest valid beginning. pycparser does not always report it."""
         places = [begun for begun, _ in self._text.starts] + [len(self._text.text)]
         for at in range(len(places) - 1, 0, -1):
             try:
@@ -179,7 +179,7 @@ class _Reader:
         return Function(tree.decl.name, returns, tuple(parameters), tree.body)
 
     def _check(self, node: Any, known: Mapping[str, int]) -> None:
-        """Raise for what has no meaning in `node`, or anywhere below it."""
+        """Raise if `node` or a node below it is not supported."""
         name = type(node).__name__
         if name not in _ALLOWED:
             what, advice = _WORDS.get(name, (f"{name} of C", "write it with if, for, while and assignments"))
@@ -237,7 +237,7 @@ def _names(node: Any) -> str:
 
 
 def declared_type(node: Any, template: str) -> str | None:
-    """The type that a declaration or a cast names: a dtype's name, `TEMPLATE` or `AUTO`; None for another."""
+    """Return the type that a declaration or a cast names: the name of a dtype, `TEMPLATE`, `AUTO`, or None."""
     while type(node).__name__ in ("Typename", "TypeDecl", "Decl"):
         node = node.type
     if type(node).__name__ != "IdentifierType":
@@ -252,7 +252,7 @@ def declared_type(node: Any, template: str) -> str | None:
 
 @functools.cache
 def _parser() -> tuple[Callable[[str], Any], type[Exception], type]:
-    """The parser of pycparser, its error, and its definition of a function."""
+    """Return pycparser's parser, its error, and its node type for function definitions."""
     try:
         from pycparser import c_ast, c_parser
     except ImportError:

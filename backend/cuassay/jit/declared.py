@@ -1,4 +1,4 @@
-"""A body as an operation: declared once for each text, served on each kind that has a way to run bodies."""
+"""Declare a body as an operation, once for each text, on each device kind that can run bodies."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Elementwise:
-    """An operation that a body computes, called as ``operation(*arrays, **scalars)``.
+    """An operation that is computed by a body, called as ``operation(*arrays, **scalars)``.
 
     Attributes
     ----------
     op : Op
-        The declared operation. With several outputs it writes the last parameters and makes no array.
+        The declared operation. With several outputs it writes its last parameters instead of allocating a result.
     body : Body
-        What it computes.
+        The body that it computes.
     scalars : tuple of str
-        Names of the parameters that are numbers.
+        The names of the parameters that are numbers.
     """
 
     op: Op
@@ -56,25 +56,25 @@ class Elementwise:
     scalars: tuple[str, ...]
 
     def __call__(self, *arrays: Any, out: Any = None, **scalars: Any) -> Any:
-        """The result on the device of the arrays; a tuple of them where the body writes several references.
+        """Compute the result on the device of the arrays; a tuple of arrays if the body writes several references.
 
         Parameters
         ----------
         *arrays
-            One for each input, broadcast. Where there is one output, Python numbers may stand for all but one.
+            One array for each input; they broadcast. With one output, all but one may be Python numbers.
         out : array, or tuple of arrays, optional
-            Written instead of new ones.
+            The arrays to write instead of new ones.
         **scalars
-            Other values than those declared.
+            Values that replace the declared defaults.
 
         Raises
         ------
         ArgumentError, ShapeError, DTypeError, DeviceError
-            As every operation.
+            As every operation does.
         """
         if len(self.body.outputs) < 2:
             return self.op(*arrays, out=out, **scalars)
-        outs = self._made(arrays) if out is None else tuple(out)
+        outs = self._new_outputs(arrays) if out is None else tuple(out)
         if len(outs) != len(self.body.outputs):
             raise ArgumentError(
                 f"{self.op.name} has {len(self.body.outputs)} outputs; got {len(outs)} in out=; give one for each"
@@ -82,8 +82,8 @@ class Elementwise:
         self.op(*arrays, *outs, **scalars)
         return outs
 
-    def _made(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """New outputs of the inputs' broadcast shape and promoted dtype."""
+    def _new_outputs(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Return new outputs with the broadcast shape and promoted dtype of the inputs."""
         names = self.op.schema.array_names[: -len(self.body.outputs)]
         if len(arrays) != len(names):
             raise ArgumentError(
@@ -98,8 +98,8 @@ class Elementwise:
         return tuple(backend.empty(shape, dtype, index) for _ in self.body.outputs)
 
 
-#: From an operation to what computes it: ``(*inputs, out=..., **scalars)``, or with several outputs
-#: ``(*inputs, *outputs, **scalars)``.
+#: Makes the implementation of an operation, which is called with ``(*inputs, out=..., **scalars)``, or with several
+#: outputs ``(*inputs, *outputs, **scalars)``.
 Maker = Callable[[Elementwise], registry.Implementation]
 
 
@@ -109,24 +109,24 @@ def elementwise(code: str, **scalars: float) -> Elementwise:
     Parameters
     ----------
     code : str
-        Such as ``template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }``. The last function is
-        computed for each element; those before it may be called. It returns a ``T``, or returns ``void`` and writes
-        parameters that are references (``T& out``). ``T`` is the promoted dtype of the arrays, and float for 16-bit
-        floats, which are rounded once.
+        The text, such as ``template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }``. The last
+        function is computed for each element, and may call those before it. It returns a ``T``, or returns ``void`` and
+        writes parameters that are references (``T& out``). ``T`` is the promoted dtype of the arrays; for 16-bit floats
+        it is float, and results are rounded once.
     **scalars
-        Its parameters that are numbers, by name, with their defaults: ``alpha=1.0``. They come after the arrays.
+        The parameters that are numbers, with their defaults: ``alpha=1.0``. They come after the arrays.
 
     Returns
     -------
     Elementwise
-        Equal text and scalars give the same one.
+        The operation. Equal text and scalars give the same object.
 
     Raises
     ------
     CompileError
-        If the text is no such function: line, column, and what to write.
+        If the text is not such a function. The message has line, column and advice.
     ArgumentError
-        If a scalar is not a parameter, or is not a number; if there are no arrays, or more than eight.
+        If a scalar is not a parameter or not a number, or there are no arrays or more than eight.
     LibraryNotFoundError
         If pycparser is not installed.
 
@@ -153,7 +153,7 @@ def elementwise(code: str, **scalars: float) -> Elementwise:
 
 
 def provide(kind: str, make: Maker) -> None:
-    """Serve bodies on device kind `kind`, those declared so far and those to come; called by the kind when it loads."""
+    """Implement all present and future bodies on device kind `kind`. The kind calls this when it is loaded."""
     with _lock:
         _makers[kind] = make
         for found in _declared.values():
@@ -206,7 +206,7 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
 
 
 def _formula(body: Body, name: str, scalars: Mapping[str, Any]) -> Formula:
-    """The gradient of one array: the derivative of the body, an operation as well."""
+    """Return the gradient of one array: the derivative of the body, which is itself an operation."""
 
     def gradient(grad: Any, forward: Any) -> Any:
         arrays = [getattr(forward, one) for one in body.inputs if one not in scalars]
@@ -217,7 +217,7 @@ def _formula(body: Body, name: str, scalars: Mapping[str, Any]) -> Formula:
 
 
 def free_name(name: str, code: str) -> str:
-    """`name`, with a part of the text's digest where another operation has it."""
+    """Return `name`, with a part of the text's digest appended if another operation has that name."""
     if not registry.is_declared(name):
         return name
     name = f"{name}_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
@@ -258,7 +258,7 @@ def _on_numpy(found: Elementwise) -> registry.Implementation:
 
 
 def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
-    """An operand in the type that the body computes in; OverflowError for a Python integer that does not fit."""
+    """Convert an operand to the type of the body. Raises `OverflowError` for a Python integer that does not fit."""
     if not isinstance(value, np.ndarray):
         return np.asarray(value, dtype)
     return as_type(value.astype(compute_dtype(value.dtype), copy=False), dtype)

@@ -1,7 +1,6 @@
 """The mathematical functions that a body may call, on NumPy arrays, with the overloads of ``<cmath>``.
 
-A function of float32 is computed in float64 and rounded once: it is nearer to the true value than the libraries of C
-and CUDA promise.
+A function of float32 is computed in float64 and rounded once, which is more accurate than C and CUDA guarantee.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _FLOAT32, _FLOAT64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype
 
 @dataclass(frozen=True, slots=True)
 class MathFunction:
-    """One function: how many arguments it has, and what it does with their values."""
+    """A function: its number of arguments, and its implementation."""
 
     arguments: int
     call: Callable[..., Value]
 
 
 def _real_type(*values: Value) -> np.dtype[Any]:
-    """Float32 if all arguments are; an integer counts as float64, as in ``<cmath>``."""
+    """Return float32 if all arguments are float32, else float64. An integer counts as float64, as in ``<cmath>``."""
     return _FLOAT32 if all(value.dtype == _FLOAT32 for value in values) else _FLOAT64
 
 
@@ -45,7 +44,7 @@ def _real(function: Callable[..., Any]) -> Callable[..., Value]:
 
 
 def _single(function: Callable[..., Any]) -> Callable[..., Value]:
-    """The form that ends on ``f``: arguments and result are float32."""
+    """Return the form with the suffix ``f``, whose arguments and result are float32."""
     return lambda *values: _in_float64(function, _FLOAT32, *(as_type(value, _FLOAT32) for value in values))
 
 
@@ -54,7 +53,7 @@ def _test(function: Callable[[Any], Any]) -> Callable[..., Value]:
 
 
 def _common(function: Callable[..., Any]) -> Callable[..., Value]:
-    """In the common type of the arguments: integers stay integers."""
+    """Return a function that computes in the common type of its arguments, so that integers stay integers."""
 
     def call(*values: Value) -> Value:
         dtype = common_type(*(value.dtype for value in values))
@@ -64,10 +63,10 @@ def _common(function: Callable[..., Any]) -> Callable[..., Value]:
 
 
 def _rounded(x: Value) -> Value:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     whole = np.trunc(x)
     away = np.where(np.abs(x - whole) >= 0.5, np.copysign(1.0, x), 0.0)
-    return np.asarray(np.copysign(whole + away, x))  # of an infinity too, and a zero keeps its sign
+    return np.asarray(np.copysign(whole + away, x))  # keeps infinities, and the sign of zeros
 
 
 def _positive_difference(a: Value, b: Value) -> Value:
@@ -75,11 +74,11 @@ def _positive_difference(a: Value, b: Value) -> Value:
 
 
 def _product_plus(a: Value, b: Value, c: Value) -> Value:
-    """``a * b + c``, rounded once for float32; for float64 in the machine's widest type."""
+    """Return ``a * b + c``, rounded once for float32. For float64 it is computed in the machine's widest type."""
     return np.asarray(a.astype(np.longdouble) * b + c)
 
 
-#: Name to number of arguments and what NumPy computes it by, in float64.
+#: From a name to the number of arguments and the NumPy function, which computes in float64.
 _REAL: dict[str, tuple[int, Callable[..., Any]]] = {
     "acos": (1, np.arccos), "acosh": (1, np.arccosh), "asin": (1, np.arcsin), "asinh": (1, np.arcsinh),
     "atan": (1, np.arctan), "atan2": (2, np.arctan2), "atanh": (1, np.arctanh), "cbrt": (1, np.cbrt),
@@ -93,7 +92,7 @@ _REAL: dict[str, tuple[int, Callable[..., Any]]] = {
     "tan": (1, np.tan), "tanh": (1, np.tanh), "trunc": (1, np.trunc),
 }  # fmt: skip
 
-#: By the name that a body calls it.
+#: All functions, by the name that a body uses.
 FUNCTIONS: dict[str, MathFunction] = {
     **{name: MathFunction(arguments, _real(function)) for name, (arguments, function) in _REAL.items()},
     **{f"{name}f": MathFunction(arguments, _single(function)) for name, (arguments, function) in _REAL.items()},

@@ -1,6 +1,6 @@
-"""A body with a reduction after it, as an operation: ``map`` for each element, ``combine`` for two values, ``finish``.
+"""Operations that reduce: ``map`` computes each element, ``combine`` joins two values, and ``finish`` ends a total.
 
-It is CuPy's ReductionKernel with the three expressions as functions of one text.
+This corresponds to CuPy's ReductionKernel, with its three expressions as functions of one text.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """An operation that a text computes, called as ``operation(*arrays, axis=None, keepdims=False, **scalars)``.
+    """An operation that reduces, called as ``operation(*arrays, axis=None, keepdims=False, **scalars)``.
 
     Attributes
     ----------
     op : Op
         The declared operation.
     body : Body
-        Its functions; the entry is ``map``.
+        Its functions. The entry is ``map``.
     identity : float
-        What `combine` leaves as it is.
+        The neutral element of ``combine``.
     scalars : tuple of str
-        Names of the parameters of ``map`` that are numbers.
+        The names of the parameters of ``map`` that are numbers.
     """
 
     op: Op
@@ -57,40 +57,40 @@ class Reduction:
     scalars: tuple[str, ...]
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """The result on the device of the arrays. Raises as every operation."""
+        """Compute the result on the device of the arrays. Raises as every operation does."""
         return self.op(*arrays, out=out, **named)
 
     @property
     def has_finish(self) -> bool:
-        """Whether there is a last function for each total."""
+        """Whether there is a function ``finish`` for each total."""
         return "finish" in self.body.functions
 
 
 def reduction(code: str, *, identity: float, name: str = "reduced", **scalars: float) -> Reduction:
-    """Declare an operation that reduces: from the text of C++ function templates.
+    """Declare an operation that reduces from the text of C++ function templates.
 
     Parameters
     ----------
     code : str
-        Its functions ``map``, of the arrays and scalars, ``T combine(T a, T b)`` and, if there is one,
-        ``T finish(T total)``. The result of `combine` must not depend on the order, as values are combined in parts.
-        ``T`` is the promoted dtype of the arrays, and float for 16-bit floats, which are rounded once.
+        The functions ``map``, which takes the arrays and scalars, ``T combine(T a, T b)`` and, optionally,
+        ``T finish(T total)``. ``combine`` must be associative and commutative, because values are combined in parts.
+        ``T`` is the promoted dtype of the arrays; for 16-bit floats it is float, and results are rounded once.
     identity : float
-        What `combine` leaves as it is: 0 for a sum. It is the total of no elements.
+        The neutral element of ``combine``, such as 0 for a sum. It is the total of no elements.
     name : str
-        What the operation is called in messages.
+        The name of the operation in messages.
     **scalars
-        Parameters of ``map`` that are numbers, by name, with their defaults.
+        The parameters of ``map`` that are numbers, with their defaults.
 
     Returns
     -------
     Reduction
-        Equal texts and numbers give the same one.
+        The operation. Equal texts and numbers give the same object.
 
     Raises
     ------
     CompileError
-        If the text is no such function: line, column, and what to write.
+        If the text is not valid. The message has line, column and advice.
     ArgumentError
         If a function is missing, or takes another number of parameters, or if identity or a scalar is not a number.
     LibraryNotFoundError
@@ -121,7 +121,7 @@ def reduction(code: str, *, identity: float, name: str = "reduced", **scalars: f
 
 
 def provide_reductions(kind: str, make: Callable[[Reduction], registry.Implementation]) -> None:
-    """Serve reductions on device kind `kind`, those declared so far and those to come."""
+    """Implement all present and future reductions on device kind `kind`."""
     with _lock:
         _makers[kind] = make
         for found in _declared.values():
@@ -129,7 +129,7 @@ def provide_reductions(kind: str, make: Callable[[Reduction], registry.Implement
 
 
 def _checked(body: Body, identity: object, scalars: Mapping[str, object]) -> Body:
-    """The body with ``map`` as its entry."""
+    """Check a body, and return it with ``map`` as its entry."""
     for name, count in _FUNCTIONS.items():
         function = body.functions.get(name)
         if function is None and name != "finish":
@@ -205,7 +205,7 @@ def _on_numpy(found: Reduction) -> registry.Implementation:
 
 
 def _combined(body: Body, dtype: Any, rows: NDArray[Any], identity: float) -> NDArray[Any]:
-    """The total of each row, halves with halves."""
+    """Return the total of each row, by combining its halves repeatedly."""
     if not rows.shape[1]:
         return np.full(rows.shape[0], identity, dtype)
     while (width := rows.shape[1]) > 1:

@@ -1,6 +1,6 @@
-"""A body on NumPy arrays, all elements at once: a branch is a mask, a loop goes on while an element is in it.
+"""Run a body on NumPy arrays, all elements at once. A branch is a mask, and a loop runs while any element is in it.
 
-It is the readable implementation, which says what the kernels must give; its speed is not looked at.
+This is the readable implementation, which defines what the kernels must compute. It is not optimized.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOR_INTEGERS = frozenset({"%", "&", "|", "^", "<<", ">>", "~"})
 
 
 def run(body: Body, template: Any, arguments: Sequence[Value]) -> tuple[Value, ...]:
-    """What the body gives for each element.
+    """Compute the body for each element.
 
     Parameters
     ----------
@@ -35,19 +35,19 @@ def run(body: Body, template: Any, arguments: Sequence[Value]) -> tuple[Value, .
     template : dtype
         The dtype of its template's type.
     arguments : sequence of ndarray
-        One for each parameter that is read, of shapes that broadcast; each is converted to its parameter's type.
+        One array for each parameter that is read. Shapes broadcast, and each is converted to its parameter's type.
 
     Returns
     -------
     tuple of ndarray
-        The result, or what each reference holds; of the broadcast shape.
+        The result, or the value of each reference, in the broadcast shape.
 
     Raises
     ------
     DTypeError
-        If an operator of integers meets floats.
+        If an integer operator is applied to floats.
     ArgumentError
-        If a variable is read before it has a value, or a path returns nothing.
+        If a variable is read before it has a value, or a path does not return a value.
     """
     shape = np.broadcast_shapes(*(value.shape for value in arguments))
     with np.errstate(all="ignore"):
@@ -61,7 +61,7 @@ def run(body: Body, template: Any, arguments: Sequence[Value]) -> tuple[Value, .
 
 @dataclass
 class _Variable:
-    """A variable of all elements; its value is None until it is assigned."""
+    """A variable for all elements. Its value is None until it is assigned."""
 
     dtype: np.dtype[Any]
     value: Value | None = None
@@ -70,13 +70,13 @@ class _Variable:
 
 @dataclass
 class _Frame:
-    """One call of a function: its variables, what it has returned, and who is still running."""
+    """One call of a function: its variables, its results so far, and the elements that are still running."""
 
     function: Function
     running: Value
     variables: dict[str, _Variable] = field(default_factory=dict)
     result: Value | None = None
-    #: Of each loop around: who has left it, and who has left this round.
+    #: For each enclosing loop, the elements that are inside, and those that skip the rest of this iteration.
     loops: list[_Loop] = field(default_factory=list)
 
 
@@ -87,7 +87,7 @@ class _Loop:
 
 
 class _Machine:
-    """Runs the functions of a body for one type of its template."""
+    """Runs the functions of a body for one template type."""
 
     def __init__(self, body: Body, template: np.dtype[Any]) -> None:
         self._body, self._template = body, template
@@ -96,7 +96,7 @@ class _Machine:
         return self._template if name == TEMPLATE else np.dtype(name)
 
     def call(self, function: Function, values: Sequence[Value | None], running: Value) -> tuple[Value, _Frame]:
-        """The result for the elements that are running, and the frame with what it left in its variables."""
+        """Call a function for the running elements. Returns the result, and the frame with its variables."""
         frame = _Frame(function, running)
         for parameter, value in zip(function.parameters, values, strict=True):
             variable = _Variable(self._dtype(parameter.type))
@@ -114,14 +114,14 @@ class _Machine:
     # -------------------------------------------------------------------------------------------- statements
 
     def _active(self, frame: _Frame, mask: Value) -> Value:
-        """Who of `mask` is still here: not returned, and not out of a loop around."""
+        """Return the elements of `mask` that have neither returned nor left an enclosing loop."""
         active = mask & frame.running
         for loop in frame.loops:
             active = active & loop.inside & ~loop.skipping
         return active
 
     def _run(self, node: Any, frame: _Frame, mask: Value) -> None:
-        """Run a statement for the elements of `mask` that are still here."""
+        """Run a statement for the elements of `mask` that are still active."""
         active = self._active(frame, mask)
         if node is None or not active.any():
             return
@@ -205,7 +205,7 @@ class _Machine:
             frame.loops.pop()
 
     def _test(self, cond: Any, frame: _Frame, loop: _Loop) -> None:
-        """Leave the loop where its condition does not hold."""
+        """Leave the loop for elements whose condition is false."""
         active = self._active(frame, loop.inside)
         if cond is not None and active.any():
             loop.inside = loop.inside & truth(self._value(cond, frame, active))
@@ -213,7 +213,7 @@ class _Machine:
     # -------------------------------------------------------------------------------------------- values
 
     def _value(self, node: Any, frame: _Frame, mask: Value) -> Value:
-        """An expression, evaluated for the elements of `mask`; what others get has no meaning."""
+        """Evaluate an expression for the elements of `mask`. The values of other elements are meaningless."""
         found: Value = getattr(self, f"_value_{type(node).__name__}")(node, frame, mask)
         return found
 
@@ -310,7 +310,7 @@ class _Machine:
         return result
 
     def _deduced(self, called: Function, values: Sequence[Value]) -> np.dtype[Any]:
-        """The dtype of the template's type in a call, by the arguments that have that type."""
+        """Deduce the template's dtype in a call from the arguments that have the template's type."""
         pairs = zip(called.parameters, values, strict=True)
         found = {value.dtype for parameter, value in pairs if parameter.type == TEMPLATE}
         if len(found) > 1:
@@ -325,11 +325,11 @@ class _Machine:
 
     @staticmethod
     def read(frame: _Frame, name: str, mask: Value) -> Value:
-        """The value of a variable; raises `ArgumentError` where an element of `mask` has none."""
+        """Return the value of a variable. Raises `ArgumentError` if it is not set for an element of `mask`."""
         variable = frame.variables.get(name)
         if variable is None:
             raise ArgumentError(f"{frame.function.name} uses {name!r}, which nothing declares; declare it")
-        if not mask.any() and variable.value is None:  # nobody asks for it
+        if not mask.any() and variable.value is None:  # no element reads it
             return np.zeros((), variable.dtype)
         if variable.value is None or variable.is_set is None or (mask & ~variable.is_set).any():
             raise ArgumentError(f"{frame.function.name} reads {name!r} before it has a value; give it one")
@@ -350,14 +350,14 @@ class _Machine:
 
 
 def _integer_type(number: int, suffix: str) -> np.dtype[Any]:
-    """The first of C's types that holds the constant."""
+    """Return the first of C's types that can represent the constant."""
     unsigned = "unsigned" in suffix
     narrow, wide = (np.uint32, np.uint64) if unsigned else (np.int32, np.int64)
     is_narrow = "long" not in suffix and number <= np.iinfo(narrow).max
     return np.dtype(narrow if is_narrow else wide if number <= np.iinfo(wide).max else np.uint64)
 
 
-#: What ``<cmath>`` and CUDA define as constants.
+#: The constants that ``<cmath>`` and CUDA define.
 _CONSTANTS: Mapping[str, Any] = {
     "INFINITY": np.float32(np.inf),
     "NAN": np.float32(np.nan),

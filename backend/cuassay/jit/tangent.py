@@ -1,8 +1,8 @@
-"""The derivative of a body by one of its parameters, as a body again.
+"""Write the derivative of a body by one of its parameters as another body.
 
-It is the forward mode: each variable of a floating type has another one next to it, its tangent, which follows it
-through branches, loops and calls. The result is the tangent of what the body returns, times a parameter ``grad``. It is
-a text as any other: it runs where the body runs, and has a derivative itself.
+This is forward-mode differentiation: each floating-point variable has a second variable, its tangent, which follows it
+through branches, loops and calls. The result is the tangent of the body's result, times a parameter ``grad``. It is an
+ordinary text, so it runs wherever the body runs, and can itself be differentiated.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["tangent"]
 _FLOATING = frozenset((TEMPLATE, AUTO, "float32", "float64"))
 _C_NAMES = {"float32": "float", "float64": "double"}
 
-#: Of a function of one argument ``{a}``: its derivative. ``{T}`` is a cast to the type of the template, if any: a
-#: constant of double would take all of it to double.
+#: The derivatives of functions of one argument ``{a}``. ``{T}`` is a cast to the template's type, if there is one,
+#: because a double constant would promote the whole expression to double.
 _ONE: dict[str, str] = {
     "acos": "-1 / sqrt(1 - {a} * {a})", "acosh": "1 / sqrt({a} * {a} - 1)", "asin": "1 / sqrt(1 - {a} * {a})",
     "asinh": "1 / sqrt({a} * {a} + 1)", "atan": "1 / (1 + {a} * {a})", "atanh": "1 / (1 - {a} * {a})",
@@ -35,7 +35,7 @@ _ONE: dict[str, str] = {
     "tan": "(1 + tan({a}) * tan({a}))", "tanh": "(1 - tanh({a}) * tanh({a}))",
 }  # fmt: skip
 
-#: Of functions of several: by each argument.
+#: The derivatives of functions of several arguments, by each argument.
 _SEVERAL: dict[str, tuple[str, ...]] = {
     "atan2": ("{b} / ({a} * {a} + {b} * {b})", "-{a} / ({a} * {a} + {b} * {b})"),
     "copysign": ("((signbit({a}) == signbit({b})) * 2 - 1)", ""),
@@ -50,21 +50,21 @@ _SEVERAL: dict[str, tuple[str, ...]] = {
     "pow": ("({b} == 0 ? 0 : {b} * pow({a}, {b} - 1))", "({a} == 0 ? 0 : pow({a}, {b}) * log({a}))"),
 }
 
-#: Those that are the same nearly everywhere.
+#: Functions that are constant almost everywhere.
 _STEPS = frozenset(("ceil", "floor", "nearbyint", "rint", "round", "trunc", "isfinite", "isinf", "isnan", "signbit"))
 
 
 def tangent(body: Body, parameter: str, scalars: int) -> str:
-    """The text of the derivative by `parameter`.
+    """Return the text of the derivative by `parameter`.
 
     Parameters
     ----------
     body : Body
-        What is differentiated.
+        The body to differentiate.
     parameter : str
-        An array of it.
+        The name of one of its arrays.
     scalars : int
-        How many of its last parameters are numbers. The gradient of the result comes before them.
+        How many of its last parameters are numbers. The gradient of the result is inserted before them.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _refused(body: Body, why: str) -> GradientError:
 
 
 def _generator() -> Any:
-    """From a tree of pycparser back to a text."""
+    """Return pycparser's generator, which converts a tree to text."""
     from pycparser import c_generator
 
     return c_generator.CGenerator()
@@ -102,7 +102,7 @@ class _Writer:
         self._is_entry, self._constant = False, ""
 
     def text(self) -> str:
-        """All functions, the derivative last."""
+        """Return all functions, the derivative last."""
         helpers = [one for one in self._body.functions.values() if one is not self._body.entry]
         written = [part for one in helpers for part in (self._primal(one), self._of_helper(one))]
         return "\n".join([*written, self._of_entry(self._body.entry)])
@@ -138,7 +138,7 @@ class _Writer:
         return self._headed(function.returns, f"{function.name}{self._suffix}", parameters, block)
 
     def _of_entry(self, function: Function) -> str:
-        """Its tangents begin with 1 for the parameter, and 0 for the others."""
+        """Write the derivative of the entry. The tangent of the parameter starts at 1, and all others at 0."""
         self._floats = {one.name for one in function.parameters if one.type in _FLOATING}
         self._is_entry, self._constant = True, self._cast_in(function)
         inputs = [one for one in function.parameters if not one.is_reference]
@@ -169,7 +169,7 @@ class _Writer:
         if write is not None:
             found: str = write(node)
             return found
-        return f"{self._once(node)};\n"  # a call or a step, of which nothing is kept
+        return f"{self._once(node)};\n"  # a call or an increment whose value is not used
 
     def _write_Compound(self, node: Any) -> str:
         outer = set(self._floats)
@@ -222,7 +222,7 @@ class _Writer:
         return f"do {{\n{self._statement(node.stmt)}}} while ({self._once(node.cond)});\n"
 
     def _write_For(self, node: Any) -> str:
-        """Its step must not have a tangent: a ``continue`` would leave that out if it stood in the block."""
+        """Write a loop. Its step must not need a tangent: a ``continue`` would skip one written in the block."""
         outer = set(self._floats)
         start = self._statement(node.init)
         step = "" if node.next is None else self._once(node.next)
@@ -249,7 +249,7 @@ class _Writer:
         return text.replace(AUTO, "auto")
 
     def _call_text(self, node: Any) -> str:
-        """A call with the type that it names, which C has no place for."""
+        """Write a call with its explicit template type, which C has no syntax for."""
         arguments = self._generator.visit(node.args) if node.args else ""
         return f"{self._called(node)}({arguments})"
 
@@ -258,7 +258,7 @@ class _Writer:
         return f"{node.name.name}{suffix}" + ("" if named is None else f"<{self._type(named)}>")
 
     def _once(self, node: Any) -> str:
-        """An expression that is written once; an assignment in it would lose its tangent."""
+        """Write an expression. Raises if it contains an assignment, whose tangent would be lost."""
         self._check(node, _assigns)
         return self._shown(node)
 
@@ -269,7 +269,7 @@ class _Writer:
             self._check(child, is_wrong)
 
     def _slope(self, node: Any) -> str:
-        """The tangent of an expression; nothing where it is 0."""
+        """Return the tangent of an expression; empty if it is 0."""
         self._check(node, _has_effect)
         found: str = getattr(self, f"_slope_{type(node).__name__}", lambda node: "")(node)
         return found
@@ -342,7 +342,7 @@ class _Writer:
 
 
 def _by_dtype() -> dict[str, str]:
-    """Fixed-width names of the integer types, and bool."""
+    """Return the C names of the fixed-width integer types and bool, with their dtypes."""
     names = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
     return {"bool": "bool", **{f"{name}_t": name for name in names}}
 

@@ -1,8 +1,8 @@
-"""From the C++ text of a body to the C that pycparser reads, with the place of each character in what the user wrote.
+"""Convert the C++ text of a body to C for pycparser, and keep the place of each token in the original text.
 
-A body is what torch's jiterator takes: a function template of one type, such as
-``template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }``. Of C++ it may use what has a meaning
-in C: casts in three spellings, references among the parameters, ``std::`` before a mathematical function, ``auto``.
+A body is a text that torch's jiterator takes: a function template of one type, such as
+``template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }``. Of C++ it may use constructs that can
+be expressed in C: casts in three spellings, reference parameters, ``std::`` before a mathematical function, ``auto``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cuassay.errors import CompileError
 
 __all__ = ["AUTO", "KEYWORD_TYPES", "TYPES", "CText", "refused", "to_c"]
 
-#: Types by the names that a body may give them. ``long`` has 64 bits, as on every machine that CUDA runs on.
+#: The types that a body may name. ``long`` has 64 bits, as on all Linux machines that CUDA supports.
 TYPES: dict[str, str] = {
     "bool": "bool", "char": "int8", "signed char": "int8", "unsigned char": "uint8",
     "short": "int16", "unsigned short": "uint16", "int": "int32", "unsigned": "uint32", "unsigned int": "uint32",
@@ -25,10 +25,10 @@ TYPES: dict[str, str] = {
     **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 
-#: Those of one word that C has as keywords, so that they need no declaration.
+#: Types that are C keywords, so that they need no declaration.
 KEYWORD_TYPES = frozenset({"char", "short", "int", "unsigned", "signed", "long", "float", "double"})
 
-#: ``auto`` as a name: in C it says where a variable lives.
+#: Replaces ``auto``, which is a storage class in C.
 AUTO = "auto_type"
 
 _ONE_WORD = frozenset(name for name in TYPES if " " not in name)
@@ -38,7 +38,7 @@ _TOKEN = re.compile(
     r"|(?P<mark>::|->|<<=|>>=|<<|>>|[-+*/%&|^=!<>]=|&&|\|\||\+\+|--|.)",
     re.DOTALL,
 )
-#: What has no meaning in a body; most of it would be read as C that means something else, or by an unclear error.
+#: Unsupported tokens, with advice. Most of them would parse as C with another meaning or cause an unclear error.
 _REFUSED = {
     "#": "write the value itself",
     '"': "a body has no text",
@@ -59,7 +59,7 @@ _REFUSED = {
 
 
 def refused(code: str, offset: int, what: str, advice: str) -> CompileError:
-    """The error for what a body cannot have: line and column, the line itself with a mark below, and what to write."""
+    """Return the error for an unsupported construct: line and column, advice, and the line with a mark below it."""
     line = code.count("\n", 0, offset) + 1
     start = code.rfind("\n", 0, offset) + 1
     column = offset - start + 1
@@ -82,17 +82,17 @@ class CText:
     Attributes
     ----------
     code : str
-        What the user wrote.
+        The text that the user wrote.
     text : str
-        The same as C.
+        The same text as C.
     type_name : str
-        The template's type, mostly ``T``.
+        The name of the template's type, usually ``T``.
     references : set of (int, str)
-        Parameters that are references: the function's place among the functions, and the name.
+        The parameters that are references, as the index of the function and the name of the parameter.
     explicit : dict
-        The type that a call names, as in ``f<T>(x)``, by the place in `text` of the function's name.
+        The explicit types of calls such as ``f<T>(x)``, by the place in `text` of the function's name.
     starts : list
-        Places in `text` and in `code` where tokens begin.
+        Where each token begins in `text` and in `code`.
     """
 
     code: str
@@ -103,7 +103,7 @@ class CText:
     starts: list[tuple[int, int]] = field(default_factory=list)
 
     def origin(self, place: int) -> int:
-        """Where in `code` a place of `text` comes from."""
+        """Return the place in `code` that a place of `text` comes from."""
         at = bisect_right(self.starts, (place, len(self.code))) - 1
         if at < 0:
             return 0
@@ -112,12 +112,12 @@ class CText:
 
 
 def to_c(code: str) -> CText:
-    """Read `code` as far as C++ differs from C.
+    """Convert `code` to C.
 
     Raises
     ------
     CompileError
-        If there is no template of one type, or something that no body may have.
+        If there is no template of one type, or a construct is not supported.
     """
     tokens = _tokens(code)
     type_name = _template_type(code, tokens)
@@ -130,7 +130,7 @@ def _tokens(code: str) -> list[_Token]:
 
 
 def _template_type(code: str, tokens: list[_Token]) -> str:
-    """The type of the first template; every other template must have the same."""
+    """Return the type of the first template. Raises unless every other template has the same."""
     found = ""
     for at, token in enumerate(tokens):
         if token.text != "template":
@@ -151,7 +151,7 @@ def _template_type(code: str, tokens: list[_Token]) -> str:
 
 
 class _Writer:
-    """Writes tokens as C; each token knows where it comes from."""
+    """Writes tokens as C, and records where each comes from."""
 
     def __init__(self, code: str, tokens: list[_Token], type_name: str) -> None:
         self._code, self._tokens, self._type = code, tokens, type_name
@@ -162,7 +162,7 @@ class _Writer:
         self._braces = self._functions = 0
 
     def written(self) -> CText:
-        """The whole text."""
+        """Return the whole text."""
         while self._at < len(self._tokens):
             self._step()
         self._c.text = "".join(self._parts)

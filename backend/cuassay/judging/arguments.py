@@ -13,8 +13,10 @@ import numpy as np
 
 from cuassay.judging.probes import LARGE, Probe, declared_probe, elements_of, judged_values, same
 from cuassay.judging.results import Results
+from cuassay.testing.generated.options import keeps_bounds, options_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
 
 __all__ = ["other_arguments"]
 
@@ -40,22 +42,26 @@ def other_arguments(
 ) -> Iterator[Probe]:
     """Yield probes in which one scalar argument of a sample has another value that the reference accepts.
 
-    A value is used only if the result for the declared value would be judged wrong. An argument without such a value is
-    noted by its name, and so is an option that no sample gives.
+    A value is used only if the result for the declared value would be judged wrong, and if it keeps the bounds that the
+    samples suggest (`_is_meant`). An argument without such a value is noted by its name, and so is an option that no
+    sample gives.
     """
     small = sorted((one for one in samples if elements_of(one) <= LARGE), key=elements_of)
-    given = {place: _values_of(place, samples) for sample in samples for place, _ in _scalars(sample)}
-    for place, declared in given.items():
-        bases = [sample for sample in small if any(one == place for one, _ in _scalars(sample))]
+    given = list(dict.fromkeys(place for sample in samples for place, _ in _scalars(sample)))
+    for place in given:
+        giving = [sample for sample in samples if _gives(sample, place)]
+        bases = [sample for sample in small if _gives(sample, place)]
         bases = [bases[int(at)] for at in chance.permutation(len(bases))[:_BASES]]
         found = [
-            other for base in bases for other in islice(_others(results, dtype, base, place, declared, chance), _VALUES)
+            other for base in bases for other in islice(_others(results, dtype, base, place, giving, chance), _VALUES)
         ]
         yield from (
             declared_probe(results, dtype, "options", partial(same, other), varies=_name(place)) for other in found
         )
         if not found:
-            notes[_name(place)] = "the reference takes no other value that changes the result"
+            notes[_name(place)] = (
+                "the reference takes no other value that changes the result and keeps the bounds of the samples"
+            )
     for name in _defaults(results.spec):
         if name not in given:
             notes.setdefault(name, "no sample gives it")
@@ -73,19 +79,93 @@ def _scalars(sample: Sample) -> Iterator[_Argument]:
             yield place, value
 
 
+def _gives(sample: Sample, place: int | str) -> bool:
+    return any(one == place for one, _ in _scalars(sample))
+
+
 def _values_of(place: int | str, samples: Sequence[Sample]) -> list[Any]:
     return [value for sample in samples for one, value in _scalars(sample) if one == place]
 
 
 def _others(
-    results: Results, dtype: str, base: Sample, place: int | str, declared: Sequence[Any], chance: np.random.Generator
+    results: Results, dtype: str, base: Sample, place: int | str, giving: Sequence[Sample], chance: np.random.Generator
 ) -> Iterator[Sample]:
     value = dict(_scalars(base))[place]
+    declared = _values_of(place, giving)
     right = results.right(*base.host())
     for other in _near(place, value, declared, chance):
         changed = _with(base, place, other)
-        if results.takes(changed) and judged_values(results, dtype, "options", (changed,), (right,), {}) is not None:
+        if not _is_meant(results.spec, place, giving, base, changed) or not results.takes(changed):
+            continue
+        if judged_values(results, dtype, "options", (changed,), (right,), {}) is not None:
             yield changed
+
+
+def _is_meant(spec: OpSpec, place: int | str, giving: Sequence[Sample], base: Sample, changed: Sample) -> bool:
+    """Return whether an argument of `base` keeps, in `changed`, the bounds that it has in all samples of `giving`.
+
+    A count that exceeds all integers of an array still does, a number that is less or greater than another one stays
+    so, and a number from 0 to 1 stays there. A number that is at most an extent of `base` does not exceed this extent.
+    """
+    if _is_axis(place):
+        return True
+    value, other = dict(_scalars(base))[place], dict(_scalars(changed))[place]
+    return (
+        keeps_bounds(spec, [_by_name(one, place) for one in giving], _by_name(changed, place))
+        and all(_order(spec, changed, place, one) == order for one, order in _orders(spec, giving, place))
+        and (not _are_fractions(_values_of(place, giving)) or 0 <= other <= 1)
+        and not _passes_extent(base, value, other)
+    )
+
+
+def _is_axis(place: int | str) -> bool:
+    return isinstance(place, str) and any(word in place for word in ("axis", "axes", "dim"))
+
+
+def _by_name(sample: Sample, place: int | str) -> Sample:
+    """Return the sample with the argument at `place` as an option, as `keeps_bounds` takes it."""
+    if isinstance(place, str):
+        return sample
+    args = (*sample.args[:place], None, *sample.args[place + 1 :])
+    return replace(sample, args=args, kwargs={**sample.kwargs, _name(place): sample.args[place]})
+
+
+def _orders(spec: OpSpec, giving: Sequence[Sample], place: int | str) -> Iterator[tuple[int | str, int]]:
+    """Yield the other numbers that the argument is less than (-1), or greater than (1), in all samples."""
+    for other in _numbers(spec, giving[0]):
+        met = {_order(spec, sample, place, other) for sample in giving}
+        if other != place and not _is_axis(other) and met in ({-1}, {1}):
+            yield other, met.pop()
+
+
+def _order(spec: OpSpec, sample: Sample, place: int | str, other: int | str) -> int:
+    """Return -1 if the argument is less than another number of its type, 1 if it is greater, else 0."""
+    numbers = _numbers(spec, sample)
+    one, two = numbers.get(place), numbers.get(other)
+    return 0 if one is None or two is None or type(one) is not type(two) else int(one > two) - int(one < two)
+
+
+def _numbers(spec: OpSpec, sample: Sample) -> dict[int | str, Any]:
+    """Return the scalar arguments that are numbers, with the defaults of those that are not given."""
+    given: dict[int | str, Any] = dict(_scalars(sample))
+    for name, default in options_of(spec, sample).items():
+        given.setdefault(name, default)
+    return {place: one for place, one in given.items() if _is_number(one)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _are_fractions(values: Sequence[Any]) -> bool:
+    return all(isinstance(one, float | np.floating) and 0 <= one <= 1 for one in values)
+
+
+def _passes_extent(base: Sample, value: Any, other: Any) -> bool:
+    """Return whether a whole number exceeds an extent of an array that the declared number does not exceed."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        return False
+    return any(value <= extent < other for array in arrays_of(*base.host()) for extent in array.shape)
 
 
 def _near(place: int | str, value: Any, declared: Sequence[Any], chance: np.random.Generator) -> Iterator[Any]:
@@ -106,7 +186,7 @@ def _near(place: int | str, value: Any, declared: Sequence[Any], chance: np.rand
 
 def _whole_numbers(place: int | str, value: int) -> list[int]:
     """Return whole numbers near `value`: for an axis those that arrays may have, for others those of the same sign."""
-    if isinstance(place, str) and any(word in place for word in ("axis", "dim")):
+    if _is_axis(place):
         return [axis for axis in range(-3, 3) if axis != value]
     near = {value - 1, value + 1, value + 2, 2 * value, value // 2} - {value}
     return sorted(one for one in near if (one > 0 if value >= 0 else one < 0) and abs(one) < max(_MOST, abs(value)))

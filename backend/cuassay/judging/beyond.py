@@ -23,6 +23,7 @@ from cuassay.judging.influence import (
     scaled,
     special_values,
     spikes,
+    unwrapped,
 )
 from cuassay.judging.probes import LARGE, Draw, Probe, declared_probe, elements_of, probe_of_chosen, same
 from cuassay.judging.results import Results
@@ -105,8 +106,8 @@ def _numbers(results: Results, dtype: str, sample: Sample, chance: np.random.Gen
     """Yield the sample with other numbers: spikes, all numbers moved in turn, other ranges, integers exchanged."""
     chosen: dict[str, Iterable[Draw]] = {
         "spikes": [partial(same, spikes(sample, chance))] if _is_inexact(dtype) else [],
-        "moved everywhere": moved_everywhere(sample, chance),
-        "other ranges": scaled(sample, chance),
+        "moved everywhere": (partial(unwrapped, results, sample, one) for one in moved_everywhere(sample, chance)),
+        "other ranges": (partial(unwrapped, results, sample, one) for one in scaled(sample, chance)),
         "exchanged integers": (partial(same, one) for one in exchanged(sample, chance)),
     }
     for check, draws in chosen.items():

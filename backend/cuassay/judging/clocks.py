@@ -12,6 +12,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
 from cuassay.benchmarking.empty import empty_interval
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import Device
@@ -45,6 +47,9 @@ _FEWEST_CALLS = 3
 #: The interquartile ranges by which earlier and later calls must differ.
 _CLEARLY = 3.0
 
+#: Random orders of the times, and the fraction of them that may have as clear a change as the order of the calls.
+_ORDERS, _BY_CHANCE = 300, 0.02
+
 #: A time below this fraction of the physical floor is rejected. Clocks may boost above the rates that devices report.
 FLOOR_SLACK = 0.9
 
@@ -71,15 +76,33 @@ def drift_of(samples: Sequence[float]) -> float | None:
 
     A candidate may be fast only in its first calls, need more warm-up calls than are discarded, or heat its device. The
     change may be anywhere: the split with the largest ratio of the medians is used. It is clear if the medians differ
-    by more than `MOST_DRIFT`, and by several interquartile ranges of either side.
+    by more than `MOST_DRIFT` and by several interquartile ranges of either side, and if hardly any random order of the
+    same times has such a change: times of two levels may have one by chance.
     """
-    largest = None
+    ratio, order = _change(samples)
+    if ratio is None:
+        return None
+    chance = np.random.default_rng(0)
+    by_chance = (_change(chance.permutation(samples).tolist())[1] >= order for _ in range(_ORDERS))
+    return ratio if sum(by_chance) <= _BY_CHANCE * _ORDERS else None
+
+
+def _change(samples: Sequence[float]) -> tuple[float | None, float]:
+    """Return the largest ratio of the medians after and before a place, and how well that place orders the times.
+
+    Only places are tried that divide the times clearly; None and 0 if there is none. The order is that of the best
+    place: the rank sum of the later times less its mean, in standard deviations (Mann & Whitney, 1947).
+    """
+    largest, order = None, 0.0
     for place in range(_FEWEST_CALLS, len(samples) - _FEWEST_CALLS + 1):
         before, after = samples[:place], samples[place:]
         ratio = statistics.median(after) / max(statistics.median(before), 1e-12)
-        if _is_clear(before, after) and (largest is None or abs(math.log(ratio)) > abs(math.log(largest))):
-            largest = ratio
-    return largest if largest is not None and abs(largest - 1) > MOST_DRIFT else None
+        if abs(ratio - 1) > MOST_DRIFT and _is_clear(before, after):
+            larger = sum((late > early) - (late < early) for late in after for early in before)
+            order = max(order, abs(larger) / math.sqrt(len(before) * len(after) * (len(samples) + 1) / 3))
+            if largest is None or abs(math.log(ratio)) > abs(math.log(largest)):
+                largest = ratio
+    return largest, order
 
 
 def _is_clear(before: Sequence[float], after: Sequence[float]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,11 @@ from cuassay.arrays.dtypes import epsilon, is_complex, is_float
 from cuassay.judging.probes import LARGE, Draw, Finding, Probe, judged_values, same
 from cuassay.judging.results import Outputs, Results
 from cuassay.judging.verdict import Evidence
+from cuassay.testing.generated.integers import in_64_bits
 from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["exchanged", "influences", "moved_everywhere", "scaled", "special_values", "spikes"]
+__all__ = ["exchanged", "influences", "moved_everywhere", "scaled", "special_values", "spikes", "unwrapped"]
 
 #: The size of a spike in ranges of an input; less in 16 bits, where squares must stay in range.
 _SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
@@ -32,6 +33,10 @@ _PLACES = 8
 
 #: Spikes in an array and in a large one: of candidates that omit a fourteenth of it, one in a hundred escapes.
 _SPIKES, _MANY_SPIKES = 3, 64
+
+#: The fraction of the range by which each spike is nearer to the middle than the one before, because a sort must not
+#: meet ties. It is a rounding step of bfloat16, so that all spikes differ there too.
+_STEP = 2.0**-8
 
 #: The number of calls in which together each number is moved once.
 _TURNS = 4
@@ -56,7 +61,9 @@ def spikes(sample: Sample, chance: np.random.Generator) -> Sample:
         count = _SPIKES if flat.size <= LARGE else _MANY_SPIKES
         places = chance.integers(0, flat.size, min(count, flat.size))
         ends = (-_far(flat), _far(flat)) if given.span is None else given.span
-        flat[places] = chance.choice(ends, places.size).astype(flat.dtype)
+        low, high = ends
+        inward = (high - low) * _STEP * np.arange(places.size)
+        flat[places] = np.where(chance.random(places.size) < 0.5, low + inward, high - inward).astype(flat.dtype)
         return HostArray(flat.reshape(given.shape))
 
     args = tuple(over_lists(one, put) for one in sample.args)
@@ -90,18 +97,26 @@ def moved_everywhere(sample: Sample, chance: np.random.Generator) -> Iterator[Dr
     """
     seed = int(chance.integers(2**62))
     for turn in range(_TURNS if _largest(sample) <= LARGE else 1):
-        change = partial(_moved_in_turn, seed=seed, turn=turn)
-        if _may_change(sample, change):
-            label = f"{sample.label}, every {_TURNS}th number moved, {turn}"
-            yield partial(_drawn_changed, sample, change, label)
+        if _may_change(sample, partial(_moved_in_turn, seed=seed, place=0, turn=turn)):
+            yield partial(_drawn_in_turn, sample, seed, turn)
 
 
-def _moved_in_turn(given: HostArray, *, seed: int, turn: int) -> HostArray:
-    """Return the array with the numbers of this turn moved; the seed assigns each number to one turn."""
+def _drawn_in_turn(sample: Sample, seed: int, turn: int) -> Sample:
+    """Return the sample with the numbers of this turn moved, in each array independently."""
+    places = count()
+    label = f"{sample.label}, every {_TURNS}th number moved, {turn}"
+    return _drawn_changed(sample, lambda given: _moved_in_turn(given, seed=seed, place=next(places), turn=turn), label)
+
+
+def _moved_in_turn(given: HostArray, *, seed: int, place: int, turn: int) -> HostArray:
+    """Return the array with the numbers of this turn moved; the seed assigns each number to one turn.
+
+    Arrays at different places get independent numbers, because equal ones would cancel in their difference.
+    """
     size = given.values.size
-    order = np.random.default_rng([seed, size]).permutation(size)
+    order = np.random.default_rng([seed, place, _TURNS]).permutation(size)
     is_moved = (order % _TURNS == turn).reshape(given.shape)
-    numbers = _numbers_like(given, np.random.default_rng([seed, turn]))
+    numbers = _numbers_like(given, np.random.default_rng([seed, place, turn]))
     return HostArray(np.where(is_moved, numbers, given.values))
 
 
@@ -127,7 +142,10 @@ def _scaled(given: HostArray, *, exponent: float) -> HostArray:
 
 
 def exchanged(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
-    """Yield the sample with its integers, such as indices, in another order, unless they are sorted."""
+    """Yield the sample with its integers, such as indices, in another order, unless they are sorted.
+
+    Whole rows are exchanged, because a function may need the integers of a row to be distinct.
+    """
     is_changed = False
 
     def put(value: Any) -> Any:
@@ -136,11 +154,73 @@ def exchanged(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
         if not is_given or is_sorted(value):
             return value
         is_changed = True
-        return HostArray(chance.permutation(value.reshape(-1)).reshape(value.shape))
+        axis = next(axis for axis, extent in enumerate(value.shape) if extent > 1)
+        order = chance.permutation(value.shape[axis])
+        order = order if (order[1:] < order[:-1]).any() else np.roll(order, 1)
+        return HostArray(np.ascontiguousarray(value.take(order, axis)))
 
     args, kwargs = sample.changed(put)
     if is_changed:
         yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, integers exchanged")
+
+
+def unwrapped(results: Results, sample: Sample, draw: Draw) -> Sample:
+    """Return the sample that `draw` makes, its changed integers reduced until no step of the reference wraps around.
+
+    A right function may compute in another order, which wraps elsewhere. If a step wraps for `sample` itself, as in a
+    hash, the drawn integers are kept.
+    """
+    drawn = draw()
+    pairs = list(zip(arrays_of(*drawn.host()), arrays_of(*sample.host()), strict=True))
+    if not any(new is not old and _is_integer(new) and new.itemsize < 8 for new, old in pairs):
+        return drawn
+    if _wraps(results, sample):
+        return drawn
+    while _wraps(results, drawn):
+        drawn = _made_smaller(drawn, sample)
+        pairs = list(zip(arrays_of(*drawn.host()), arrays_of(*sample.host()), strict=True))
+        if all(_size(new) <= max(_size(old), 1) for new, old in pairs if new is not old and _is_integer(new)):
+            return sample
+    return drawn
+
+
+def _made_smaller(drawn: Sample, sample: Sample) -> Sample:
+    """Return the drawn sample with each integer divided by four in arrays that are not those of `sample`."""
+    declared = iter(arrays_of(*sample.host()))
+
+    def put(value: Any) -> Any:
+        if not isinstance(value, np.ndarray) or value is next(declared) or not _is_integer(value):
+            return value
+        return HostArray(value >> 2)
+
+    args, kwargs = drawn.changed(put)
+    return replace(drawn, args=args, kwargs=kwargs)
+
+
+def _size(array: NDArray[Any]) -> int:
+    return int(np.abs(array.astype(np.int64)).max(initial=0))
+
+
+def _wraps(results: Results, sample: Sample) -> bool:
+    """Return whether the reference's result differs for the same integers in 64 bits, unless it is saturated."""
+    wide = in_64_bits(sample)
+    with np.errstate(all="ignore"):
+        if not results.takes(wide) or not results.takes(sample):
+            return True
+        return any(_differ(spec.expected(sample), spec.expected(wide)) for spec in results.of(sample))
+
+
+def _differ(narrow: NDArray[Any], wide: NDArray[Any]) -> bool:
+    if narrow.shape != wide.shape:
+        return True
+    if _is_integer(narrow):
+        limits = np.iinfo(narrow.dtype)
+        return not np.array_equal(narrow, np.clip(wide, limits.min, limits.max))
+    return not np.allclose(narrow, wide, rtol=_SAME, atol=0, equal_nan=True)
+
+
+#: The relative difference between floats, for narrow and wide integers, that counts as rounding.
+_SAME = 2.0**-40
 
 
 def _drawn_changed(sample: Sample, change: Callable[[HostArray], HostArray], label: str) -> Sample:
@@ -205,7 +285,12 @@ def influences(
     bases: Sequence[bool] = (True, False),
     places: int = _PLACES,
 ) -> Iterator[Probe]:
-    """Yield, for each array of floats, probes that move single numbers far; the output must change with them."""
+    """Yield, for each array of floats, probes that move single numbers far; the output must change with them.
+
+    Integer results are not judged among zeros, because places of equal numbers may come in any order.
+    """
+    if any(bases) and all(_is_integer(spec.expected(sample)) for spec in results.of(sample)):
+        bases = [among_zeros for among_zeros in bases if not among_zeros]
     spans = [getattr(one, "span", None) for one in each(sample.args, sample.kwargs) if _is_array(one)]
     for place, array in enumerate(arrays_of(*sample.host())):
         span = spans[place]
@@ -275,6 +360,8 @@ def _judged_influence(
         if [one.shape for one in given] != [one.shape for one in right]:
             return judged_values(results, dtype, "influence", (sample,), (given,), figures)
     for place, pair in enumerate(zip(outputs[0], rights[0], strict=True)):
+        if among_zeros and _is_integer(pair[1]):
+            continue
         base, right_base = map(_wide, pair)
         for sample, given, right in zip(samples[1:], outputs[1:], rights[1:], strict=True):
             want, got = _wide(right[place]), _wide(given[place])

@@ -81,7 +81,7 @@ class Probe:
     promised : callable, optional
         Returns whether the declared implementation passes the probe; called if a candidate fails. None: it is declared.
     varies : str
-        The scalar argument with a value that no declared sample has; empty if there is none.
+        The name of the scalar argument that is changed; empty if there is none.
     """
 
     check: str

@@ -1,15 +1,17 @@
-"""Linear algebra on any device: solve, inv, det, cholesky, qr, svd, eigh, lstsq; of matrices and stacks of them.
+"""Linear algebra on any device for matrices and stacks: solve, inv, det, cholesky, qr, svd, eigh, lstsq.
 
-Names and meanings are those of ``torch.linalg`` and ``numpy.linalg``: the last two axes are a matrix, those before a
-stack. float32, float64 and their complex forms; LAPACK and cuSOLVER have nothing narrower.
+Names and meanings follow ``torch.linalg`` and ``numpy.linalg``: the last two axes are a matrix, and the axes before
+them are a stack. Supported dtypes are float32, float64 and their complex forms, because LAPACK and cuSOLVER have no
+others.
 
-A matrix that is singular, not positive definite, or whose decomposition does not converge raises `LinAlgError`. To see
-that, the host waits for the device once; with ``check_errors=False`` it does not (torch's ``_ex`` functions), and the
-results of such a matrix mean nothing. In a capture nothing can be waited for: there it must be False; and on cuda all
-of this is refused there, since CuPy calls cuSOLVER in no capture.
+A matrix that is singular, not positive definite, or whose decomposition does not converge raises `LinAlgError`. To
+detect this, the host waits for the device once. With ``check_errors=False`` it does not wait (as torch's ``_ex``
+functions), and the results of such a matrix are meaningless. A capture cannot wait, so ``check_errors`` must be False
+there. On cuda these functions cannot be captured at all, because CuPy does not call cuSOLVER during a capture.
 
-All eight have derivatives by `cuassay.autograd`. A function that reads one triangle has a symmetric gradient, as in
-torch; that of a decomposition is infinite where singular values, or eigenvalues, are equal and their vectors count.
+All eight functions have derivatives by `cuassay.autograd`. As in torch, a function that reads one triangle has a
+symmetric gradient, and the gradient of a decomposition is infinite if it depends on the vectors of equal singular
+values or eigenvalues.
 """
 
 from __future__ import annotations

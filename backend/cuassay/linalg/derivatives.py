@@ -1,7 +1,7 @@
-"""The eight functions with their derivatives, each a formula over ops and over these functions, of real matrices.
+"""The eight functions with their derivatives, as formulas of ops and of these functions for real matrices.
 
 In the formulas a bar marks the gradient of a value, as in M. Giles, "Collected matrix derivative results for forward
-and reverse mode algorithmic differentiation", 2008, from which solve, inv and det are taken.
+and reverse mode algorithmic differentiation", 2008, which is the source for solve, inv and det.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = Any
 Grads = Sequence[Any]
 Options = Mapping[str, Any]
 
-#: From gradients of the results (None where there is none), the arguments, the results and the options of a call to
+#: Takes the gradients of the results (None for none), the arguments, the results and the options of a call, and returns
 #: the gradients of the arguments.
 Rule = Callable[[Grads, Sequence[Array], Sequence[Array], Options], Sequence[Array | None]]
 
@@ -33,7 +33,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def _differentiable(function: Call, rule: Rule) -> Call:
-    """`function`, which takes arrays first and options after them, with the derivative `rule`."""
+    """Return `function`, whose first parameters are arrays and whose others are options, with the derivative `rule`."""
     signature = inspect.signature(function)
 
     class Recorded(Function):
@@ -72,7 +72,7 @@ def _t(a: Array) -> Array:
 
 
 def _made(like: Array, make: Callable[[Any], Array]) -> Array:
-    """A constant matrix, made on the device of `like` in its dtype."""
+    """Return a constant matrix on the device of `like` in its dtype."""
     xp = devices.namespace(registry.device_of(like, "the matrix"))
     return make(xp).astype(like.dtype)
 
@@ -82,22 +82,22 @@ def _eye(like: Array, rows: int, columns: int | None = None, k: int = 0) -> Arra
 
 
 def _lower(a: Array, diagonal: float) -> Array:
-    """The lower triangle, its diagonal times a number."""
+    """Return the lower triangle with its diagonal multiplied by a number."""
     count = a.shape[-1]
     return ops.mul(a, _made(a, lambda xp: xp.tri(count, count, -1) + diagonal * xp.eye(count)))
 
 
 def _both(a: Array) -> Array:
-    """The mean of a matrix and its transpose."""
+    """Return the mean of a matrix and its transpose."""
     return ops.mul(ops.add(a, _t(a)), 0.5)
 
 
 def _solved(a: Array, b: Array) -> Array:
-    return solve(a, b, check_errors=False)  # the forward call has looked
+    return solve(a, b, check_errors=False)  # the forward call has checked the matrix
 
 
 def _outer(column: Array, row: Array) -> Array:
-    """``column @ row.T`` of matrices."""
+    """Return ``column @ row.T`` for matrices."""
     return ops.matmul(column, _t(row))
 
 
@@ -110,14 +110,14 @@ def _add(*terms: Array | None) -> Array | None:
 
 
 def _differences(values: Array) -> Array:
-    """``values[j] - values[i]``, and 1 on the diagonal."""
+    """Return the matrix of ``values[j] - values[i]``, with 1 on the diagonal."""
     count = values.shape[-1]
     apart = ops.sub(values.reshape((*values.shape[:-1], 1, count)), values.reshape((*values.shape, 1)))
     return ops.add(apart, _eye(values, count))
 
 
 def _columns(a: Array, factors: Array) -> Array:
-    """Column j of `a` times ``factors[j]``."""
+    """Multiply each column j of `a` by ``factors[j]``."""
     return ops.mul(a, factors.reshape((*factors.shape[:-1], 1, factors.shape[-1])))
 
 
@@ -143,9 +143,9 @@ def _inv(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], option
 def _det(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], options: Options) -> Sequence[Array]:
     """A bar = d bar times the matrix of cofactors, d A^-T (Giles, 2.2.4).
 
-    Of plain arrays the cofactors are computed by singular values, so that singular matrices have theirs: of
-    ``U S V^T`` they are ``det(U) det(V)`` times ``U C V^T``, C holding the products of the other singular values. A
-    second derivative takes the inverse.
+    For plain arrays the cofactors are computed from singular values, so that they are also right for singular matrices:
+    for ``U S V^T`` they are ``det(U) det(V)`` times ``U C V^T``, where C holds the products of the other singular
+    values. A second derivative uses the inverse.
     """
     (grad,), (a,), (value,) = grads, arrays, results
     if isinstance(grad, TracedArray) or isinstance(a, TracedArray):
@@ -162,7 +162,7 @@ def _det(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], option
 
 
 def _lstsq(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], options: Options) -> Sequence[Array | None]:
-    """By the pseudoinverse P of constant rank, and the residual R = B - A X.
+    """The derivative by the pseudoinverse P, for constant rank, and the residual R = B - A X.
 
     B bar = P^T X bar; A bar = -B bar X^T + P^T X (X bar - A^T B bar)^T + R (P B bar)^T (G. Golub, V. Pereyra, "The
     differentiation of pseudo-inverses and nonlinear least squares problems", SIAM J. Numer. Anal. 10, 1973).
@@ -194,7 +194,7 @@ def _by_solution(a: Array, x: Array, rest: Array, by_x: Array, rcond: float | No
         return lstsq(matrix, right, rcond, check_errors=False).solution
 
     by_b = shortest(_t(a), by_x)
-    outside = ops.sub(by_x, ops.matmul(_t(a), by_b))  # the part of the gradient that no right side reaches
+    outside = ops.sub(by_x, ops.matmul(_t(a), by_b))  # the part of the gradient that no right-hand side can produce
     terms = (
         ops.neg(_outer(by_b, x)),
         _outer(shortest(_t(a), ops.copy(x)), outside),
@@ -221,8 +221,8 @@ def _qr(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], options
     """A bar = (Q bar + Q sym(R R bar^T - Q bar^T Q)) R^-T, sym copying the lower triangle to the upper one.
 
     D. Roberts, L. Roberts, "QR and LQ decomposition matrix backpropagation algorithms for square, wide, and deep
-    matrices", arXiv 2009.10071: of a wide ``(X, Y) = Q (U, V)``, Y bar = Q V bar, and X is as a square one with Q bar +
-    Y V bar^T.
+    matrices", arXiv 2009.10071. For a wide ``(X, Y) = Q (U, V)``, Y bar = Q V bar, and X bar is that of a square matrix
+    with Q bar + Y V bar^T.
     """
     (by_q, by_r), (a,), (q, r) = grads, arrays, results
     rows, columns = a.shape[-2:]
@@ -251,7 +251,7 @@ def _by_square(by_q: Array | None, by_r: Array | None, q: Array, r: Array) -> Ar
 
 
 def _svd(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], options: Options) -> Sequence[Array]:
-    """A bar = U ((K(U^T U bar) / E) S + S (K(V^T V bar) / E) + S bar) V^T, and what lies outside of U and V.
+    """A bar = U ((K(U^T U bar) / E) S + S (K(V^T V bar) / E) + S bar) V^T, plus the parts outside of U and V.
 
     K(X) is X - X^T, and E has ``s_j^2 - s_i^2``; J. Townsend, "Differentiating the singular value decomposition", 2016.
     """
@@ -264,7 +264,7 @@ def _svd(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], option
         )
     u, vh = u[..., :count], vh[..., :count, :]
     if by_u is None and by_vh is None:
-        if isinstance(u, TracedArray) and options["full_matrices"]:  # a second derivative goes by these vectors alone
+        if isinstance(u, TracedArray) and options["full_matrices"]:  # a second derivative needs the reduced vectors
             u, _, vh = svd(arrays[0], full_matrices=False, check_errors=False)
         return (ops.matmul(_columns(u, by_s), vh),)
     apart, inverse = _differences(ops.mul(s, s)), ops.div(1.0, s)
@@ -296,7 +296,7 @@ def _eigh(grads: Grads, arrays: Sequence[Array], results: Sequence[Array], optio
     return (_both(ops.matmul(v, ops.matmul(inner, _t(v)))),)
 
 
-if TYPE_CHECKING:  # readers of the source, the pages of the reference among them, find signatures and docstrings there
+if TYPE_CHECKING:  # gives type checkers and the reference pages the signatures and docstrings
     from cuassay.linalg.functions import cholesky, det, eigh, inv, lstsq, qr, solve, svd
 else:
     solve = _differentiable(functions.solve, _solve)

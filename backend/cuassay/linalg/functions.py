@@ -1,4 +1,4 @@
-"""The eight functions on plain arrays: each calls the op of its name, and looks at the `info` that it gives."""
+"""The eight functions on plain arrays. Each calls the op of its name, and checks the `info` that it returns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Eigen(NamedTuple):
 
 
 class LeastSquares(NamedTuple):
-    """The solution; the squared norm of each column of ``b - a @ solution``; rank and singular values of a."""
+    """The solution, the squared norm of each column of ``b - a @ solution``, and the rank and singular values of a."""
 
     solution: Array
     residuals: Array
@@ -51,164 +51,182 @@ class LeastSquares(NamedTuple):
 
 
 def solve(a: Array, b: Array, *, check_errors: bool = True) -> Array:
-    """The `x` of ``a @ x = b``, a square.
+    """Solve ``a @ x = b`` for a square `a`.
 
     Parameters
     ----------
     a : array
         (..., N, N).
     b : array
-        (..., N, K), or a vector (N,), as in NumPy 2; stacks broadcast.
+        (..., N, K), or a vector (N,), as in NumPy 2. Stacks broadcast.
     check_errors : bool
-        Wait, and raise where a matrix is singular.
+        Whether to wait for the device, and raise if a matrix is singular.
 
     Returns
     -------
     array
-        The shape of `b`, stacks broadcast; the promoted dtype.
+        `x`, with the shape of `b` (stacks broadcast) and the promoted dtype.
 
     Raises
     ------
     LinAlgError
         If a matrix is singular: a pivot is exactly 0.
     ShapeError, DTypeError
-        If the arguments do not fit together, or are of a dtype that LAPACK does not have.
+        If the shapes do not fit, or LAPACK does not support the dtype.
     """
     _check_dtype("solve", a, b)
     check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
     a, b = _broadcast_stacks(a, b[:, None] if vector else b)
     x, info = ops.solve(a, b)
-    _look("solve", "is singular", info, check_errors)
+    _raise_on_failure("solve", "is singular", info, check_errors)
     return x[..., 0] if vector else x
 
 
 def inv(a: Array, *, check_errors: bool = True) -> Array:
-    """The inverse of `a` (..., N, N); raises as `solve` does, which is faster and more exact for a right side."""
+    """Return the inverse of `a` (..., N, N). Raises as `solve` does.
+
+    To multiply by the inverse, use `solve`, which is faster and more accurate.
+    """
     _check_dtype("inv", a)
     check_errors = flag("check_errors", check_errors)
     inverse, info = ops.inv(a)
-    _look("inv", "is singular", info, check_errors)
+    _raise_on_failure("inv", "is singular", info, check_errors)
     return inverse
 
 
 def det(a: Array) -> Array:
-    """The determinant of `a` (..., N, N), shape (...); 0 where singular, 1 where N is 0."""
+    """Return the determinant of `a` (..., N, N), of shape (...). It is 0 for a singular matrix, and 1 if N is 0."""
     _check_dtype("det", a)
     return ops.det(a)
 
 
 def cholesky(a: Array, *, check_errors: bool = True) -> Array:
-    """The lower triangular `L` (..., N, N) of ``a = L @ L.H``.
+    """Return the lower triangular `L` (..., N, N) with ``a = L @ L.H``.
 
     Parameters
     ----------
     a : array
-        (..., N, N), Hermitian and positive definite; its lower triangle is read.
+        (..., N, N), Hermitian and positive definite. Only its lower triangle is read.
     check_errors : bool
-        Wait, and raise where a matrix has no such factor; else that factor holds anything.
+        Whether to wait for the device, and raise if a matrix has no such factor. If False, that factor is arbitrary.
 
     Raises
     ------
     ShapeError, DTypeError
-        If `a` is not a stack of square matrices, or has a dtype without LAPACK.
+        If `a` is not a stack of square matrices, or LAPACK does not support its dtype.
     LinAlgError
         If a matrix is not positive definite.
     """
     _check_dtype("cholesky", a)
     check_errors = flag("check_errors", check_errors)
     factor, info = ops.cholesky(a)
-    _look("cholesky", "is not positive definite", info, check_errors)
+    _raise_on_failure("cholesky", "is not positive definite", info, check_errors)
     return factor
 
 
 def qr(a: Array, mode: str = "reduced") -> QR:
-    """Orthonormal columns times an upper triangle; the signs are the library's.
+    """Factor ``a = Q @ R`` into orthonormal columns and an upper triangle. The library chooses the signs.
 
     Parameters
     ----------
     a : array
-        (..., M, N); K = min(M, N).
+        (..., M, N). Below, K = min(M, N).
     mode : str
-        ``"reduced"``: Q (..., M, K), R (..., K, N); ``"complete"``: (..., M, M), (..., M, N).
+        ``"reduced"``: Q (..., M, K), R (..., K, N); ``"complete"``: Q (..., M, M), R (..., M, N).
+
+    Returns
+    -------
+    QR
+        Q and R.
 
     Raises
     ------
     ShapeError, DTypeError
-        If `a` is not a stack of matrices, or has a dtype without LAPACK.
+        If `a` is not a stack of matrices, or LAPACK does not support its dtype.
     ArgumentError
-        If `mode` is another.
+        If `mode` is another value.
     """
     _check_dtype("qr", a)
     return QR(*ops.qr(a, mode=mode))
 
 
 def svd(a: Array, full_matrices: bool = True, *, check_errors: bool = True) -> SVD:
-    """Singular values, descending, and their vectors; signs are the library's.
+    """Compute singular values, in descending order, and singular vectors. The library chooses the signs.
 
     Parameters
     ----------
     a : array
-        (..., M, N); K = min(M, N).
+        (..., M, N). Below, K = min(M, N).
     full_matrices : bool
-        U (..., M, M) and Vh (..., N, N), or (..., M, K) and (..., K, N).
+        True: U (..., M, M) and Vh (..., N, N). False: U (..., M, K) and Vh (..., K, N).
     check_errors : bool
-        Wait, and raise where it did not converge.
+        Whether to wait for the device, and raise if a decomposition did not converge.
+
+    Returns
+    -------
+    SVD
+        U, S (..., K) and Vh.
 
     Raises
     ------
     LinAlgError
-        If it did not converge, as where there is NaN.
+        If a decomposition did not converge, for example because of NaN.
     """
     _check_dtype("svd", a)
     check_errors = flag("check_errors", check_errors)
     u, s, vh, info = ops.svd(a, full_matrices=full_matrices)
-    _look("svd", "has no decomposition that converged", info, check_errors)
+    _raise_on_failure("svd", "has no decomposition that converged", info, check_errors)
     return SVD(u, s, vh)
 
 
 def eigh(a: Array, UPLO: str = "L", *, check_errors: bool = True) -> Eigen:
-    """Eigenvalues, ascending, and orthonormal eigenvectors (columns) of Hermitian matrices.
+    """Compute eigenvalues, in ascending order, and orthonormal eigenvectors (columns) of Hermitian matrices.
 
     Parameters
     ----------
     a : array
-        (..., N, N), of which one triangle is read.
+        (..., N, N). Only one triangle is read.
     UPLO : str
-        Which: ``"L"`` or ``"U"``.
+        The triangle to read: ``"L"`` or ``"U"``.
     check_errors : bool
-        Wait, and raise where it did not converge.
+        Whether to wait for the device, and raise if a decomposition did not converge.
+
+    Returns
+    -------
+    Eigen
+        Eigenvalues (..., N) and eigenvectors (..., N, N).
 
     Raises
     ------
     LinAlgError
-        If it did not converge, as where there is NaN.
+        If a decomposition did not converge, for example because of NaN.
     """
     _check_dtype("eigh", a)
     check_errors = flag("check_errors", check_errors)
     w, v, info = ops.eigh(a, uplo=UPLO)
-    _look("eigh", "has no decomposition that converged", info, check_errors)
+    _raise_on_failure("eigh", "has no decomposition that converged", info, check_errors)
     return Eigen(w, v)
 
 
 def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool = True) -> LeastSquares:
-    """The shortest of the `x` that make ``|b - a @ x|`` least, of any rank.
+    """Return the shortest `x` that minimizes ``|b - a @ x|``, for any rank.
 
     Parameters
     ----------
     a : array
         (..., M, N).
     b : array
-        (..., M, K), or a vector (M,); stacks broadcast.
+        (..., M, K), or a vector (M,). Stacks broadcast.
     rcond : float, optional
-        Singular values up to `rcond` times the largest count as 0; otherwise the dtype's epsilon times max(M, N).
+        Singular values up to `rcond` times the largest count as 0. The default is the dtype's epsilon times max(M, N).
     check_errors : bool
-        Wait, and raise where the singular values did not converge.
+        Whether to wait for the device, and raise if the singular values did not converge.
 
     Returns
     -------
     LeastSquares
-        Residuals stand there for any rank, unlike NumPy's and torch's, which leave them out where it is not full.
+        Residuals are given for any rank, while NumPy and torch omit them unless the rank is full.
 
     Raises
     ------
@@ -220,7 +238,7 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
     vector = b.ndim == 1
     a, b = _broadcast_stacks(a, b[:, None] if vector else b)
     x, residuals, rank, s, info = ops.lstsq(a, b, rcond=rcond)
-    _look("lstsq", "has no singular values that converged", info, check_errors)
+    _raise_on_failure("lstsq", "has no singular values that converged", info, check_errors)
     return LeastSquares(x[..., 0] if vector else x, residuals[..., 0] if vector else residuals, rank, s)
 
 
@@ -228,7 +246,7 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
 
 
 def _check_dtype(name: str, *arrays: Array) -> None:
-    """Raise `DTypeError` unless the promoted dtype is one of LAPACK's."""
+    """Raise `DTypeError` unless LAPACK supports the promoted dtype."""
     for array, parameter in zip(arrays, "ab", strict=False):
         registry.owner_of(array, f"{name}'s {parameter}")
     dtype = promote(*(as_dtype(array.dtype) for array in arrays))
@@ -240,9 +258,9 @@ def _check_dtype(name: str, *arrays: Array) -> None:
 
 
 def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
-    """Both with the same axes before the last two, by broadcasting."""
+    """Broadcast all axes of `a` and `b` except the last two."""
     if a.ndim < 2 or b.ndim < 2 or a.shape[:-2] == b.shape[:-2]:
-        return a, b  # the operation says what is wrong, if anything is
+        return a, b  # the op checks the shapes
     try:
         stack = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     except (RuntimeError, ValueError) as error:  # RuntimeError: 64 axes, where NumPy broadcasts 32
@@ -253,8 +271,8 @@ def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
     return xp.broadcast_to(a, (*stack, *a.shape[-2:])), xp.broadcast_to(b, (*stack, *b.shape[-2:]))
 
 
-def _look(name: str, what: str, info: Array, wanted: bool) -> None:
-    """Wait, and raise for the matrices that failed; on a kind without values none can be looked at."""
+def _raise_on_failure(name: str, what: str, info: Array, wanted: bool) -> None:
+    """Wait for the device, and raise if a matrix failed. A device kind without values cannot be checked."""
     if not wanted or registry.device_of(info, "info").kind in VALUELESS_KINDS:
         return
     codes = devices.to_host(info)

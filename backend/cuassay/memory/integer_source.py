@@ -268,7 +268,7 @@ class IntegerSource:
     @_locked
     def pending(self) -> tuple[int, ...]:
         """Return the events that are not reached yet, in the order in which they were recorded."""
-        return tuple(sorted(self._open))
+        return tuple(self._open)
 
     @_locked
     def complete(self, event: int) -> None:

@@ -88,7 +88,7 @@ class PeerModel:
         self._stream_pools: dict[tuple[int, bool], tuple[StreamPool, FreeList]] = {}
         self._ends: dict[tuple[int, bool], Block] = {}
         self._next: dict[tuple[int, bool], int] = {}
-        self._live = self._reserved = 0
+        self._live = 0
         self.live_peak = self.reserved_peak = self.driver_calls = 0
 
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
@@ -122,8 +122,7 @@ class PeerModel:
         free_end = 0 if end is None or end.quick_list is not None else end.nbytes
         whole = self._peer.segment_size(size - free_end)
         self.driver_calls += 1
-        self._reserved += whole
-        self.reserved_peak = max(self.reserved_peak, self._reserved)
+        self.reserved_peak += whole
         address = self._next.setdefault(where, (len(self._next) + 1) << _ROOM)
         self._next[where] += whole + (0 if self._peer.grows else SMALL_SEGMENT)
         block = Segment(address, whole, stream_pool, is_small=where[1]).first

@@ -1,7 +1,7 @@
-"""The tests without a mutant: whether they pass, how long each takes, which lines each runs, and what is declared.
+"""Run the tests without a mutant, and record which pass, their durations, their lines, and the declared functions.
 
-A pytest plugin, loaded in a process of its own with ``-p cuassay.mutation.baseline``. It leaves one JSON file, which
-`read` gives back. Lines are counted by coverage.py, in a context for each test.
+This is a pytest plugin, which is loaded in a separate process with ``-p cuassay.mutation.baseline``. It writes one JSON
+file, which `read` loads. coverage.py records the lines, with one context per test.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from cuassay.testing.skips import parameters_of
 
 __all__ = ["Baseline", "Declared", "pytest_load_initial_conftests", "read"]
 
-#: Name the file that is written, the folder whose files are watched, and how long tests may start.
+#: Environment variables: the file to write, the folder of watched files, and for how many seconds tests may start.
 OUT, ROOT, SECONDS = "CUASSAY_MUTATION_BASELINE", "CUASSAY_MUTATION_ROOT", "CUASSAY_MUTATION_SECONDS"
 
-#: Names a file that lists the files to be watched, one a line. Without it all below the folder are, which takes longer.
+#: An environment variable with the name of a file that lists the files to watch, one per line. Without it all files of
+#: the folder are watched, which is slower.
 WATCHED = "CUASSAY_MUTATION_WATCHED"
 
 
@@ -43,30 +44,30 @@ class Declared:
 
 @dataclass(slots=True)
 class Baseline:
-    """What was found.
+    """The results of the run without a mutant. Files and folders are relative to the root.
 
     Attributes
     ----------
     durations : dict
-        Id of each test that passed to its seconds.
+        From the id of a test that passed to its duration in seconds.
     failed : list of str
-        Ids of those that did not pass.
+        The ids of the tests that failed.
     lines : dict
-        File, relative to the root, to line to the ids of the tests that run it.
+        From a file to its lines, and from each line to the ids of the tests that run it.
     outside : dict
-        File, relative to the root, to the lines that were run outside of tests: by imports, collection and plugins.
+        From a file to the lines that were run outside of tests: by imports, collection and plugins.
     early : list of str
-        Files, relative to the root, of which more may have been run so, before lines were counted.
+        Files that were loaded before lines were recorded, so that more of their lines may have run outside of tests.
     launches : dict
-        Name expression of a kernel, such as ``add<float>``, to the ids of the tests that launch it.
+        From the name expression of a kernel, such as ``add<float>``, to the ids of the tests that launch it.
     declared : list of Declared
-        The functions of the collected specs that stand below the root.
+        The functions of the collected specs that are defined below the root.
     paths : list of str
-        Folders of ``sys.path`` below the root, relative to it.
+        The folders of ``sys.path`` below the root.
     modules : list of str
-        Modules from outside of the project that the tests loaded, in the order of their import.
+        Modules from outside of the project that the tests loaded, in the order of import.
     left_out : int
-        Tests that were not started, because the time was up.
+        The number of tests that were not started because the time was up.
     """
 
     durations: dict[str, float] = field(default_factory=dict)
@@ -81,24 +82,24 @@ class Baseline:
     left_out: int = 0
 
     def covering(self, path: str, first: int, last: int) -> set[str]:
-        """Tests that run one of these lines."""
+        """Return the tests that run one of these lines."""
         lines = self.lines.get(path, {})
         return {test for line in range(first, last + 1) for test in lines.get(line, ())}
 
     def touching(self, path: str) -> set[str]:
-        """Tests that run any line of a file."""
+        """Return the tests that run any line of a file."""
         return {test for tests in self.lines.get(path, {}).values() for test in tests}
 
     def is_run_outside(self, path: str, first: int, last: int) -> bool:
-        """Whether one of these lines was run outside of tests."""
+        """Return whether one of these lines was run outside of tests."""
         return any(first <= line <= last for line in self.outside.get(path, ()))
 
     def may_be_run_before(self, path: str, first: int, last: int) -> bool:
-        """Whether one of these lines may have been run before the tests began."""
+        """Return whether one of these lines may have been run before the tests began."""
         return path in self.early or self.is_run_outside(path, first, last)
 
     def merge(self, other: Baseline) -> None:
-        """Add what another part of the tests found."""
+        """Add the results of another part of the tests."""
         self.durations |= other.durations
         self.failed += other.failed
         for path, by_line in other.lines.items():
@@ -117,12 +118,12 @@ class Baseline:
 
 
 def read(path: Path) -> Baseline:
-    """The file that a run of the tests left.
+    """Read the file that a run of the tests wrote.
 
     Raises
     ------
     MutationError
-        There is none: the tests did not get as far as their end.
+        If the file cannot be read, because the test session did not finish.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -143,7 +144,7 @@ def read(path: Path) -> Baseline:
 
 
 class _Watch:
-    """Follows one session."""
+    """Watches one test session."""
 
     def __init__(self, out: Path, root: Path, seconds: float) -> None:
         import coverage
@@ -155,7 +156,7 @@ class _Watch:
         if watched is not None:
             chosen = {"include": [*Path(watched).read_text(encoding="utf-8").splitlines(), "/nothing-else"]}
         self._coverage = coverage.Coverage(data_file=None, config_file=False, **chosen)
-        # Of a kernel alone no line of Python is counted, and a project may turn warnings into errors.
+        # If only kernels are watched, no Python line is recorded, and a project may turn this warning into an error.
         self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
         self._early = list(_loaded_below(root))
         self._coverage.start()
@@ -165,7 +166,7 @@ class _Watch:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note the declared functions."""
+        """Record the declared functions."""
         for item in items:
             spec = parameters_of(item).get("op")
             place = _place_of(getattr(spec, "fn", None), self._root)
@@ -174,7 +175,7 @@ class _Watch:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Count lines for this test, and its seconds."""
+        """Record the lines and the duration of this test."""
         begun = time.perf_counter()
         self._coverage.switch_context(item.nodeid)
         self._launches.test = item.nodeid
@@ -188,7 +189,7 @@ class _Watch:
                 item.session.shouldstop = "the time for the tests without a mutant is up"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note who failed; a skipped test tests nothing and does not count."""
+        """Record failed tests. A skipped test does not count, because it tests nothing."""
         if report.failed and report.nodeid not in self._found.failed:
             self._found.failed.append(report.nodeid)
         if report.skipped:
@@ -196,7 +197,7 @@ class _Watch:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write what was found."""
+        """Write the results."""
         self._coverage.stop()
         durations = {test: spent for test, spent in self._found.durations.items() if spent >= 0}
         kept = {test: index for index, test in enumerate(durations)}
@@ -233,7 +234,7 @@ class _Watch:
 
 
 class _Launches:
-    """Which test launches which of our own kernels, once the room of CUDA is loaded."""
+    """Record which test launches which of our kernels."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[str]] = {}
@@ -258,7 +259,7 @@ class _Launches:
         return watched
 
     def _watched_blocks(self, prepare: Callable[..., Any]) -> Callable[..., Any]:
-        """An argument block is kept, and launched by tests other than the one that it was made in."""
+        """Wrap `prepare`, because its argument block may be cached and launched by other tests."""
 
         def watched(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             return _Block(prepare(kernel, *args, **kwargs), partial(self._note, kernel.name))
@@ -267,7 +268,7 @@ class _Launches:
 
 
 class _Block:
-    """An argument block that tells of its launches."""
+    """An argument block that reports its launches."""
 
     def __init__(self, block: Any, tell: Callable[[], None]) -> None:
         self._block, self._tell = block, tell
@@ -279,30 +280,30 @@ class _Block:
         return getattr(self._block, name)
 
     def launch(self, grid: Any, threads: Any, shared: int, stream: int) -> Any:
-        """Launch it."""
+        """Launch the block."""
         return self.bind(grid, threads, shared, stream)()
 
     def bind(self, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-        """Its launch as a call."""
+        """Return a function that launches the block."""
         fire = self._block.bind(*args, **kwargs)
 
-        def told() -> Any:
+        def launch() -> Any:
             self._tell()
             return fire()
 
-        return told
+        return launch
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Watch this session, where the variables say so, before a conftest.py is loaded."""
+    """Watch this session, if the environment variables ask for it, before a conftest.py is loaded."""
     if os.environ.get(OUT) and not hasattr(early_config, "workerinput"):
         watch = _Watch(Path(os.environ.pop(OUT)), Path(os.environ[ROOT]), float(os.environ.get(SECONDS, "inf")))
         early_config.pluginmanager.register(watch, "cuassay_mutation_baseline")
 
 
 def _place_of(function: Any, root: Path) -> tuple[str, int, int] | None:
-    """File and lines of a function below `root`."""
+    """Return the file and lines of a function below `root`, or None."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     if code is None:
         return None
@@ -326,7 +327,7 @@ def _loaded_below(root: Path) -> Iterator[str]:
 
 
 def _modules_outside(root: Path) -> list[str]:
-    """Modules that are not of the project: they can be loaded once for all mutants. coverage.py counts only here."""
+    """Return modules outside of the project, which are loaded once for all mutants. coverage.py is excluded."""
     specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())}
     origins = {name: Path(getattr(spec, "origin", None) or "") for name, spec in specs.items()}
     return [
@@ -337,7 +338,7 @@ def _modules_outside(root: Path) -> list[str]:
 
 
 def _is_of_project(file: Path, root: Path) -> bool:
-    """Whether it is below `root`, and not in an environment that was made there."""
+    """Return whether a file is below `root` and not in a virtual environment there."""
     return file.is_relative_to(root) and "site-packages" not in file.relative_to(root).parts
 
 

@@ -1,4 +1,4 @@
-"""A copy of the project, and the processes that judge mutants in it, one after another."""
+"""A copy of the project, and the processes that test mutants in it, one after another."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 __all__ = ["QUIET", "Bench"]
 
-#: Least seconds for a mutant's tests, and how much longer than without a mutant they may take.
+#: The smallest time limit for a mutant's tests, in seconds, and how many times longer than the baseline they may take.
 _LEAST_SECONDS, _SLOWER = 20.0, 5.0
 
-#: Most seconds of tests, as measured without a mutant, and most tests, that a mutant is given.
+#: The largest total duration of tests, as measured without a mutant, and the largest number of tests for a mutant.
 _MOST_SECONDS, _MOST_TESTS = 60.0, 400
 
-#: How many of them run first: most mutants fall there, and pytest need not collect the files of the others.
+#: How many tests run first. Most mutants are killed by them, and pytest need not collect the files of the others.
 _FIRST = 12
 
-#: Least seconds of a processor where the tests are collected already: an endless loop ends soon, on a busy machine too.
+#: The smallest limit of CPU seconds in a fork, so that an endless loop ends soon, even on a busy machine.
 _LEAST_IN_FORK = 3.0
 
 _AT_LIMIT = "ended at its time limit"
 
-#: Exit statuses of pytest: a wrong call, and no test collected.
+#: Exit statuses of pytest: usage error, and no tests collected.
 _USAGE, _NONE_COLLECTED = 4, 5
 
 QUIET = ("-q", "--no-header", "-p", "no:cacheprovider")
@@ -62,7 +62,7 @@ class Bench:
         self._copy = Path(self._folder.name).resolve() / "project"
         copy_project(plan.root, files, self._copy)
         self._seconds = itertools.count(1)
-        self._cache = self._copy.parent / "cache"  # compiled mutants go with it
+        self._cache = self._copy.parent / "cache"  # compiled mutants are deleted with it
         known = Path(settings.get("CUASSAY_CACHE_DIR"))
         if known.is_dir():
             shutil.copytree(known, self._cache)
@@ -99,7 +99,7 @@ class Bench:
             worker.stdin.flush()
 
     def _paths(self) -> Iterator[str]:
-        """The folders that Python looks into: those of the project in the copy, others as they are."""
+        """Yield the folders for PYTHONPATH: those of the project in the copy, and others unchanged."""
         yield from (str(self._copy / name) for name in self._baseline.paths)
         yield from filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 
@@ -110,18 +110,18 @@ class Bench:
             self._worker.communicate()
 
     def stop(self) -> None:
-        """End the tests that run now: their mutant gets no outcome."""
+        """End the running tests. Their mutant gets no outcome."""
         self._forks.stop()
         if self._worker is not None:
             self._worker.terminate()
 
     def judge(self, mutant: Mutant) -> Outcome | None:
-        """Change the file, run the tests that see it, put the file back; None where the time was up before theirs."""
+        """Change the file, run the tests that cover the change, and restore it. Returns None if the time was up."""
         tests = list(self._chosen(covering(mutant, self._plan.root, self._files, self._baseline)))
         if not tests:
-            unknown = self._baseline.left_out > 0  # a test that did not start might run these lines
+            unknown = self._baseline.left_out > 0  # a test that was not started might run these lines
             return None if unknown else Outcome(mutant, "uncovered", note="no test that passes runs these lines")
-        self._forks.wait_until_collected()  # from the files as they are
+        self._forks.wait_until_collected()  # while the files are unchanged
         place = self._copy / mutant.path
         right = (self._plan.root / mutant.path).read_text(encoding="utf-8")
         self._write_source(place, mutant.edit.apply(right))
@@ -134,7 +134,7 @@ class Bench:
         return None if is_late else outcome and replace(outcome, tests=len(tests), seconds=time.monotonic() - begun)
 
     def _in_fork(self, mutant: Mutant, tests: Sequence[str], right: str) -> Outcome | None:
-        """The outcome in a process that has collected the tests; None where only a new process can tell."""
+        """Return the outcome in a fork that has collected the tests, or None if only a new process can decide."""
         if not mutant.path.endswith(".py"):
             return None
         texts = {"path": str(self._copy / mutant.path), "right": right, "wrong": mutant.edit.apply(right)}
@@ -144,19 +144,19 @@ class Bench:
         if answer is None:
             return None
         outcome = _outcome(mutant, len(tests), answer)
-        # What ran before the fork ran without the mutant.
+        # Code that ran before the fork ran without the mutant.
         is_doubtful = self._baseline.may_be_run_before(mutant.path, mutant.line, mutant.last_line)
         return None if outcome.verdict != "killed" and is_doubtful else outcome
 
     def _anew(self, mutant: Mutant, tests: Sequence[str]) -> Outcome | None:
-        """The outcome in a process that loads the changed file and collects the tests."""
+        """Return the outcome in a process that loads the changed file and collects the tests."""
         outcome = _outcome(mutant, len(tests), self._ask(tests[:_FIRST]))
         if outcome.verdict == "survived" and len(tests) > _FIRST:
             outcome = _outcome(mutant, len(tests), self._ask(tests[_FIRST:]))
         return outcome
 
     def _write_source(self, place: Path, text: str) -> None:
-        """Write a source with a time of its own: by that time in whole seconds Python knows what it compiled before."""
+        """Write a source file with a unique modification time, by which Python recognizes stale compiled files."""
         place.write_text(text, encoding="utf-8")
         os.utime(place, 2 * (next(self._seconds),))
 
@@ -165,7 +165,7 @@ class Bench:
         return max(0.0, min(_LEAST_SECONDS + _SLOWER * seconds, self._until - time.monotonic()))
 
     def _chosen(self, tests: Sequence[str]) -> Iterator[str]:
-        """As many as time allows; one that is too long is passed over, unless it is the only one."""
+        """Yield as many tests as time allows. A test that is too long is skipped, unless it comes first."""
         spent = 0.0
         for test in tests[:_MOST_TESTS]:
             duration = self._baseline.durations[test]
@@ -192,7 +192,7 @@ class Bench:
 
 
 class Forks:
-    """A session of pytest that has collected the tests of a copy, as `collected` says; it may find that it cannot."""
+    """A session of pytest that collects the tests of a copy and runs them in forks, if possible; see `collected`."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> None:
         (jobs, to_jobs), (from_answers, answers) = os.pipe(), os.pipe()
@@ -210,13 +210,13 @@ class Forks:
         self._is_able: bool | None = None
 
     def wait_until_collected(self) -> bool:
-        """Whether it can be asked."""
+        """Wait until tests are collected. Returns whether the session can run jobs."""
         if self._is_able is None:
             self._is_able = bool(self._answers.readline())
         return self._is_able
 
     def ask(self, job: Mapping[str, Any]) -> dict[str, Any] | None:
-        """How the tests of a mutant ended, and the end of what they printed; None where it could not be put in."""
+        """Return how the tests of a mutant ended, and the end of their output; None if it could not be applied."""
         if not self.wait_until_collected():
             return None
         begin = self._log.stat().st_size
@@ -231,17 +231,17 @@ class Forks:
             return {**answer, "output": said.read().decode(errors="replace")}
 
     def send(self, message: Any) -> None:
-        """Give it a line."""
-        with suppress(BrokenPipeError):  # it has ended, as the answer will say
+        """Send a line to the session."""
+        with suppress(BrokenPipeError):  # the session has ended, which reading the answer detects
             self._jobs.write(json.dumps(message) + "\n")
             self._jobs.flush()
 
     def stop(self) -> None:
-        """End what runs now."""
+        """End the session."""
         self._process.terminate()
 
     def end(self) -> None:
-        """Close everything."""
+        """End the session, and close the pipes."""
         self.stop()
         self._process.wait()
         with suppress(BrokenPipeError):
@@ -250,7 +250,7 @@ class Forks:
 
 
 def _outcome(mutant: Mutant, tests: int, answer: Mapping[str, Any]) -> Outcome:
-    """From how pytest ended to a verdict."""
+    """Derive a verdict from how pytest ended."""
     status, output = answer["status"], answer["output"]
     verdict: Verdict = "survived" if status == 0 else "killed"
     note = ""

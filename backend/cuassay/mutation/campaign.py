@@ -1,4 +1,4 @@
-"""All mutants of a run: the tests without one first, then each mutant in a copy of the project, several at a time."""
+"""Run a mutation campaign: first the tests without a mutant, then each mutant in a copy of the project, in parallel."""
 
 from __future__ import annotations
 
@@ -34,29 +34,30 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What a campaign runs.
+    """The settings of a campaign.
 
     Attributes
     ----------
     root : path
-        The project.
+        The root of the project.
     folder : str
-        Where pytest is started, relative to the root.
+        The folder in which pytest is started, relative to the root.
     tests : tuple of str
-        Arguments of pytest that choose the tests.
+        Arguments of pytest that select tests.
     options : tuple of str
         Other arguments of pytest, such as ``--device sim``.
     jobs : int
-        Mutants at the same time.
+        The number of mutants that are tested at the same time.
     parts : int
-        Processes that run the tests without a mutant; with more than one, tests that need a device alone are left out.
+        The number of processes that run the tests without a mutant. With more than one, tests that need exclusive use
+        of a device are skipped.
     budget : float
-        Seconds for everything, infinite by default. Tests without a mutant start during the first half only; mutants
-        that are not reached are left out of the score.
+        The time for everything in seconds; infinite by default. Tests without a mutant only start during the first
+        half. Mutants that are not reached do not count in the score.
     begun : float
         When the budget began, by `time.monotonic`.
     sources : tuple of str
-        Files that mutants change, relative to the root: lines are counted in these alone. By default in all files.
+        The files that mutants change, relative to the root. Lines are only recorded in these; by default in all files.
     """
 
     root: Path
@@ -71,7 +72,7 @@ class Campaign:
 
 
 def sampled(mutants: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:
-    """At most `limit` of them, in their order: the same ones for one seed, spread over functions and operators."""
+    """Return at most `limit` mutants in their order, spread over functions and operators; the seed decides which."""
     if limit is None or limit >= len(mutants):
         return list(mutants)
     chance = random.Random(seed)  # noqa: S311  a sample, no secret
@@ -100,12 +101,12 @@ def require_coverage() -> None:
 
 
 def measure_baseline(plan: Campaign) -> Baseline:
-    """Run the tests as they are.
+    """Run the tests without a mutant.
 
     Raises
     ------
     MutationError
-        No test passed.
+        If no test passed.
     """
     with tempfile.TemporaryDirectory(prefix="cuassay-mutate-") as folder:
         runs = [_Run(plan, Path(folder) / f"{part}.json", part) for part in range(plan.parts)]
@@ -142,7 +143,7 @@ class _Run:
         self.said = ""
 
     def finish(self) -> Baseline:
-        """What it found, once it has ended."""
+        """Wait for the process, and return its results."""
         self._process.wait()
         self.said = f"pytest said:\n{self._log.read_text(errors='replace')[-4000:]}"
         if not self._out.exists():
@@ -160,10 +161,10 @@ def run_mutants(
     equivalents: Mapping[str, str],
     tell: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Judge each mutant; `tell` hears of each outcome as it comes, in one thread at a time.
+    """Test each mutant. `tell` is called with each outcome as it arrives, in one thread at a time.
 
-    After Ctrl-C, or when the time is up, the outcomes until then are returned: a mutant that was cut short has none,
-    nor has one whose tests may be among those that were left out without a mutant.
+    After Ctrl-C, or when the time is up, the outcomes so far are returned. A mutant that was interrupted has no
+    outcome, nor has one whose tests may be among those that were not started without a mutant.
     """
     files = project_files(plan.root)
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
@@ -207,12 +208,12 @@ def run_mutants(
 
 
 def _shuffled(mutants: Sequence[Mutant]) -> list[Mutant]:
-    """All in a fixed random order, so that those reached before the time is up are a sample of every file."""
+    """Return all mutants in a fixed random order, so that those tested before the time is up sample every file."""
     return random.Random(0).sample(mutants, len(mutants))  # noqa: S311  an order, no secret
 
 
 def _in_threads(work: Callable[[], None], count: int, stop: Callable[[], None]) -> None:
-    """Run `work` in `count` threads; the first error of one is raised once all have ended. Ctrl-C calls `stop`."""
+    """Run `work` in `count` threads, and raise the first error when all have ended. Ctrl-C calls `stop`."""
     errors: list[BaseException] = []
     stopped = False
 

@@ -1,9 +1,9 @@
-"""A session of pytest that collects its tests once, and runs those of each mutant in a fork of its own.
+"""A session of pytest that collects its tests once, and runs those of each mutant in a separate fork.
 
-A pytest plugin, loaded with ``-p cuassay.mutation.collected``. The first line of the pipe that `JOBS` names is a list
-of modules to load once the tests are collected; an empty answer in the pipe of `ANSWERS` says that this is done. Each
-further line is a JSON object ``{"tests", "path", "right", "wrong", "seconds", "cpu_seconds"}``; the answer is
-``{"status", "seconds"}``, where `status` is as `worker` says it, or `UNFIT`.
+This is a pytest plugin, which is loaded with ``-p cuassay.mutation.collected``. The first line of the pipe that `JOBS`
+names is a list of modules to load when the tests are collected. An empty answer in the pipe of `ANSWERS` says that this
+is done. Each further line is a JSON object ``{"tests", "path", "right", "wrong", "seconds", "cpu_seconds"}``. The
+answer is ``{"status", "seconds"}``, where `status` is as in `worker`, or `UNFIT`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from cuassay.mutation.worker import kill_group, load, wait_for
 
 __all__ = ["ANSWERS", "JOBS", "UNFIT", "pytest_configure"]
 
-#: Name the two ends of pipes that the session uses.
+#: Environment variables with the file descriptors of the two pipes.
 JOBS, ANSWERS = "CUASSAY_MUTATION_JOBS", "CUASSAY_MUTATION_ANSWERS"
 
-#: The mutant cannot be put into a process that has loaded its file, or none of its tests was collected.
+#: The status if the mutant cannot be applied to a process that has loaded its file, or none of its tests was collected.
 UNFIT = 97
 
 
 class _Forks:
-    """The session, and in a fork that part of it which runs tests."""
+    """Serves jobs in the session; in a fork, runs the tests of one job."""
 
     def __init__(self) -> None:
         self._jobs = os.fdopen(int(os.environ.pop(JOBS)))
@@ -46,17 +46,17 @@ class _Forks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Serve until there is no further job; in a fork, let pytest run the tests of one."""
-        if session.testsfailed or "cupy" in sys.modules:  # a driver does not survive a fork
+        """Serve until there are no more jobs. In a fork, let pytest run the tests of a job."""
+        if session.testsfailed or "cupy" in sys.modules:  # the CUDA driver cannot be used after a fork
             return True
         by_id = {item.nodeid: item for item in session.items}
         for module in json.loads(self._jobs.readline()):
             load(module)
-        if "hypothesis" not in sys.modules:  # its plugin would import all of it for its part of each summary
+        if "hypothesis" not in sys.modules:  # its plugin would import all of hypothesis for each summary
             session.config.pluginmanager.unregister(name="hypothesispytest")
         self._functions = functions_by_file()
         gc.collect()
-        gc.freeze()  # a fork shares the memory of what its collections pass over
+        gc.freeze()  # objects that the collector ignores stay shared with forks
         self._answer({})
         for job in self._read():
             items = [by_id[test] for test in job["tests"] if test in by_id]
@@ -72,12 +72,12 @@ class _Forks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Keep the status."""
+        """Store the exit status."""
         self._status = int(exitstatus)
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """End a fork without what the end of a process would do."""
+        """End a fork without the usual work at the exit of a process."""
         if self._is_fork:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -94,12 +94,12 @@ class _Forks:
     def _wait(pid: int, until: float) -> int | None:
         try:
             return wait_for(pid, until)
-        except BaseException:  # told to end, with the tests still at work
+        except BaseException:  # SIGTERM while the tests are running
             kill_group(pid)
             raise
 
     def _prepare(self, job: dict[str, Any], *, is_fit: bool) -> None:
-        """In the fork: become a session of processes, as `worker` does, and change the code."""
+        """In the fork: become the leader of a process session, as in `worker`, and change the code."""
         self._is_fork = True
         status = UNFIT
         try:
@@ -117,7 +117,7 @@ class _Forks:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Serve in this session, where the variables say so."""
+    """Serve in this session, if the environment variables ask for it."""
     if os.environ.get(JOBS) and not hasattr(config, "workerinput"):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         config.pluginmanager.register(_Forks(), "cuassay_mutation_collected")

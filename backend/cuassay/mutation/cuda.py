@@ -1,7 +1,7 @@
-"""Mutants of CUDA C++ text, from its tokens: the faults that people ship in kernels.
+"""Make mutants of CUDA C++ text from its tokens, after common faults in kernels.
 
-A tokenizer is enough: each operator replaces a few tokens. What does not compile is found when it is run, and counts
-neither for nor against the tests.
+A tokenizer is sufficient, because each operator replaces a few tokens. A mutant that does not compile is detected when
+it runs, and counts neither for nor against the tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Token(NamedTuple):
-    """One token and where it is."""
+    """One token and its place in the text."""
 
     text: str
     start: int
@@ -63,7 +63,7 @@ _NAMES = {
     "threadIdx": "blockIdx", "blockDim": "gridDim",
 }  # fmt: skip
 
-#: Types and what a careless author takes in their place.
+#: From a type to the narrower one that a careless author might use.
 _NARROWER = {
     "size_t": "int", "int64_t": "int", "uint64_t": "unsigned int", "ptrdiff_t": "int", "double": "float",
 }  # fmt: skip
@@ -72,22 +72,22 @@ _BARRIERS = re.compile(r"__sync\w+|__threadfence\w*|\w*barrier\w*|\w*fence\w*|sy
 
 
 def looks_like_cuda(text: str) -> bool:
-    """Whether a text holds a kernel or a device function."""
+    """Return whether a text contains a kernel or a device function."""
     return bool(_KERNEL.search(text))
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text, without comments, strings and lines of the preprocessor."""
+    """Return the tokens of a text, without comments, strings and preprocessor lines."""
     return [Token(m["token"], m.start(), m.end()) for m in _TOKEN.finditer(text) if m["token"] is not None]
 
 
 def cuda_mutants(path: str, text: str) -> list[Mutant]:
-    """The mutants of a file of CUDA C++."""
+    """Return the mutants of a CUDA C++ file."""
     return mutants_of(path, text, cuda_edits(text))
 
 
 def cuda_edits(text: str) -> list[Edit]:
-    """Each change of a function's body; what is outside of functions, such as tables and macros, is left alone."""
+    """Return the changes of function bodies. Code outside of functions, such as tables and macros, is not changed."""
     tokens = tokens_of(text)
     bodies = list(_bodies(tokens))
     found = (
@@ -100,14 +100,14 @@ def cuda_edits(text: str) -> list[Edit]:
 
 
 def kernels_in(text: str) -> list[str]:
-    """Names of the kernels that a text defines."""
+    """Return the names of the kernels that a text defines."""
     tokens = tokens_of(text)
     by_start = {token.start: index for index, token in enumerate(tokens)}
     return [name for name, start, _ in _bodies(tokens) if "__global__" in _head(tokens, by_start[start])]
 
 
 def struct_at(text: str, position: int) -> str:
-    """The innermost struct or class whose body holds `position`; empty where none does."""
+    """Return the innermost struct or class whose body contains `position`; empty if there is none."""
     tokens = tokens_of(text)
     found = ""
     for brace, token in enumerate(tokens):
@@ -117,7 +117,7 @@ def struct_at(text: str, position: int) -> str:
 
 
 def _struct_before(tokens: Sequence[Token], brace: int) -> str:
-    """The struct whose body opens at `brace`; empty where another body does."""
+    """Return the struct whose body opens at `brace`; empty if it is another body."""
     begin = brace
     while begin > 0 and tokens[begin - 1].text not in {";", "{", "}"}:
         begin -= 1
@@ -126,7 +126,7 @@ def _struct_before(tokens: Sequence[Token], brace: int) -> str:
 
 
 def _head(tokens: Sequence[Token], brace: int) -> set[str]:
-    """Words of a definition before the brace that opens its body."""
+    """Return the words of a definition before the brace that opens its body."""
     begin = brace
     while begin > 0 and tokens[begin - 1].text not in {";", "}"}:
         begin -= 1
@@ -134,7 +134,7 @@ def _head(tokens: Sequence[Token], brace: int) -> set[str]:
 
 
 def _bodies(tokens: Sequence[Token]) -> Iterator[tuple[str, int, int]]:
-    """Name, begin and end of each function: a name, parentheses, then braces that stand in no other function."""
+    """Yield the name, begin and end of each function: a name, parentheses, and braces outside of other functions."""
     index = 0
     while index < len(tokens):
         if tokens[index].text == "{" and (name := _name_before(tokens, index)):
@@ -145,7 +145,7 @@ def _bodies(tokens: Sequence[Token]) -> Iterator[tuple[str, int, int]]:
 
 
 def _name_before(tokens: Sequence[Token], brace: int) -> str:
-    """The function whose body opens at `brace`; empty where it is a class, a namespace or a list of values."""
+    """Return the function whose body opens at `brace`; empty for a class, a namespace or an initializer list."""
     index = brace - 1
     while index >= 0 and tokens[index].text in {"const", "noexcept", "override"}:
         index -= 1
@@ -170,7 +170,7 @@ def _function_at(bodies: Sequence[tuple[str, int, int]], position: int) -> str:
 Change = tuple[int, int, str]
 CudaOperator = Callable[[Sequence[Token], int], Iterator[Change]]
 
-#: Name to operator.
+#: From a name to an operator.
 CUDA_OPERATORS: dict[str, CudaOperator] = {}
 
 
@@ -296,7 +296,7 @@ def _atomic(tokens: Sequence[Token], index: int) -> Iterator[Change]:
 
 
 def _closing(tokens: Sequence[Token], opened: int) -> int:
-    """Index of the bracket that closes the one at `opened`; the last token where none does."""
+    """Return the index of the bracket that closes the one at `opened`, or of the last token if there is none."""
     depth = 0
     for index in range(opened, len(tokens)):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(tokens[index].text, 0)
@@ -306,7 +306,7 @@ def _closing(tokens: Sequence[Token], opened: int) -> int:
 
 
 def _comma(tokens: Sequence[Token], begin: int, end: int) -> int | None:
-    """Index of the first comma that is in no further brackets."""
+    """Return the index of the first comma that is not inside nested brackets, or None."""
     index = begin
     while index < end:
         if tokens[index].text == ",":
@@ -316,7 +316,7 @@ def _comma(tokens: Sequence[Token], begin: int, end: int) -> int | None:
 
 
 def _is_binary(tokens: Sequence[Token], index: int) -> bool:
-    """Whether an operator is between two operands and not in a template's brackets or before a sign's number."""
+    """Return whether an operator is binary, and not a template bracket, a pointer or a sign."""
     if index == 0 or index + 1 >= len(tokens):
         return False
     before, token, after = tokens[index - 1], tokens[index], tokens[index + 1]
@@ -324,7 +324,7 @@ def _is_binary(tokens: Sequence[Token], index: int) -> bool:
         return False
     if before.text in {"return", "case", "operator", "template", "const", "typename", "auto"}:
         return False
-    if token.text in {"<", ">", "*", "&"}:  # also of templates and pointers, which are written without the two spaces
+    if token.text in {"<", ">", "*", "&"}:  # templates and pointers are written without spaces on both sides
         return before.end < token.start and token.end < after.start
     return True
 
@@ -333,7 +333,7 @@ _LAST_DIGIT = re.compile(r"\d(?=[^\d]*$)")
 
 
 def _next_number(text: str) -> str:
-    """A number one digit further: 4 becomes 5, 1.5f becomes 1.6f, 0x1f becomes 0x20."""
+    """Return a number with its last digit one higher: 4 becomes 5, 1.5f becomes 1.6f, 0x1f becomes 0x20."""
     if text[:2].lower() == "0x":
         digits = text.rstrip("uUlL")
         return hex(int(digits, 16) + 1) + text[len(digits) :]

@@ -1,4 +1,4 @@
-"""The list of mutants that change nothing a test could see: a TOML file, kept with the code, a reason for each.
+"""Read the list of mutants that do not change behaviour: a TOML file, kept with the code, with a reason for each.
 
 ::
 
@@ -19,12 +19,12 @@ __all__ = ["read_equivalents"]
 
 
 def read_equivalents(path: Path) -> Mapping[str, str]:
-    """Identity of a mutant to the reason why it changes nothing.
+    """Return a mapping from the identity of a mutant to the reason why it changes nothing.
 
     Raises
     ------
     SettingError
-        The file cannot be read, or an entry lacks one of its two fields.
+        If the file cannot be read, or an entry lacks one of its two fields.
     """
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])

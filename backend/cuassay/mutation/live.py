@@ -1,7 +1,7 @@
-"""Puts a mutant into a program that runs: functions that exist already get the code of the changed file.
+"""Apply a mutant to a running program: existing functions get the code of the changed file.
 
-What a change at module or class level does, of a decorator or of a default, was done when the file was imported. Such a
-change cannot be put in afterwards.
+Changes at module or class level, in a decorator or in a default cannot be applied, because that code ran when the file
+was imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Pair = tuple[CodeType, CodeType]
 
 
 def functions_by_file() -> Mapping[str, Sequence[FunctionType]]:
-    """All functions that exist, by the file of their code."""
+    """Return all existing functions, by the file of their code."""
     found: dict[str, list[FunctionType]] = {}
     for one in gc.get_objects():
         if type(one) is FunctionType:
@@ -30,13 +30,21 @@ def functions_by_file() -> Mapping[str, Sequence[FunctionType]]:
 
 
 def put_in(path: Path, right: str, wrong: str, functions: Sequence[FunctionType]) -> bool:
-    """Give `functions`, all of the file at `path`, whose text was `right`, the code of `wrong`.
+    """Give the functions of a file the code of its changed text.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    right, wrong : str
+        The text that was loaded, and the changed text.
+    functions : sequence of function
+        All functions of the file.
 
     Returns
     -------
     bool
-        Whether they now do what they would do in a process that had loaded `wrong`. A file that was not loaded yet
-        needs nothing.
+        Whether the functions now behave as in a process that had loaded `wrong`. True if the file was not loaded yet.
     """
     linecache.clearcache()
     if not _is_loaded(path):
@@ -51,12 +59,15 @@ def put_in(path: Path, right: str, wrong: str, functions: Sequence[FunctionType]
         if key in codes:
             function.__code__ = codes[key]
             found.add(key)
-    # A function within another one is made again at each call of it.
+    # A nested function is created again at each call of the outer one.
     return all(key in found for key in codes if "<locals>" not in key[0])
 
 
 def changed_code(path: Path, right: str, wrong: str) -> list[_Pair] | None:
-    """The functions whose code differs and those around them, before and after; None where more differs."""
+    """Return the functions whose code differs and their enclosing functions, each before and after the change.
+
+    Returns None if anything else differs.
+    """
     old, new = (compile(text, str(path), "exec", dont_inherit=True) for text in (right, wrong))
     pairs: list[_Pair] = []
     try:
@@ -69,11 +80,11 @@ def changed_code(path: Path, right: str, wrong: str) -> list[_Pair] | None:
 
 
 class _NotInFunctionsError(Exception):
-    """The change is not within functions."""
+    """Raised if the change is not inside functions."""
 
 
 def _compare(old: CodeType, new: CodeType, pairs: list[_Pair], *, within_function: bool) -> bool:
-    """Whether they differ; functions that do are added to `pairs`."""
+    """Return whether two code objects differ, and add the functions that do to `pairs`."""
     olds, news = _codes_in(old), _codes_in(new)
     if [code.co_name for code in olds] != [code.co_name for code in news]:
         raise _NotInFunctionsError
@@ -88,7 +99,7 @@ def _compare(old: CodeType, new: CodeType, pairs: list[_Pair], *, within_functio
     return differs or any(below)
 
 
-#: Code that the code around it makes and runs at once.
+#: Code objects that their enclosing code creates and runs at once.
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
@@ -103,7 +114,7 @@ def _all_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _own(code: CodeType) -> tuple[object, ...]:
-    """What a code object does, without its place in the file and without the code in it."""
+    """Return what a code object does, without its place in the file and without nested code."""
     constants = [(type(const), repr(const)) for const in code.co_consts if not isinstance(const, CodeType)]
     signature = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
@@ -111,7 +122,7 @@ def _own(code: CodeType) -> tuple[object, ...]:
 
 
 def _is_loaded(path: Path) -> bool:
-    """Whether a module was made of this file."""
+    """Return whether a module was loaded from this file."""
     return any(getattr(module, "__file__", None) == str(path) for module in list(sys.modules.values()))
 
 

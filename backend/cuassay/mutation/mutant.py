@@ -1,4 +1,4 @@
-"""A mutant: one small change of one file, with a name that survives changes elsewhere in that file."""
+"""Mutants: one small change of one file each, with an identity that does not depend on the rest of the file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["Edit", "Mutant", "mutants_of"]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Characters `start` to `end` of a text become `replacement`.
+    """Replaces characters `start` to `end` of a text by `replacement`.
 
     Attributes
     ----------
     operator : str
-        What was done, in words, such as ``term dropped``.
+        The name of the mutation operator, such as ``term dropped``.
     function : str
-        The function or kernel that is changed, dotted where it is nested; empty at module level.
+        The changed function or kernel, with a dotted name if it is nested; empty at module level.
     scope : tuple of int
-        First and last line of the Python function that the change is in, from 1; zeros at module level.
+        The first and last line of the Python function that contains the change, from 1; zeros at module level.
     statement : tuple of int
-        First and last line of the Python statement that the change is in, without the statements below it; zeros in the
-        head of a function.
+        The first and last line of the Python statement that contains the change, without nested statements; zeros in
+        the head of a function.
     """
 
     operator: str
@@ -36,7 +36,7 @@ class Edit:
     statement: tuple[int, int] = (0, 0)
 
     def apply(self, text: str) -> str:
-        """The text with this change."""
+        """Return the text with this change."""
         return text[: self.start] + self.replacement + text[self.end :]
 
 
@@ -49,11 +49,12 @@ class Mutant:
     path : str
         The file, relative to the project's root, with slashes.
     line, last_line : int
-        First and last line of what is changed, from 1.
+        The first and last changed line, from 1.
     edit : Edit
         The change.
     identity : str
-        Twelve hex digits that stay the same while the function's name and the changed lines do.
+        Twelve hexadecimal digits, which depend only on the file, the function's name, the operator and the changed
+        lines.
     """
 
     path: str
@@ -64,18 +65,18 @@ class Mutant:
 
     @property
     def function(self) -> str:
-        """The function or kernel that is changed; empty at module level."""
+        """The changed function or kernel; empty at module level."""
         return self.edit.function
 
     def diff(self, text: str) -> str:
-        """The change as removed and added lines, without a header."""
+        """Return the change as removed and added lines, without a header."""
         old, new = text.splitlines(), self.edit.apply(text).splitlines()
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]
         return "\n".join(line for line in lines if not line.startswith("@@"))
 
 
 def mutants_of(path: str, text: str, edits: Iterable[Edit]) -> list[Mutant]:
-    """The mutants of a file from its edits; two edits that give the same text count once."""
+    """Return the mutants of a file for its edits. Edits that give the same text count once."""
     made: dict[str, Mutant] = {}
     met: dict[str, int] = {}
     for edit in edits:
@@ -84,7 +85,7 @@ def mutants_of(path: str, text: str, edits: Iterable[Edit]) -> list[Mutant]:
             continue
         words = (path, edit.function, edit.operator, *_changed_lines(text, mutated, edit))
         name = "\0".join(words)
-        met[name] = met.get(name, 0) + 1  # the same line may stand in a function twice
+        met[name] = met.get(name, 0) + 1  # a function may contain the same line twice
         identity = hashlib.sha256(f"{name}\0{met[name]}".encode()).hexdigest()[:12]
         line = text.count("\n", 0, edit.start) + 1
         last = text.count("\n", 0, max(edit.start, edit.end - 1)) + 1
@@ -93,7 +94,7 @@ def mutants_of(path: str, text: str, edits: Iterable[Edit]) -> list[Mutant]:
 
 
 def _changed_lines(text: str, mutated: str, edit: Edit) -> tuple[str, str]:
-    """The whole lines before and after, without indentation: neighbours may change without a new name."""
+    """Return the whole changed lines before and after, without indentation."""
     begin = text.rfind("\n", 0, edit.start) + 1
     tail = text.find("\n", edit.end)
     rest = 0 if tail < 0 else len(text) - tail

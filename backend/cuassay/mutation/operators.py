@@ -1,4 +1,4 @@
-"""The operators on Python code: faults that people ship in array code and in code around streams.
+"""The mutation operators on Python code, after common faults in array code and in code with streams.
 
 Each operator is a function from a node to replacements for it.
 """
@@ -15,7 +15,7 @@ __all__ = ["OPERATORS", "called", "is_only_a_guard", "next_digit"]
 Replacements = Iterator[tuple[ast.AST, str]]
 Operator = Callable[[ast.AST], Replacements]
 
-#: Name to operator, in the order in which mutants of one node are made.
+#: From a name to an operator, in the order in which mutants of one node are made.
 OPERATORS: dict[str, Operator] = {}
 
 _COMPARED: Mapping[type[ast.cmpop], str] = {
@@ -28,19 +28,19 @@ _CALCULATED: Mapping[type[ast.operator], str] = {
     ast.LShift: ">>", ast.RShift: "<<", ast.BitAnd: "|", ast.BitOr: "&",
 }  # fmt: skip
 
-#: Dtypes and what a careless author takes in their place: half the bits.
+#: From a dtype to the one with half the bits that a careless author might use.
 _NARROWER: Mapping[str, str] = {
     "float64": "float32", "float32": "float16", "int64": "int32", "int32": "int16", "uint64": "uint32",
     "uint32": "uint16", "complex128": "complex64",
 }  # fmt: skip
 
-#: Calls that give their first argument, or the object they belong to, almost unchanged.
+#: Calls that return their first argument, or the object they belong to, almost unchanged.
 _WRAPPERS = frozenset(
     "abs absolute ascontiguousarray asfortranarray astype clip contiguous copy conj flip nan_to_num negative "
     "ravel round sorted sqrt squeeze transpose".split()
 )
 
-#: Functions of which one argument may pass for the result.
+#: Functions whose result may equal one of their arguments.
 _CHOOSERS = frozenset("maximum minimum max min fmax fmin where".split())
 
 #: Calls that order work or wait for it.
@@ -218,19 +218,19 @@ def _neighbour(node: ast.AST) -> Replacements:
 
 
 def called(node: ast.Call) -> tuple[str, ast.expr | None]:
-    """The name of what is called, and the object it belongs to."""
+    """Return the name of the called function, and the object it belongs to, or None."""
     if isinstance(node.func, ast.Attribute):
         return node.func.attr, node.func.value
     return (node.func.id, None) if isinstance(node.func, ast.Name) else ("", None)
 
 
 def is_only_a_guard(call: ast.Call, keyword: ast.keyword) -> bool:
-    """``zip(..., strict=True)``: it changes nothing while the lengths agree, which other tests hold."""
+    """Return whether a keyword is ``strict`` of ``zip``, which has no effect as long as the lengths agree."""
     return keyword.arg == "strict" and called(call)[0] == "zip"
 
 
 def _is_namespace(node: ast.expr) -> bool:
-    """Whether ``node.copy(x)`` takes its array as an argument: modules and namespaces have short plain names."""
+    """Return whether `node` names a module or namespace, so that ``node.copy(x)`` takes its array as an argument."""
     return isinstance(node, ast.Name) and node.id in {
         "np",
         "numpy",
@@ -253,7 +253,7 @@ _LAST_DIGIT = re.compile(r"\d(?=\D*$)")
 
 
 def next_digit(number: str) -> str:
-    """A number's text with its last digit one higher, of the mantissa where it has an exponent: 0.5 becomes 0.6."""
+    """Return a number with the last digit of its mantissa one higher: 0.5 becomes 0.6."""
     mantissa, mark, exponent = number.partition("e")
     changed = _LAST_DIGIT.sub(lambda digit: str((int(digit[0]) + 1) % 10), mantissa)
     return changed + mark + exponent

@@ -1,4 +1,4 @@
-"""What became of mutants: the outcome of each, and the score of each function."""
+"""The outcome of each mutant, and the score of each function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Verdict = Literal["killed", "survived", "uncovered", "invalid", "equivalent"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one mutant: the verdict, how many tests ran, for how long, and the end of what they printed."""
+    """The outcome of one mutant: the verdict, how many tests ran, for how many seconds, and a note on the reason."""
 
     mutant: Mutant
     verdict: Verdict
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Score:
-    """The mutants of one function: how many there are of each verdict."""
+    """The number of mutants of one function for each verdict."""
 
     path: str
     function: str
@@ -34,17 +34,17 @@ class Score:
 
     @property
     def judged(self) -> int:
-        """Mutants that count: all but equivalent ones and those that do not compile."""
+        """The number of mutants that count: all except equivalent ones and those that do not compile."""
         return sum(self.counts.get(verdict, 0) for verdict in ("killed", "survived", "uncovered"))
 
     @property
     def share(self) -> float | None:
-        """Killed mutants over those that count; None where none does."""
+        """The fraction of killed mutants among those that count, or None if there are none."""
         return self.counts.get("killed", 0) / self.judged if self.judged else None
 
 
 def scores(outcomes: Sequence[Outcome]) -> list[Score]:
-    """A score for each function, in the order of the outcomes."""
+    """Return a score for each function, in the order of the outcomes."""
     found: dict[tuple[str, str], Score] = {}
     for outcome in outcomes:
         key = outcome.mutant.path, outcome.mutant.function

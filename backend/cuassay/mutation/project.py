@@ -1,4 +1,4 @@
-"""The project under test: its root, its files, copies of it, and which of its files are to be changed."""
+"""The project under test: its root, its files, copies of it, and the mutants of its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CUDA_SUFFIXES", "copy_project", "covering", "find_mutants", "project
 
 CUDA_SUFFIXES = frozenset({".cu", ".cuh"})
 
-#: Folders that are never copied where git does not say which files there are.
+#: Folders that are not copied from a project without git.
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", "build", "dist", "venv"})
 
 _INCLUDE = re.compile(r'#include\s+"([^"]+)"')
@@ -29,7 +29,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def project_root(folder: Path) -> Path:
-    """The top of the git checkout that `folder` is in, or the folder itself."""
+    """Return the root of the git checkout that contains `folder`, or the folder itself."""
     asked = subprocess.run(
         ["git", "rev-parse", "--show-toplevel"], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -37,7 +37,10 @@ def project_root(folder: Path) -> Path:
 
 
 def project_files(root: Path) -> list[str]:
-    """Files of the project, relative to `root`: what git tracks or would track, else all but hidden and built ones."""
+    """Return the files of the project, relative to `root`: those that git does not ignore.
+
+    Without git, these are all files except hidden and built ones.
+    """
     asked = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root, capture_output=True, text=True, check=False,
@@ -66,7 +69,7 @@ def copy_project(root: Path, files: Iterable[str], to: Path) -> None:
 
 
 def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline, *, stock: bool = False) -> list[Mutant]:
-    """The mutants of `sources`, or of the declared functions where none is named.
+    """Return the mutants of `sources`, or of the declared functions if no source is named.
 
     Parameters
     ----------
@@ -75,16 +78,16 @@ def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline, *, stoc
     sources : sequence of str
         Files and folders, relative to the root or absolute; ``FILE::FUNCTION`` for one function or kernel of a file.
     baseline : Baseline
-        What the run without a mutant found.
+        The results of the run without a mutant.
     stock : bool
-        Replace whole declared functions by stock mutants as well.
+        Whether to also replace whole declared functions by stock mutants.
 
     Raises
     ------
     MutationError
-        There is nothing to change.
+        If there is nothing to change.
     SettingError
-        A source does not exist, or has no such function.
+        If a source does not exist or has no such function.
     """
     if sources:
         return [mutant for source in sources for mutant in _of_source(root, source)]
@@ -121,13 +124,15 @@ def _of_file(root: Path, file: Path) -> list[Mutant]:
 
 
 def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baseline) -> list[str]:
-    """Tests that can see `mutant`, those first that are likely to find it soon.
+    """Return the tests that can detect `mutant`, those first that are likely to find it soon.
 
-    Of Python these are the tests that run the changed lines or their statement; where that is the head of a function,
-    those that run the function; of what runs at an import, those that run any line of the file. The fastest case of
-    each test function comes first.
-    Of CUDA C++ these are the tests that launch the changed kernel, or any kernel whose file includes the changed one:
-    for each instantiation a fast one first, and where a struct is changed, those of kernels whose name has it first.
+    For Python these are the tests that run the changed lines or their statement. For the head of a function they are
+    the tests that run the function, and for code that runs at import they are those that run any line of the file. The
+    fastest case of each test function comes first.
+
+    For CUDA C++ these are the tests that launch the changed kernel, or any kernel whose file includes the changed file.
+    The fastest test of each instantiation comes first. If a struct is changed, tests of kernels that are instantiated
+    with it come before others.
     """
     if Path(mutant.path).suffix in CUDA_SUFFIXES:
         struct = struct_at((root / mutant.path).read_text(encoding="utf-8"), mutant.edit.start)
@@ -144,15 +149,15 @@ def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baselin
 
 
 def _passing(tests: Iterable[str], baseline: Baseline) -> list[str]:
-    """Those that pass without a mutant, the fastest first."""
+    """Return the tests that pass without a mutant, the fastest first."""
     good = (set(tests) - set(baseline.failed)) & set(baseline.durations)
     return sorted(good, key=lambda test: baseline.durations[test])
 
 
 def _launching(kernels: Collection[str], struct: str, baseline: Baseline) -> list[str]:
-    """Tests that launch one of `kernels`, first with `struct` among its template arguments.
+    """Return the tests that launch one of `kernels`, those with `struct` among its template arguments first.
 
-    The fastest of each instantiation, then the second of each, and so on.
+    The fastest test of each instantiation comes first, then the second fastest of each, and so on.
     """
     naming: list[list[str]] = []
     others: list[list[str]] = []
@@ -164,12 +169,12 @@ def _launching(kernels: Collection[str], struct: str, baseline: Baseline) -> lis
 
 
 def _in_turns(columns: Iterable[Sequence[str]]) -> list[str]:
-    """The first test of each column, then the second of each, and so on; each test once."""
+    """Return the first test of each column, then the second of each, and so on, without repetitions."""
     return list(dict.fromkeys(test for row in zip_longest(*columns) for test in row if test is not None))
 
 
 def _kernels_of(mutant: Mutant, root: Path, files: tuple[str, ...]) -> frozenset[str]:
-    """The changed kernel; where a device function is changed, all kernels that may call it."""
+    """Return the changed kernel, or for a device function all kernels that may call it."""
     of_files = _kernels_by_file(root, files)
     if mutant.function in of_files.get(mutant.path, ()):
         return frozenset({mutant.function})
@@ -187,7 +192,7 @@ def _cuda_texts(root: Path, files: tuple[str, ...]) -> dict[str, str]:
 
 
 def _including(path: str, root: Path, files: tuple[str, ...]) -> set[str]:
-    """`path`, and the files of CUDA C++ that include it, directly or through others."""
+    """Return `path` and the CUDA C++ files that include it, directly or indirectly."""
     texts = _cuda_texts(root, files)
     found, grown = {path}, True
     while grown:

@@ -1,6 +1,6 @@
-"""Mutants of Python code, from its syntax tree, by `operators`.
+"""Make mutants of Python code from its syntax tree, by `operators`.
 
-A replacement is written over the node's own text, so that the rest of the file, its comments included, stays as it is.
+A replacement overwrites only the text of its node, so the rest of the file, including comments, is unchanged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def python_mutants(path: str, text: str, functions: Sequence[tuple[int, int]] | 
     Parameters
     ----------
     path : str
-        The file's name, for the mutants.
+        The name of the file, for the mutants.
     text : str
-        What it holds.
+        The text of the file.
     functions : sequence of (int, int), optional
-        First and last lines of what may be changed; by default all of the file.
+        The first and last lines of the code that may be changed; by default the whole file.
 
     Raises
     ------
     SyntaxError
-        The text is not Python.
+        If the text is not Python.
     """
     tree = ast.parse(text)
     offsets = _line_offsets(text)
@@ -50,12 +50,12 @@ def python_mutants(path: str, text: str, functions: Sequence[tuple[int, int]] | 
 
 
 def stock_mutants(path: str, text: str, functions: Sequence[tuple[int, int]]) -> list[Mutant]:
-    """Mutants that replace what whole functions give, by `cuassay.mutation.stock`; a lambda has none.
+    """Return mutants that replace the results of whole functions, by `cuassay.mutation.stock`. A lambda has none.
 
     Parameters
     ----------
     path, text, functions
-        As `python_mutants` takes them; functions that begin at these first lines are replaced.
+        As in `python_mutants`. Functions that begin at these first lines are replaced.
     """
     offsets, firsts = _line_offsets(text), {first for first, _ in functions}
     edits = []
@@ -73,7 +73,7 @@ _STOCK = "__import__('cuassay.mutation.stock', fromlist=['replaced'])"
 
 
 def _first_line(node: ast.FunctionDef) -> int:
-    """As code objects say it: that of the first decorator."""
+    """Return the first line as code objects have it: that of the first decorator."""
     return min(node.lineno, *(one.lineno for one in node.decorator_list)) if node.decorator_list else node.lineno
 
 
@@ -88,7 +88,7 @@ def _edits_of(node: ast.AST, text: str, offsets: Sequence[int]) -> Iterator[Edit
 
 
 def _in_kernel_text(kernel: str, text: str, start: int, end: int) -> Iterator[Edit]:
-    """CUDA C++ in a string literal: the same characters in the file, where nothing in them is escaped."""
+    """Yield the edits of CUDA C++ in a string literal, if nothing in the literal is escaped."""
     begin = text.find(kernel, start, end)
     if begin >= 0:
         for edit in cuda_edits(kernel):
@@ -96,7 +96,7 @@ def _in_kernel_text(kernel: str, text: str, start: int, end: int) -> Iterator[Ed
 
 
 class _Place(NamedTuple):
-    """The function that a node is in, its dotted name and its lines, and the lines of the statement."""
+    """The dotted name and the lines of the function that contains a node, and the lines of its statement."""
 
     name: str
     lines: tuple[int, int]
@@ -104,7 +104,7 @@ class _Place(NamedTuple):
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[_Place, ast.AST]]:
-    """Each node that runs, with the function it is in; annotations and docstrings do not run."""
+    """Yield each node that runs, with its place. Annotations and docstrings do not run."""
 
     def walk(node: ast.AST, place: _Place) -> Iterator[tuple[_Place, ast.AST]]:
         skipped = {id(part) for part in _inert(node)}
@@ -118,7 +118,7 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[_Place, ast.AST]]:
 
 
 def _inside(node: ast.AST, place: _Place) -> _Place:
-    """Where the parts of `node` stand."""
+    """Return the place of the parts of `node`."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return place._replace(statement=_head(node)) if isinstance(node, ast.stmt) else place
     name = f"{place.name}.{node.name}" if place.name else node.name
@@ -127,7 +127,7 @@ def _inside(node: ast.AST, place: _Place) -> _Place:
 
 
 def _head(node: ast.stmt) -> tuple[int, int]:
-    """Lines of a statement, without those of the statements below it."""
+    """Return the lines of a statement, without those of nested statements."""
     body = getattr(node, "body", None) or getattr(node, "cases", None)
     if not body:
         return node.lineno, node.end_lineno or node.lineno
@@ -136,14 +136,14 @@ def _head(node: ast.stmt) -> tuple[int, int]:
 
 
 def _inert(node: ast.AST) -> Iterator[ast.AST]:
-    """Parts of `node` that say something to readers and tools only."""
+    """Yield the parts of `node` that only matter to readers and tools."""
     for field in ("annotation", "returns", "type_params"):
         part = getattr(node, field, None)
         yield from part if isinstance(part, list) else [part] if isinstance(part, ast.AST) else []
     body = getattr(node, "body", None)
     if isinstance(body, list):
         yield from (part for part in body if _is_inert_statement(part))
-    if isinstance(node, ast.ClassDef):  # frozen=, slots=: a program that runs without them runs as well with them
+    if isinstance(node, ast.ClassDef):  # frozen= and slots= do not change what a correct program does
         yield from (
             part for part in node.decorator_list if isinstance(part, ast.Call) and called(part)[0] == "dataclass"
         )
@@ -165,7 +165,7 @@ def _is_inert_statement(node: ast.AST) -> bool:
 
 
 def _is_for_readers(node: ast.Assign | ast.AugAssign) -> bool:
-    """``__all__``, and a type with a name of its own, such as ``Shape = tuple[int, ...]``."""
+    """Return whether an assignment defines ``__all__`` or a type alias, such as ``Shape = tuple[int, ...]``."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     is_type = isinstance(node.value, ast.Subscript) or _is_union(node.value)
@@ -173,7 +173,7 @@ def _is_for_readers(node: ast.Assign | ast.AugAssign) -> bool:
 
 
 def _is_union(node: ast.expr) -> bool:
-    """Types with ``|`` between them: names that are written as a type's, types of arguments, and None."""
+    """Return whether an expression is a union of types: type names, generic types and None, joined by ``|``."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
         return False
     return all(map(_is_type_or_union, (node.left, node.right)))
@@ -191,7 +191,7 @@ _BUILTIN_TYPES = frozenset({"bool", "bytes", "complex", "dict", "float", "int", 
 
 
 def _line_offsets(text: str) -> list[int]:
-    """Where each line begins, in characters; the tree counts columns in bytes of UTF-8."""
+    """Return where each line begins, in characters. The syntax tree counts columns in UTF-8 bytes instead."""
     offsets, at = [0], 0
     for line in text.splitlines(keepends=True):
         at += len(line)
@@ -212,7 +212,7 @@ def _span(node: ast.AST, offsets: Sequence[int], text: str) -> tuple[int, int]:
 
 def _is_python(text: str) -> bool:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what looks like a mistake: it is meant to be one
+        warnings.simplefilter("ignore")  # a mutant may look like a mistake on purpose
         try:
             compile(text, "mutant", "exec", dont_inherit=True)
         except (SyntaxError, ValueError):

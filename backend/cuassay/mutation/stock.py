@@ -1,7 +1,7 @@
-"""Stock mutants: functions that are wrong in the ways that reward most, whatever the function is.
+"""Stock mutants: generic wrong versions of a function, in the ways that pay off most for someone who cheats.
 
-Each takes the right function and gives a wrong one for the same arguments. A declaration that lets one pass is too weak
-to judge by. Where the mutation tool changes the text of a function, these replace what it gives.
+Each takes the right function and returns a wrong one with the same arguments. A declaration that lets one pass is too
+weak. While other mutants change the text of a function, these replace its result.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from cuassay.testing.samples import each, over_lists
 
 __all__ = ["STOCK", "Function", "Mutation", "replaced"]
 
-#: A function of arrays of any device that gives one.
+#: A function from arrays of any device to an array.
 Function = Callable[..., Any]
 Mutation = Callable[[Function], Function]
 
-#: Name to mutation, in the order in which they are tried.
+#: From a name to a mutation, in the order in which they are tried.
 STOCK: dict[str, Mutation] = {}
 
 
 def replaced(name: str) -> Mutation:
-    """The stock mutation of that name, as a decorator: the wrong function bears the name and signature of the right."""
+    """Return the stock mutation of this name as a decorator that preserves the function's name and signature."""
     return lambda right: wraps(right)(STOCK[name](right))
 
 
@@ -40,13 +40,13 @@ def _stock(name: str) -> Callable[[Mutation], Mutation]:
 
 @_stock("zeros")
 def _zeros(right: Function) -> Function:
-    """Nothing at all."""
+    """Return zeros."""
     return lambda *args, **kwargs: np.zeros_like(right(*args, **kwargs))
 
 
 @_stock("copy of an input")
 def _copy(right: Function) -> Function:
-    """The first input that has the shape of the result; a part of it, where none has."""
+    """Return the first input with the shape of the result, or the first input resized if there is none."""
 
     def copied(*args: Any, **kwargs: Any) -> Any:
         out = right(*args, **kwargs)
@@ -61,7 +61,7 @@ def _copy(right: Function) -> Function:
 
 @_stock("first half for all")
 def _half_mean(right: Function) -> Function:
-    """The second half of each array is taken to be like the first: the mean of half of the numbers."""
+    """Compute with the second half of each array replaced by the first, as a mean of half of the numbers does."""
 
     def mirrored(array: Any) -> Any:
         half = array.shape[-1] // 2
@@ -73,7 +73,7 @@ def _half_mean(right: Function) -> Function:
 
 @_stock("half of the terms")
 def _half(right: Function) -> Function:
-    """The second half of each array is left out."""
+    """Compute with the second half of each array replaced by zeros."""
 
     def emptied(array: Any) -> Any:
         array[..., (array.shape[-1] + 1) // 2 :] = 0
@@ -84,7 +84,7 @@ def _half(right: Function) -> Function:
 
 @_stock("rounded to 16 bits")
 def _sixteen(right: Function) -> Function:
-    """Results of 32 bits or more in the precision of float16, or of bfloat16 where they are beyond its range."""
+    """Round results of 32 bits or more to float16, or to bfloat16 if they are out of its range."""
 
     def rounded(*args: Any, **kwargs: Any) -> Any:
         out = right(*args, **kwargs)
@@ -101,7 +101,7 @@ def _sixteen(right: Function) -> Function:
 
 @_stock("stale answer")
 def _stale(right: Function) -> Function:
-    """The first answer of each shape, for ever."""
+    """Always return the first result of each shape and dtype."""
     kept: dict[Any, Any] = {}
 
     def stale(*args: Any, **kwargs: Any) -> Any:
@@ -116,7 +116,7 @@ def _stale(right: Function) -> Function:
 
 @_stock("constant")
 def _constant(right: Function) -> Function:
-    """The mean of the first right answer, everywhere and for ever."""
+    """Always return the mean of the first right result, in every element."""
     means: list[Any] = []
 
     def constant(*args: Any, **kwargs: Any) -> Any:
@@ -131,7 +131,7 @@ def _constant(right: Function) -> Function:
 
 
 def _on_changed(right: Function, change: Callable[[Any], Any]) -> Function:
-    """The right function of changed arrays."""
+    """Return the right function, applied to changed arrays."""
 
     def put(value: Any) -> Any:
         is_changed = _is_array(value) and value.ndim > 0 and value.shape[-1] > 1

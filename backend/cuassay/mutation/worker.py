@@ -1,8 +1,9 @@
-"""Runs the tests of one mutant after another, each in a fork of a process that has the large libraries loaded.
+"""Run the tests of one mutant after another, each in a fork of a process that has loaded the large libraries.
 
-Started as a file, so that nothing of the code under test is loaded before the fork. The first line of its input is a
-list of modules to load. Each further line is a JSON object ``{"cwd", "paths", "arguments", "seconds"}``; the answer is
-``{"status", "seconds", "output"}``, where `status` is pytest's exit status, a negative signal, or null at the limit.
+This runs as a script, so that no code under test is loaded before the fork. The first line of its input is a list of
+modules to load. Each further line is a JSON object ``{"cwd", "paths", "arguments", "seconds"}``. The answer is
+``{"status", "seconds", "output"}``, where `status` is pytest's exit status, a negative signal, or null at the time
+limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 __all__ = ["KEPT", "kill_group", "load", "wait_for"]
 
-#: What is kept of the output, from its end. Bytes.
+#: How many bytes at the end of the output are kept.
 KEPT = 6000
 
 _POLL_SECONDS = 0.02
@@ -30,7 +31,7 @@ def main() -> None:
     sys.path.pop(0)  # this file's own folder
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a module or a test prints is not an answer
+    os.dup2(2, 1)  # keeps output of modules and tests out of the answers
     for name in json.loads(sys.stdin.readline()):
         load(name)
     for line in sys.stdin:
@@ -39,7 +40,7 @@ def main() -> None:
 
 
 def load(name: str) -> None:
-    """Import a library. pytest would warn that it comes too late to rewrite its assertions: tell it not to."""
+    """Import a library, marked so that pytest does not warn that its assertions can no longer be rewritten."""
     with contextlib.suppress(Exception):
         module = importlib.import_module(name)
         module.__doc__ = f"{module.__doc__ or ''}\nPYTEST_DONT_REWRITE"
@@ -53,7 +54,7 @@ def _serve(job: dict[str, Any]) -> dict[str, Any]:
             _run(job, output.fileno())
         try:
             status = wait_for(pid, begun + job["seconds"])
-        except BaseException:  # told to end, with the tests still at work
+        except BaseException:  # SIGTERM while the tests are running
             kill_group(pid)
             raise
         output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT))
@@ -62,7 +63,7 @@ def _serve(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(job: dict[str, Any], output: int) -> None:
-    """In the child: become a session of its own, so that all its processes can be ended together; run pytest."""
+    """In the child: start a process session, so that all its processes can be ended together, and run pytest."""
     status = 3
     try:
         os.setsid()
@@ -81,7 +82,7 @@ def _run(job: dict[str, Any], output: int) -> None:
 
 
 def wait_for(pid: int, until: float) -> int | None:
-    """Its exit status; None where the time was up and it was killed."""
+    """Wait for a process and return its exit status, or None if the time was up and it was killed."""
     while time.monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -94,7 +95,7 @@ def wait_for(pid: int, until: float) -> int | None:
 
 
 def kill_group(pid: int) -> None:
-    """Whatever it left running ends with it."""
+    """Kill a process and all processes of its session that are still running."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

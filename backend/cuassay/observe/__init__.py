@@ -1,1 +1,1 @@
-"""What a program did, made visible: memory over time; without a driver, from what was recorded."""
+"""Profiles, timelines, memory pictures and the race sanitizer; they work from recorded events, without a driver."""

@@ -1,4 +1,4 @@
-"""From moments, as they were recorded, to a timeline: tracks, parents, waits between streams, memory by call site."""
+"""Assemble recorded moments into a timeline: tracks, parents, waits between streams, and memory by call site."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cuassay.observe.spans import Change, Flow, Span, Timeline
 
 __all__ = ["EARLIER", "Moment", "assemble"]
 
-#: Who took the blocks that were there before the recording.
+#: The call site shown for blocks that were allocated before the recording.
 EARLIER = "before the recording"
 
-#: What the host waited for, by event.
+#: What the host waited for, by watcher event.
 _WAITS = {
     "device_synchronized": "wait for the device",
     "stream_synchronized": "wait for a stream",
@@ -26,7 +26,7 @@ _OF_THE_HOST = frozenset(("replay", "range", "graph_captured", "marked"))
 
 
 class Moment:
-    """One thing as it was recorded; made at every call, so that it is no more than its attributes."""
+    """One recorded call or watcher event. One is made for every call, so the class only holds attributes."""
 
     __slots__ = ("begin", "end", "kind", "name", "number", "occurrence", "parent", "place", "thread", "way")
 
@@ -54,7 +54,7 @@ class Moment:
 
 
 def assemble(moments: Iterable[Moment], began: float, ways: Mapping[Any, str]) -> Timeline:
-    """The timeline of `moments`, whose times are of a clock that showed `began` at its beginning."""
+    """Make the timeline of `moments`. Its times start at `began`, the clock's reading when the recording began."""
     made = _Assembly(began, ways)
     for moment in moments:
         made.take(moment)
@@ -77,7 +77,7 @@ class _Assembly:
         self._waiting: dict[str, list[tuple[str, float, float]]] = {}
 
     def take(self, moment: Moment) -> None:
-        """Add one moment; those of an op come before the moments of what it launched."""
+        """Add one moment. The moment of an op must be added before the moments of the work that the op launched."""
         occurrence = moment.occurrence
         if occurrence is None:
             self._take_host(moment, moment.kind, moment.name)
@@ -93,7 +93,7 @@ class _Assembly:
             self._take_host(moment, *self._named(moment, occurrence))
 
     def _named(self, moment: Moment, occurrence: Occurrence) -> tuple[str, str]:
-        """The kind and the name of a span that is the host's."""
+        """Return the kind and the name of a host span."""
         if moment.kind == "replay":
             return "replay", f"replay of {self._graph(occurrence.subject)}"
         if moment.kind == "graph_captured":
@@ -101,7 +101,7 @@ class _Assembly:
         return "mark" if moment.kind == "marked" else moment.kind, occurrence.name
 
     def _take_order(self, moment: Moment, occurrence: Occurrence) -> None:
-        """What puts streams in order, and how they are called."""
+        """Note stream names and the events that order streams."""
         if moment.kind == "event_waited":
             self._take_stream_wait(moment, occurrence)
         elif moment.kind == "event_recorded":
@@ -165,7 +165,7 @@ class _Assembly:
             self._waiting.setdefault(track, []).append((*recorded, moment.begin - self._began))
 
     def end(self) -> None:
-        """Add the waits that no work came after."""
+        """Add the waits that were not followed by any work on their stream."""
         for track, waits in self._waiting.items():
             for recorded_on, at, time in waits:
                 self.timeline.flows.append(Flow(recorded_on, at, track, max(at, time), "wait"))

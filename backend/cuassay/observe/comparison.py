@@ -1,4 +1,4 @@
-"""Two timelines of the same work side by side: which op got slower, which launch was added."""
+"""Compare two timelines of the same work: which ops got slower, and which launches were added."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cuassay.observe.totals import format_seconds, totals
 
 __all__ = ["Comparison", "Figures", "LaunchChange", "OpChange", "compare", "figures"]
 
-#: An op counts as slower from this share on.
+#: An op counts as slower if its time grew by more than this fraction.
 _SHARE = 0.05
 
 _Key = TypeVar("_Key")
 _T = TypeVar("_T")
 
-#: What launches count for that no op gave.
+#: The op name shown for launches that no op made.
 _OUTSIDE = "no op"
 
 
@@ -35,21 +35,22 @@ class _Launches(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """What a comparison needs of a timeline; `columns` gives it as plain data, and `of` reads that.
+    """The totals of a timeline that a comparison needs. `columns` converts them to plain data, and `of` reads it back.
 
     Attributes
     ----------
     ops : mapping
-        Of each op: calls, seconds on the host, and seconds of its kernels and copies.
+        From an op's name to its number of calls, its seconds on the host, and the seconds of its kernels and copies.
     launches : mapping
-        Of each op and kernel or copy: how many, their seconds, and a line that asked for one.
+        From an op's name and the name of a kernel or copy to the number of launches, their seconds, and the source
+        line of one of them.
     """
 
     ops: Mapping[str, _Op]
     launches: Mapping[tuple[str, str], _Launches]
 
     def columns(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the totals as lists that JSON can hold."""
         return {
             "ops": [[name, *op] for name, op in self.ops.items()],
             "launches": [[*names, *found] for names, found in self.launches.items()],
@@ -57,7 +58,7 @@ class Figures:
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> Self:
-        """The figures that `columns` gave."""
+        """Read the result of `columns`."""
         return cls(
             {name: _Op(*rest) for name, *rest in columns["ops"]},
             {(op, name): _Launches(*rest) for op, name, *rest in columns["launches"]},
@@ -65,7 +66,7 @@ class Figures:
 
 
 class OpChange(NamedTuple):
-    """An op before and after: calls, seconds on the host, seconds of its kernels and copies."""
+    """The calls, host seconds and device seconds of one op, each as a pair of before and after."""
 
     name: str
     calls: tuple[int, int]
@@ -74,12 +75,12 @@ class OpChange(NamedTuple):
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """On the device; of an op that gives it nothing, on the host."""
+        """Seconds on the device, or on the host if the op launched no device work."""
         return self.device if any(self.device) else self.host
 
     @property
     def growth(self) -> float:
-        """Seconds after less before."""
+        """Seconds after minus seconds before."""
         return self.seconds[1] - self.seconds[0]
 
     def __str__(self) -> str:
@@ -91,7 +92,10 @@ class OpChange(NamedTuple):
 
 
 class LaunchChange(NamedTuple):
-    """A kernel or copy that `op` launches more, or less, often: how many before and after, seconds, a line."""
+    """A kernel or copy that `op` launches more or less often than before.
+
+    `launches` and `seconds` are pairs of before and after; `site` is the source line of one launch.
+    """
 
     op: str
     name: str
@@ -107,14 +111,14 @@ class LaunchChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from one timeline to another that recorded the same work.
+    """The differences between two timelines that recorded the same work.
 
     Attributes
     ----------
     ops : tuple of OpChange
-        Every op, by how much it grew.
+        Every op, the largest increase of time first.
     added, gone : tuple of LaunchChange
-        Launches that there are more of, and fewer.
+        The kernels and copies that are launched more often, and less often, than before.
     """
 
     ops: tuple[OpChange, ...]
@@ -122,15 +126,15 @@ class Comparison:
     gone: tuple[LaunchChange, ...]
 
     def slower(self, by: float = _SHARE) -> list[OpChange]:
-        """Ops whose time grew by more than that share, the ones that lost most first."""
+        """Return the ops whose time grew by more than the fraction `by`, the largest increase first."""
         return [op for op in self.ops if op.growth > by * op.seconds[0] and op.growth > 0]
 
     def faster(self, by: float = _SHARE) -> list[OpChange]:
-        """Ops whose time shrank by more than that share, the ones that won most first."""
+        """Return the ops whose time shrank by more than the fraction `by`, the largest decrease first."""
         return [op for op in reversed(self.ops) if -op.growth > by * op.seconds[0]]
 
     def lines(self) -> Iterator[str]:
-        """In words: slower ops, then launches that were added, then the rest; nothing where nothing changed."""
+        """Yield one line per difference: slower ops, added launches, removed launches, then faster ops."""
         yield from (f"slower: {op}" for op in self.slower())
         yield from (f"added: {launch}" for launch in self.added)
         yield from (f"gone: {launch}" for launch in self.gone)
@@ -141,7 +145,10 @@ class Comparison:
 
 
 def figures(timeline: Timeline) -> Figures:
-    """What `compare` needs of a timeline; waits of the host are left out, because they last as long as others' work."""
+    """Compute the totals that `compare` needs.
+
+    Waits of the host are left out, because their duration is that of the work they wait for.
+    """
     waits = {span.name for span in timeline.spans if span.kind == "wait"}
     found = (total for total in totals(timeline, "op") if total.calls and total.name not in waits)
     ops = {total.name: _Op(total.calls, total.host_total, total.device_total) for total in found}
@@ -154,7 +161,7 @@ def figures(timeline: Timeline) -> Figures:
 
 
 def compare(before: Figures, after: Figures) -> Comparison:
-    """What changed; both recorded the same work, such as one step of a program."""
+    """Compare the totals of two timelines that recorded the same work, such as one step of a program."""
     ops = [
         OpChange(name, (one.calls, two.calls), (one.host, two.host), (one.device, two.device))
         for name, one, two in _pairs(before.ops, after.ops, _Op(0, 0.0, 0.0))

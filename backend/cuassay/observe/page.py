@@ -1,7 +1,8 @@
-"""A timeline as one page that needs no other file and no network; `timeline.html` draws what is packed here.
+"""Write a timeline as one HTML page that needs no other file and no network.
 
-A span is a number in each of a few columns: names, sites and ways are listed once, beginnings are differences, times
-are whole nanoseconds. So 100,000 spans take about 3 MB.
+This module packs the data, and the script in `timeline.html` draws it. Each span is one integer per column: names,
+call sites and dispatch paths are stored once and referred to by index, a beginning is stored as the difference from the
+previous one, and times are whole nanoseconds. 100,000 spans then take about 3 MB.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from cuassay.observe.totals import GROUPS, totals
 
 __all__ = ["COLUMNS", "SITES", "render"]
 
-#: Columns of the picture of memory, and call sites with a colour of their own in it.
+#: The number of columns in the memory picture, and of call sites that are shown separately in it.
 COLUMNS, SITES = 1000, 10
 
-#: What is listed at most: waits between streams, gaps, rows of a table.
+#: The largest number of waits between streams, of gaps, and of table rows that a page lists.
 _FLOWS, _GAPS, _ROWS = 20_000, 100, 200
 
 _OTHERS = "other call sites"
@@ -29,14 +30,14 @@ _KINDS = (*HOST_KINDS, *DEVICE_KINDS)
 
 
 def render(timeline: Timeline, title: str = "timeline") -> str:
-    """The page of `timeline`, as HTML."""
+    """Return the page of `timeline` as HTML."""
     template = files("cuassay.observe").joinpath("timeline.html").read_text(encoding="utf-8")
     data = json.dumps(packed(timeline), separators=(",", ":")).replace("<", "\\u003c")
     return template.replace("{{title}}", escape(title)).replace("{{data}}", data)
 
 
 def packed(timeline: Timeline) -> dict[str, Any]:
-    """What the page's script reads."""
+    """Return the data that the page's script reads."""
     flown = [track for flow in timeline.flows for track in (flow.track, flow.waiter)]
     tracks = _List(timeline.tracks(), flown)
     return {
@@ -57,7 +58,7 @@ def packed(timeline: Timeline) -> dict[str, Any]:
 
 
 class _List:
-    """Values once each, and their places."""
+    """A list of distinct values, and the index of each."""
 
     def __init__(self, *values: Iterable[str]) -> None:
         self._places: dict[str, int] = {}
@@ -77,7 +78,7 @@ def _ns(seconds: float) -> int:
 
 
 def _spans(timeline: Timeline, tracks: _List) -> dict[str, Any]:
-    """Columns, by beginning; parents are places in that order."""
+    """Return the columns of the spans, sorted by beginning. A parent is an index in that order."""
     spans = timeline.spans
     order = sorted(range(len(spans)), key=lambda place: (spans[place].begin, -spans[place].end, place))
     places = {place: number for number, place in enumerate(order)}
@@ -117,7 +118,10 @@ def _memory(timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def _device(device: str, changes: Sequence[Change], timeline: Timeline) -> dict[str, Any]:
-    """Bytes by site at most `COLUMNS` times; each column shows its moment of most bytes, so that no peak is lost."""
+    """Return live bytes by call site in at most `COLUMNS` columns of time.
+
+    A column shows the moment at which most bytes were live, so that peaks are kept.
+    """
     sites = _largest(changes)
     others = len(sites)
     numbers = {site: number for number, site in enumerate(sites)}
@@ -149,7 +153,7 @@ def _device(device: str, changes: Sequence[Change], timeline: Timeline) -> dict[
 
 
 def _largest(changes: Sequence[Change]) -> list[str]:
-    """The sites that held most at some time."""
+    """Return the call sites whose live bytes had the highest peaks."""
     live: dict[str, int] = {}
     most: dict[str, int] = {}
     for change in changes:

@@ -1,8 +1,8 @@
-"""Device times by pairs of events, for kinds that do not tell how long their work takes.
+"""Measure device times with pairs of events, for device kinds that do not report how long their work takes.
 
-A pair is recorded around an outermost call of an op, on the current stream of its device; the first pair of a device
-comes after an event that the host has waited for, which puts the device's clock on the host's. Nothing is recorded
-while the stream is captured: times of a capture mean nothing.
+A pair of events is recorded around each outermost call of an op, on the current stream of its device. Before the first
+pair of a device the host records an event and waits for it, which aligns the device's clock with the host's. Nothing is
+recorded while the stream is being captured, because a captured event has no time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Quietly = Callable[[Callable[[], Any]], Any]
 
 
 class Pair:
-    """Two marks around one call."""
+    """The pair of events around one call."""
 
     __slots__ = ("_called", "_mark", "_watch")
 
@@ -33,19 +33,19 @@ class Pair:
         self._watch, self._mark, self._called = watch, mark, called
 
     def end(self, name: str, parent: int) -> None:
-        """The call is over; it was `name`, recorded as `parent`."""
+        """Record the second event. `name` is the op that was called, and `parent` the number of its moment."""
         self._called[self._watch.stop(self._mark)] = name, parent
 
 
 class Pairs:
-    """Every pair of one recording.
+    """All pairs of events of one recording.
 
     Parameters
     ----------
     quietly : callable
         Runs a function without recording what it does.
     is_wanted : callable, optional
-        Whether a kind needs pairs: by default those with streams and without virtual time.
+        Returns whether a device kind needs pairs; `needs_pairs` by default.
     """
 
     def __init__(self, quietly: _Quietly, is_wanted: Callable[[Backend], bool] | None = None) -> None:
@@ -55,7 +55,10 @@ class Pairs:
         self._wanted: dict[type, Backend | None] = {}
 
     def begin(self, operands: Sequence[Any]) -> Pair | None:
-        """A pair whose first mark is made, or None where none is needed or can be."""
+        """Record the first event of a pair.
+
+        Returns None if no operand is on a device that needs pairs, or if the stream is being captured.
+        """
         for operand in operands:
             array_type = operand.__class__
             if array_type not in self._wanted:
@@ -76,7 +79,7 @@ class Pairs:
         return found
 
     def read(self) -> list[Moment]:
-        """The kernels as they were timed; waits for the devices."""
+        """Wait for the devices, and return one moment for each timed call."""
         numbers = count(-2, -1)
         return [moment for device in self._watches for moment in self._read(device, numbers)]
 
@@ -94,7 +97,7 @@ class Pairs:
 
 
 class _Events:
-    """A stopwatch of a kind that has events only."""
+    """A stopwatch for device kinds that have events but no stopwatch."""
 
     def __init__(self, backend: Backend, index: int, quietly: _Quietly) -> None:
         self._backend, self._index, self._quietly = backend, index, quietly
@@ -131,10 +134,10 @@ class _Events:
 
 
 def needs_pairs(backend: Backend) -> bool:
-    """Whether the kind has streams, and does not tell itself how long its work takes."""
+    """Return whether the device kind has streams but does not report how long its work takes."""
     return backend.kind != "cpu" and not hasattr(backend, "now_s")
 
 
 def _is_capturing(stream: Any) -> bool:
-    asked = getattr(stream, "is_capturing", None)  # CuPy's method; ours on sim is a property
-    return bool(asked()) if callable(asked) else bool(getattr(stream, "capturing", False))
+    method = getattr(stream, "is_capturing", None)  # a method of CuPy's streams; sim's have a property `capturing`
+    return bool(method()) if callable(method) else bool(getattr(stream, "capturing", False))

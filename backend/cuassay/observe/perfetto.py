@@ -1,4 +1,4 @@
-"""A timeline in the Trace Event format, which Perfetto and Chrome read.
+"""Write a timeline in the Trace Event format, which Perfetto and Chrome read.
 
 Source: Trace Event Format, docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: complete events
 (``X``), instants (``i``), flows (``s`` and ``f``), counters (``C``) and metadata (``M``), times in microseconds.
@@ -20,7 +20,7 @@ _HOST = 1
 
 
 def write(timeline: Timeline, path: str | Path) -> None:
-    """Write `timeline` to `path`, as JSON."""
+    """Write `timeline` to `path` as JSON."""
     head = json.dumps({"unit": timeline.unit, "missed": timeline.missed})
     with Path(path).open("w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit":"ns","otherData":{head},"traceEvents":[\n')
@@ -32,9 +32,10 @@ def write(timeline: Timeline, path: str | Path) -> None:
 
 
 def trace_events(timeline: Timeline) -> Iterator[str]:
-    """The events as JSON, metadata first: the host is one process, each device another, each track a thread of its own.
+    """Yield the events as JSON, metadata first.
 
-    They are put together from parts that are turned into JSON once: three times as fast as one dictionary each.
+    The host and each device is a process of the trace, and each track is a thread. The text is assembled from parts
+    that were encoded once, which is three times as fast as encoding a dictionary per event.
     """
     numbers = _Numbers(timeline)
     yield from map(json.dumps, numbers.metadata())
@@ -71,7 +72,7 @@ def _args(timeline: Timeline, place: int, span: Span) -> str:
 
 
 class _Numbers:
-    """Process and thread numbers of tracks."""
+    """The process and thread numbers of tracks."""
 
     def __init__(self, timeline: Timeline) -> None:
         flown = [track for flow in timeline.flows for track in (flow.track, flow.waiter)]
@@ -88,7 +89,7 @@ class _Numbers:
         return self._processes[name]
 
     def of(self, track: str) -> str:
-        """Process and thread of `track`, as parts of an event."""
+        """Return the JSON text of the process and thread of `track`."""
         return self._texts[track]
 
     def metadata(self) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`profile`: record what a block does, and look at it as a table, a Perfetto trace or a page."""
+"""`profile`: record what a block does, and show it as a table, a Perfetto trace or a page."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ __all__ = ["profile"]
 
 
 class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.profile``
-    """Record ops, kernels, copies, memory, waits and replays of the block, in every thread.
+    """Record the ops, kernels, copies, memory, waits and graph replays of a block, in every thread.
 
     Parameters
     ----------
     device : str or Device, optional
-        Whose clock is used: virtual time for sim, the host's for others. None takes that of the first device on which
-        something happens.
+        The device whose clock is used: virtual time for sim, the host's clock for other kinds. None uses the clock of
+        the first device on which something is recorded.
     memory : bool
-        Whether blocks are recorded, with the lines that asked for them.
+        Whether to record allocations, with the source lines that requested them.
     limit : int
-        Moments kept; later ones are counted and left out.
+        The largest number of moments kept. Later ones are only counted.
     gives_way : bool
-        Stop when another profile starts. Otherwise that one is refused.
+        If true, this profile stops when another one starts. If false, starting another one raises `StateError`.
     kernels : bool
-        On CUDA, time each kernel, copy and fill by itself, also those of other libraries and those of graph replays.
-        Give `device`, unless the program has used CUDA before. It needs ``cuassay[cupti]``, and no other profiler in
-        the process. Without it an op is timed as a whole.
+        On CUDA, time each kernel, copy and fill separately, including those of other libraries and of graph replays.
+        Pass `device` unless the program has used CUDA before. This needs ``cuassay[cupti]``, and no other profiler may
+        be active in the process. If false, an op is timed as a whole.
 
     Raises
     ------
     ArgumentError
-        If `kernels` is not a truth value.
+        If `kernels` is not a bool.
     LibraryNotFoundError
-        If `kernels` is asked for and the package cupti-python is not there.
+        If `kernels` is true and the package cupti-python is not installed.
 
     Examples
     --------
@@ -84,43 +84,44 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         return f"profile({len(self._timeline.spans):,} spans, {self._timeline.seconds:.6g} {self._timeline.unit})"
 
     def start(self) -> None:
-        """Record from here. Raises `StateError` where another profile is recorded, or another profiler traces."""
+        """Start recording. Raises `StateError` if another profile is recording or another profiler is tracing."""
         self._recorder.start()
 
     def stop(self) -> None:
-        """Stop recording; where events were recorded to take times, this waits for the device."""
+        """Stop recording. If events were recorded to measure times, this waits for their devices."""
         self._timeline = self._recorder.stop()
 
     @property
     def timeline(self) -> Timeline:
-        """What was recorded. Raises `StateError` before the end of the block."""
+        """The recorded timeline. Raises `StateError` before the end of the block."""
         if self._timeline is None:
             raise StateError("the profile has not ended; ask after its block, or call stop() first")
         return self._timeline
 
     def totals(self, by: str = "op") -> list[Total]:
-        """Figures by ``"op"``, ``"kernel"`` or ``"site"``, most device time first."""
+        """Return totals by ``"op"``, ``"kernel"`` or ``"site"``, most device time first."""
         return totals(self.timeline, by)
 
     def table(self, by: str = "op", *, limit: int = 40) -> str:
-        """`totals` as text: host and device, self and total, launches, bytes."""
+        """Return `totals` as text: host and device times, each self and total, launches, and bytes."""
         return table(self.timeline, by, limit=limit)
 
     def compare(self, before: profile) -> Comparison:
-        """What changed since `before`, which recorded the same work: ops that got slower, launches that were added.
+        """Compare with `before`, a profile of the same work: slower and faster ops, added and removed launches.
 
-        Printed, it is a line for each; nothing is compared call by call, so that the order of calls may differ.
+        Printing the result gives one line per difference. Totals are compared rather than single calls, so the order
+        of calls may differ.
         """
         return compare(figures(before.timeline), figures(self.timeline))
 
     def gaps(self) -> list[Gap]:
-        """When devices had nothing to do between two pieces of work, the longest first, and what the host did then."""
+        """Return the idle times of devices between two pieces of work, the longest first, with what the host did."""
         return idle_gaps(self.timeline)
 
     def export_chrome_trace(self, path: str | Path) -> None:
-        """Write a trace that ui.perfetto.dev and chrome://tracing open."""
+        """Write a trace that ui.perfetto.dev and chrome://tracing can open."""
         perfetto.write(self.timeline, path)
 
     def html(self, path: str | Path, title: str = "timeline") -> None:
-        """Write one page that needs no other file: lanes with zoom and search, gaps, memory, tables."""
+        """Write a self-contained HTML page: tracks with zoom and search, gaps, memory and tables."""
         Path(path).write_text(page.render(self.timeline, title), encoding="utf-8")

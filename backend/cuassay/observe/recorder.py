@@ -1,9 +1,9 @@
-"""Records a timeline: calls of ops, and what watchers are told, put on one clock.
+"""Record a timeline: calls of ops and watcher events, on one clock.
 
-Ops are seen by taking the place of their call, so that a recorded call takes the way it takes otherwise, shortcuts
-included. The way of the first call with new shapes is asked for once, by `explain`. Device times are told by kinds that
-know them (sim); of others a pair of events is recorded around each outermost call, and read at the end, unless their
-kind's tracer is asked for.
+The recorder wraps the call of an op, so that a recorded call is dispatched as it would be otherwise, including its
+shortcuts. `explain` reports the dispatch path once for each signature. Kinds that know their device times (sim) report
+them. For other kinds a pair of events is recorded around each outermost call and read at the end, unless the kind's
+tracer is used.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from cuassay.ops.wrapping import Wrapping, unwrap, wrap
 
 __all__ = ["Recorder"]
 
-#: What a timeline shows.
+#: The watcher events that a timeline shows.
 _WATCHED = EVENTS.keys() - {
     *("accessed", "event_found_done", "stream_found_done", "graph_capture_begun"),
     *("graph_body_begun", "graph_body_ended", "graph_updated", "graph_dropped"),
     "devices_replaced",
 }
 
-#: Frames: code and line; formatted at the end.
+#: The code and line of a frame. They are formatted when the recording ends.
 _Place = tuple[CodeType, int]
 
 
 class _Thread(threading.local):
-    """Of each thread: the spans that are open, by number, and its own number."""
+    """Per thread: the numbers of the open spans, and the number of the thread."""
 
     def __init__(self) -> None:
         self.open: list[int] = []
@@ -58,16 +58,15 @@ class Recorder:
     Parameters
     ----------
     device : Device, optional
-        Whose clock is the timeline's; None takes that of the first device that something happens on.
+        The device whose clock the timeline uses. None uses that of the first device on which something is recorded.
     limit : int
-        Moments and timed calls kept; what comes after is counted and left out.
+        The largest number of moments and timed calls kept. Later ones are only counted.
     memory : bool
-        Whether blocks are recorded with their call sites, which is most of what recording costs.
+        Whether to record blocks with their call sites. This is most of the cost of recording.
     gives_way : bool
-        Whether it stops when another one starts, instead of refusing that.
+        Whether this recorder stops when another one starts. Otherwise starting another one raises `StateError`.
     kernels : bool
-        Whether each kernel and copy is recorded, of `device`'s kind and of those that were used before, if they have a
-        tracer.
+        Whether to trace each kernel and copy, for `device`'s kind and every kind used before that has a tracer.
     """
 
     _active: Recorder | None = None
@@ -107,13 +106,13 @@ class Recorder:
         self._clock = kind
         self._now = getattr(registry.backend(kind), "now_s", perf_counter)
         self._began = self._now()
-        for moment in self._moments:  # ranges, of the clock before
+        for moment in self._moments:  # ranges that were opened on the former clock
             moment.begin = moment.end = self._began
 
     # -------------------------------------------------------------------------------------------- from start to stop
 
     def start(self) -> None:
-        """Record from here. Raises `StateError` where a recorder records already."""
+        """Start recording. Raises `StateError` if another recorder is active and does not give way."""
         if Recorder._active is not None and Recorder._active.gives_way:
             Recorder._active.stop()
         if Recorder._active is not None:
@@ -130,7 +129,10 @@ class Recorder:
         wrap(self._wrapping)
 
     def stop(self) -> Timeline:
-        """Stop, wait for devices whose events were recorded, and give what was recorded; the same a second time."""
+        """Stop, wait for the devices whose events were recorded, and return the timeline.
+
+        A second call returns the same timeline.
+        """
         if self._made is not None:
             return self._made
         ended = self._now()
@@ -155,7 +157,7 @@ class Recorder:
 
         def recorded(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
             if self._clock is None:
-                self._meet(args)
+                self._use_clock_of(args)
             key = _signature(op, args)
             moment = enter("op", op.name)
             moment.way = key
@@ -175,7 +177,7 @@ class Recorder:
         return recorded
 
     def _outermost(self, operands: tuple[Any, ...]) -> Pair | None:
-        """What times a call that is inside no other, as it begins."""
+        """Start timing a call that is not inside another one. Returns None if it is not timed by events."""
         if self._traces is not None:
             self._traces.meet(operands)
         pair = self._pairs.begin(operands) if self._room > 0 else None
@@ -185,8 +187,8 @@ class Recorder:
     def _needs_pairs(self, backend: Backend) -> bool:
         return needs_pairs(backend) and not (self._traces is not None and self._traces.covers(backend))
 
-    def _meet(self, operands: tuple[Any, ...]) -> None:
-        """Take the clock of the kind of the first array."""
+    def _use_clock_of(self, operands: tuple[Any, ...]) -> None:
+        """Use the clock of the first array's device kind."""
         found = next(filter(None, (registry.backend_of(type(operand)) for operand in operands)), None)
         if found is not None:
             self._choose_clock(found.kind)
@@ -221,7 +223,7 @@ class Recorder:
     # -------------------------------------------------------------------------------------------- watchers
 
     def _quietly(self, run: Callable[[], Any]) -> Any:
-        """Run what would otherwise be recorded itself."""
+        """Call `run` without recording what it does."""
         local = self._local
         local.is_quiet = True
         try:
@@ -233,14 +235,14 @@ class Recorder:
         if self._local.is_quiet:
             return
         event = occurrence.event
-        if event == "stream_made":  # a machine that is being made can not be asked for its time
+        if event == "stream_made":  # a simulated machine has no clock yet while it is being constructed
             moment = Moment(event, occurrence.name, next(self._numbers), -1, 0, self._began, self._began)
             moment.occurrence = occurrence
             self._add(moment)
             return
         if self._clock is None:
             kind = occurrence.device.partition(":")[0]
-            if any(one.kind == kind for one in registry.backends()):  # memory may be that of the host
+            if any(one.kind == kind for one in registry.backends()):  # pinned host memory does not name a device kind
                 self._choose_clock(kind)
         if event.startswith("memory") and not self._memory:
             return
@@ -267,7 +269,7 @@ class Recorder:
         self._add(moment)
 
     def _on_our_clock(self, occurrence: Occurrence, now: float) -> Occurrence:
-        """Of a kind with another clock, times are given as so far from now."""
+        """Shift the times of an occurrence from its kind's clock to the timeline's clock."""
         kind = occurrence.device.partition(":")[0]
         if kind == self._clock or occurrence.begin is None or occurrence.end is None:
             return occurrence
@@ -287,7 +289,7 @@ _known_as_ours: dict[CodeType, bool] = {}
 
 
 def _caller() -> _Place:
-    """Code and line of the nearest caller that is not this package."""
+    """Return the code and line of the nearest caller outside this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         code = frame.f_code
@@ -305,5 +307,5 @@ def _has_site(event: str) -> bool:
 
 
 def _signature(op: Op, args: tuple[Any, ...]) -> Any:
-    """What is enough to tell ways apart: the op, and each array's type, dtype and shape."""
+    """Return what decides the dispatch path of a call: the op, and the type, dtype and shape of each argument."""
     return (op, *[(one.__class__, getattr(one, "dtype", None), getattr(one, "shape", None)) for one in args])

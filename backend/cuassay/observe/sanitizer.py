@@ -1,10 +1,11 @@
-"""The race sanitizer: every call of an op, and what watchers are told, judged by happens-before.
+"""The race sanitizer checks op calls and watcher events by happens-before.
 
-What an op reads and writes its schema says; what else touches arrays (copies, kernels of the user's, functions of the
-array library) is told by the kind as ``"accessed"``. Work that the kind does inside an op is the op's, and is not
-looked at again. A call is judged before it runs, but for the arrays that it makes.
+The schema of an op says what it reads and writes. For everything else that touches arrays (copies, user kernels,
+functions of the array library), the device kind reports an ``"accessed"`` event. Work that a kind does inside an op
+belongs to the op and is not checked again. The operands of a call are checked before it runs, and the arrays that it
+allocates afterwards.
 
-Threads of the host share one clock, as `cuassay.order.clock` has it.
+All host threads share one clock; see `cuassay.order.clock`.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from cuassay.order.sites import Site, call_site
 
 __all__ = ["Sanitizer", "sanitized", "summary"]
 
-#: What is not seen of graphs that other libraries capture.
-_FOREIGN = "graphs that other libraries captured: their replays are not told"
+#: Why replays of graphs captured by other libraries are not checked.
+_FOREIGN = "graphs that other libraries captured: their replays are not reported"
 
-#: Memory whose allocator waits for every user of a block before it is given out again.
+#: Memory whose allocator reuses a block only after every stream that used it has finished.
 _PINNED = "pinned host memory"
 
 
 class Sanitizer:
-    """Judges the work of all devices whose kind tells of accesses, from `start` to `stop`.
+    """Check the work of all devices whose kind reports accesses, from `start` to `stop`.
 
     Attributes
     ----------
     engine : Engine
-        What it has found, and what it could not see.
+        Holds the errors found, and counts of what could not be checked.
     """
 
     def __init__(self) -> None:
@@ -51,26 +52,26 @@ class Sanitizer:
         self._deferred: deque[Occurrence] = deque()
         self._queues: dict[tuple[str, int, int], Queue] = {}
         self._lasting: dict[tuple[str, int], Queue] = {}
-        self._asks: dict[str, tuple[Callable[[int], int], Callable[[int], bool] | None]] = {}
+        self._functions: dict[str, tuple[Callable[[int], int], Callable[[int], bool] | None]] = {}
         self._foreign: set[int] = set()
         self._devices: dict[str, tuple[Device, Any]] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._judging, self._judging_plan)
-        self._told: dict[str, Callable[[Occurrence, Queue], object]] = self._table()
+        self._actions: dict[str, Callable[[Occurrence, Queue], object]] = self._stream_actions()
         self._of_memory = {"memory_taken": self.engine.take, "memory_returned": self.engine.give_back}
 
     def __repr__(self) -> str:
         return f"Sanitizer({'off' if self._handle is None else 'on'}, {len(self.engine.found)} found)"
 
     def start(self) -> None:
-        """Judge from here. Raises `StateError` where it is on already."""
+        """Start checking. Raises `StateError` if the sanitizer is already on."""
         if self._handle is not None:
             raise StateError(f"{self!r} is on already; stop it first, or make another one")
-        self._handle = watch(self._watch, (*self._told, *_WITHOUT_STREAM, "devices_replaced"))
+        self._handle = watch(self._watch, (*self._actions, *_WITHOUT_STREAM, "devices_replaced"))
         wrap(self._wrapping)
 
     def stop(self) -> None:
-        """Judge no more; twice is allowed."""
+        """Stop checking. Calling it twice is allowed."""
         if self._handle is not None:
             unwrap(self._wrapping)
             self._handle.remove()
@@ -78,7 +79,7 @@ class Sanitizer:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """What is found inside the block is neither raised nor kept."""
+        """Neither raise nor record the errors that are found inside the block."""
         self.engine.is_quiet, former = True, self.engine.is_quiet
         try:
             yield
@@ -86,17 +87,17 @@ class Sanitizer:
             self.engine.is_quiet = former
 
     def finish(self) -> None:
-        """Raise an early free that was found since the last launch or wait."""
+        """Raise the early free, if one was found since the last launch or wait."""
         with self._working():
             self.engine.raise_late()
 
     def unseen(self) -> Mapping[str, int]:
-        """How often something could not be looked at, by the reason."""
+        """Return how many accesses and replays could not be checked, by reason."""
         return dict(self.engine.unseen)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Nothing else changes the engine inside. What every call does spells it out, which saves a microsecond."""
+        """Lock the engine. Code that runs at every call inlines this, which saves a microsecond."""
         with self._lock:
             self._is_busy = True
             try:
@@ -105,7 +106,7 @@ class Sanitizer:
                 self._catch_up()
 
     def _catch_up(self) -> None:
-        """Enter what finalisers gave back while the engine was changed, which they must not do themselves."""
+        """Process the occurrences that finalizers reported while the engine was busy."""
         try:
             while self._deferred:
                 self._take(self._deferred.popleft())
@@ -115,8 +116,8 @@ class Sanitizer:
     # -------------------------------------------------------------------------------------------- streams
 
     def _queue(self, device: Device, number: int, lane: str = "") -> Queue:
-        """The engine's queue for a stream that watchers know by `number`."""
-        stream = device.kind, device.index, number  # to hash a Device takes as long as the rest
+        """Return the engine's queue for the stream that watchers know by `number`."""
+        stream = device.kind, device.index, number  # hashing a Device would take as long as everything else here
         found = self._queues.get(stream)
         if found is None:
             backend: Any = registry.backend(device.kind)
@@ -128,32 +129,32 @@ class Sanitizer:
         return found
 
     def _may_be_gone(self, device: Device, number: int) -> bool:
-        """Whether the stream need not exist any more: a driver that is asked for one that is gone crashes.
+        """Return whether the stream may no longer exist. Asking the driver about a destroyed stream crashes it.
 
-        Memory that was taken before the sanitizer was on goes back in the order of such a stream.
+        Memory allocated before the sanitizer was on may be freed in the order of such a stream.
         """
         return number != 0 and (device.kind, device.index, number) not in self._queues
 
     def _current(self, device: Device) -> Queue:
-        number = self._asked(device.kind)[0](device.index)
+        number = self._stream_functions(device.kind)[0](device.index)
         queue = self._queue(device, number)
         self._follow(queue, number, device.kind)
         return queue
 
-    def _asked(self, kind: str) -> tuple[Callable[[int], int], Callable[[int], bool] | None]:
-        """What the kind says of streams: the number of a device's current one; whether one is captured."""
-        found = self._asks.get(kind)
+    def _stream_functions(self, kind: str) -> tuple[Callable[[int], int], Callable[[int], bool] | None]:
+        """Return the kind's functions that give a device's current stream, and whether a stream is being captured."""
+        found = self._functions.get(kind)
         if found is None:
             backend: Any = registry.backend(kind)
-            found = self._asks[kind] = backend.current_number, getattr(backend, "is_capturing", None)
+            found = self._functions[kind] = backend.current_number, getattr(backend, "is_capturing", None)
         return found
 
     def _follow(self, queue: Queue, number: int, kind: str) -> None:
-        """Captures by other libraries are not told: whether the stream is captured is asked before what it orders."""
+        """Ask the driver whether another library is capturing the stream, because watchers are not notified of that."""
         is_known = number in self._foreign
         if queue.capture is not None and not is_known:
             return
-        asked = self._asked(kind)[1]
+        asked = self._stream_functions(kind)[1]
         is_captured = asked is not None and asked(number)
         if is_captured and not is_known:
             self._foreign.add(number)
@@ -204,7 +205,7 @@ class Sanitizer:
         return run
 
     def _begin(self, name: str, work: touched.Work, site: Site) -> list[Queue]:
-        """Judge what a call touches, but for what it makes; gives the queue that it is given to, then the others."""
+        """Check the operands of a call. Returns the queue that it is launched on, then those of the other devices."""
         device, others, accesses = work
         with self._lock:
             self._is_busy = True
@@ -221,7 +222,7 @@ class Sanitizer:
         return order
 
     def _end(self, name: str, order: list[Queue], made: Any, site: Site) -> None:
-        """The array that a call made is written by it; the other devices' queues go on after it."""
+        """Enter the results as written by the call, and order the other devices' queues after it."""
         results = made if isinstance(made, (tuple, list)) else (made,)
         work = touched.located([(one, True) for one in results])
         if work is None and len(order) == 1:
@@ -246,11 +247,11 @@ class Sanitizer:
 
     def _watch(self, occurrence: Occurrence) -> None:
         with self._lock:
-            if self._is_busy:  # a finaliser that ran meanwhile, in this thread
+            if self._is_busy:  # a finalizer that ran in this thread while the engine was busy
                 self._deferred.append(occurrence)
                 return
             self._is_busy = True
-            try:  # blocks come and go more often than all else happens
+            try:  # memory events are the most frequent, so they have a shortcut
                 act = self._of_memory.get(occurrence.event)
                 queue = None if act is None else self._lasting.get((occurrence.device, occurrence.stream))
                 if act is None or queue is None:
@@ -270,7 +271,7 @@ class Sanitizer:
             elif event == "memory_returned" and occurrence.device.startswith(_PINNED):
                 self.engine.forget(_PINNED, occurrence.subject, occurrence.nbytes)
             return
-        act = self._told.get(event)
+        act = self._actions.get(event)
         if act is None:
             _WITHOUT_STREAM[event](self.engine, occurrence)
         elif event == "graph_replay_begun":
@@ -287,19 +288,19 @@ class Sanitizer:
                 self._remember(device, occurrence)
 
     def _forget(self, kind: str) -> None:
-        """The names of `kind`'s devices, and the numbers of their streams, are those of others from here."""
+        """Forget the devices and streams of `kind`: new devices now use their names and numbers."""
         self.engine.forget_devices(kind)
         self._queues = {stream: queue for stream, queue in self._queues.items() if stream[0] != kind}
         self._lasting = {of: queue for of, queue in self._lasting.items() if queue.device.kind != kind}
 
     def _remember(self, device: Device, occurrence: Occurrence) -> None:
-        """The queue of this stream need not be looked for again."""
+        """Cache the queue of the occurrence's stream for later memory events."""
         lasting = self._queues.get((device.kind, device.index, occurrence.stream))
         if lasting is not None and not occurrence.lane:
             self._lasting[occurrence.device, occurrence.stream] = lasting
 
     def _device_of(self, name: str) -> Device | None:
-        """The device that an occurrence names, if it is one whose kind is judged."""
+        """Return the device that an occurrence names, or None if its kind is not checked."""
         found = self._devices.get(name)
         if found is None:
             kind, colon, index = name.partition(":")
@@ -308,47 +309,47 @@ class Sanitizer:
             found = self._devices[name] = Device(kind, int(index)), registry.backend(kind)
         return found[0] if touched.is_observable(found[1]) else None
 
-    def _table(self) -> dict[str, Callable[[Occurrence, Queue], object]]:
-        """What is done at each event that names a stream."""
+    def _stream_actions(self) -> dict[str, Callable[[Occurrence, Queue], object]]:
+        """Return the action for each event that names a stream."""
         engine = self.engine
         return {
-            "accessed": lambda told, queue: engine.launch(queue, told.name, told.accesses),
-            "event_recorded": lambda told, queue: engine.record(queue, _kind(told), told.subject),
-            "event_waited": lambda told, queue: engine.wait(queue, _kind(told), told.subject),
-            "stream_synchronized": lambda told, queue: engine.host_waits_for(queue),
-            "stream_found_done": lambda told, queue: engine.host_waits_for(queue),
-            "memory_taken": lambda told, queue: engine.take(told.device, told.subject, told.nbytes, queue),
-            "memory_recorded": lambda told, queue: engine.use(told.device, told.subject, queue),
-            "memory_returned": lambda told, queue: engine.give_back(told.device, told.subject, told.nbytes, queue),
-            "graph_capture_begun": lambda told, queue: engine.begin_capture(told.subject, queue),
-            "graph_body_begun": lambda told, queue: engine.body(told.subject, queue, begins=True),
-            "graph_body_ended": lambda told, queue: engine.body(told.subject, queue, begins=False),
-            "graph_replay_begun": lambda told, queue: engine.replay(told.subject, queue),
+            "accessed": lambda event, queue: engine.launch(queue, event.name, event.accesses),
+            "event_recorded": lambda event, queue: engine.record(queue, _kind(event), event.subject),
+            "event_waited": lambda event, queue: engine.wait(queue, _kind(event), event.subject),
+            "stream_synchronized": lambda event, queue: engine.host_waits_for(queue),
+            "stream_found_done": lambda event, queue: engine.host_waits_for(queue),
+            "memory_taken": lambda event, queue: engine.take(event.device, event.subject, event.nbytes, queue),
+            "memory_recorded": lambda event, queue: engine.use(event.device, event.subject, queue),
+            "memory_returned": lambda event, queue: engine.give_back(event.device, event.subject, event.nbytes, queue),
+            "graph_capture_begun": lambda event, queue: engine.begin_capture(event.subject, queue),
+            "graph_body_begun": lambda event, queue: engine.body(event.subject, queue, begins=True),
+            "graph_body_ended": lambda event, queue: engine.body(event.subject, queue, begins=False),
+            "graph_replay_begun": lambda event, queue: engine.replay(event.subject, queue),
         }
 
 
-def _kind(told: Occurrence) -> str:
-    return told.device.partition(":")[0]
+def _kind(event: Occurrence) -> str:
+    return event.device.partition(":")[0]
 
 
-#: Events whose subject is the stream.
+#: Events whose subject is a stream.
 _OF_SUBJECT = frozenset({"stream_synchronized", "stream_found_done"})
 
-#: What is done at each event that names none.
+#: The action for each event that does not name a stream.
 _WITHOUT_STREAM: Mapping[str, Callable[[Engine, Occurrence], object]] = {
-    "event_dropped": lambda engine, told: engine.drop_event(_kind(told), told.subject),
-    "event_synchronized": lambda engine, told: engine.host_waits_for_event(_kind(told), told.subject),
-    "event_found_done": lambda engine, told: engine.host_waits_for_event(_kind(told), told.subject),
-    "device_synchronized": lambda engine, told: engine.host_waits_for_device(Device(told.device)),
-    "graph_captured": lambda engine, told: engine.end_capture(told.subject),
-    "graph_updated": lambda engine, told: engine.move_graph(told.subject, told.other),
-    "graph_dropped": lambda engine, told: engine.drop_graph(told.subject),
+    "event_dropped": lambda engine, event: engine.drop_event(_kind(event), event.subject),
+    "event_synchronized": lambda engine, event: engine.host_waits_for_event(_kind(event), event.subject),
+    "event_found_done": lambda engine, event: engine.host_waits_for_event(_kind(event), event.subject),
+    "device_synchronized": lambda engine, event: engine.host_waits_for_device(Device(event.device)),
+    "graph_captured": lambda engine, event: engine.end_capture(event.subject),
+    "graph_updated": lambda engine, event: engine.move_graph(event.subject, event.other),
+    "graph_dropped": lambda engine, event: engine.drop_graph(event.subject),
 }
 
 
 @contextmanager
 def sanitized() -> Iterator[Sanitizer]:
-    """Inside the block races and early frees raise `RaceError`; one found last is raised at the block's end."""
+    """Raise `RaceError` for races and early frees inside the block; a last early free is raised at the block's end."""
     sanitizer = Sanitizer()
     sanitizer.start()
     try:
@@ -359,7 +360,7 @@ def sanitized() -> Iterator[Sanitizer]:
 
 
 def summary(sanitizer: Sanitizer) -> list[str]:
-    """Lines for the end of a run: how many errors were raised, and what could not be seen."""
+    """Return the lines for the end of a run: how many errors were found, and what could not be checked."""
     found = len(sanitizer.engine.found)
     lines = [f"cuassay sanitizer: {found} error{'' if found == 1 else 's'} found"]
     return lines + [f"cuassay sanitizer: not seen: {count:,} {what}" for what, count in sanitizer.unseen().items()]

@@ -1,6 +1,6 @@
-"""One timeline: what a program did, on the host and on each stream, with memory, waits and replays; plain data.
+"""The timeline of a program as plain data: its work on the host and on each stream, memory, waits and replays.
 
-Times are seconds since the profile began, of one clock: the kind's virtual time, or the host's.
+Times are seconds since the profile began, on one clock: the virtual time of a device kind, or the host's clock.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from dataclasses import dataclass, field
 
 __all__ = ["DEVICE_KINDS", "HOST_KINDS", "Change", "Flow", "Span", "Timeline"]
 
-#: Kinds of spans: what the host does, and what streams do.
+#: The kinds of spans on the host, and on streams.
 HOST_KINDS = ("range", "op", "replay", "wait")
 DEVICE_KINDS = ("kernel", "copy")
 
 
 @dataclass(slots=True)
 class Span:
-    """Something that takes time.
+    """One piece of work of the host or of a stream.
 
     Attributes
     ----------
     kind : str
         One of `HOST_KINDS` or `DEVICE_KINDS`.
     name : str
-        The op, the kernel, the range, or what was waited for.
+        The name of the op, kernel or range, or what was waited for.
     track : str
-        Where it is drawn: ``"host"``, ``"host thread 2"``, ``"sim:0 stream 3"``.
+        The track that it is drawn on: ``"host"``, ``"host thread 2"``, ``"sim:0 stream 3"``.
     begin, end : float
         Seconds since the profile began.
     parent : int
-        The place in `Timeline.spans` of what it is part of, or what launched it; -1 for none.
+        The index in `Timeline.spans` of the span that contains or launched this one; -1 for none.
     nbytes : int
-        Bytes that it moves, where that is known.
+        The number of bytes moved; 0 if that is not known.
     site : str
-        ``file.py:12``, the caller's line; of a replayed kernel it is the line of the capture.
+        The caller's line, as ``file.py:12``. For a replayed kernel it is the line of the capture.
     is_timed : bool
-        False where only the host's call is known, so that a copy has no length.
+        False if only the time of the host's call is known. A copy then has length 0.
     """
 
     kind: str
@@ -51,13 +51,13 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration in seconds."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Bytes taken (positive) or given back (negative) on a device, at a time, for the call site that took them."""
+    """Bytes allocated (positive) or freed (negative) on a device, with the call site that allocated them."""
 
     time: float
     device: str
@@ -67,7 +67,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A wait between streams: `end` on `waiter` comes after `begin` on `track`, where an event was recorded."""
+    """A wait between streams: work at `end` on `waiter` waited for the event recorded at `begin` on `track`."""
 
     track: str
     begin: float
@@ -78,24 +78,24 @@ class Flow:
 
 @dataclass(slots=True)
 class Timeline:
-    """What was recorded.
+    """A recorded profile.
 
     Attributes
     ----------
     spans : list of Span
-        In the order they began to be recorded: a parent comes before its children.
+        The spans in the order of recording. A parent comes before its children.
     changes : list of Change
-        Of memory, in order.
+        Allocations and frees, in order.
     flows : list of Flow
         Waits between streams.
     ways : dict
-        From an op's span, by its place, to the steps that `explain` gives of calls with its shapes.
+        From the index of an op's span to the dispatch steps that `explain` reported for a call with its shapes.
     seconds : float
-        From the beginning to the end.
+        The duration of the profile.
     unit : str
-        What a second is: ``"s"``, or ``"virtual s"``.
+        The unit of times: ``"s"`` or ``"virtual s"``.
     missed : int
-        Spans that were left out because there were more than the limit.
+        The number of spans left out because of the limit.
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -107,16 +107,16 @@ class Timeline:
     missed: int = 0
 
     def tracks(self) -> list[str]:
-        """The tracks: the host's first, then streams by name."""
+        """Return the tracks: the host's first, then the streams by name."""
         found = dict.fromkeys(span.track for span in self.spans)
         return sorted(found, key=lambda track: (not track.startswith("host"), _natural(track)))
 
     def of_kinds(self, kinds: Sequence[str]) -> Iterator[tuple[int, Span]]:
-        """The spans of these kinds, with their places."""
+        """Return the spans of these kinds, each with its index in `spans`."""
         return ((place, span) for place, span in enumerate(self.spans) if span.kind in kinds)
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A key by which ``stream 10`` comes after ``stream 9``."""
+    """Return a sort key that puts ``stream 10`` after ``stream 9``."""
     words = text.replace(":", " ").split(" ")
     return tuple((int(word) if word.isdigit() else -1, word) for word in words)

@@ -1,7 +1,7 @@
-"""A snapshot as one page: live bytes over time by call site, and the map of blocks, with stacks.
+"""Write a snapshot as one HTML page: live bytes over time by call site, and a map of blocks with their stacks.
 
-The page needs no other file and no network. Pictures are drawn here, as SVG; the page's own script only shows the
-stack of what is clicked, so that figures and pictures are there without it.
+The page needs no other file and no network. The pictures are drawn here as SVG. The page's script only shows the stack
+of a block that is clicked, so the page is readable without JavaScript.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from cuassay.observe.usage import EARLIER, OTHERS, Usage, lines_of, site_of, usa
 
 __all__ = ["render"]
 
-#: Width and height of the timeline, and of one segment's row in the map, in the pictures' own units.
+#: The width and height of the timeline, and the height of one segment's row in the map, in SVG units.
 _WIDTH, _HEIGHT, _ROW = 1000, 300, 18
 
-#: What of a segment's row is too narrow to be a block of its own, units; neighbouring blocks are one there.
+#: Blocks narrower than this many SVG units are merged with neighbours in the same state.
 _NARROW = 1.2
 
-#: Segments drawn: the largest.
+#: The largest number of segments drawn; the smallest segments are left out.
 _SEGMENTS = 400
 
-#: Hues that are told apart in light and in dark, one a call site.
+#: Hues that stay distinguishable in light and dark mode; each call site gets one.
 _HUES = (212, 28, 145, 350, 268, 48, 185, 320, 95, 12, 240, 165, 70)
 
 _STYLE = """
@@ -55,14 +55,14 @@ document.addEventListener('keydown',e=>{if(e.key==='Enter')tell(e);});
 
 
 def render(snapshot: Mapping[str, Any], title: str = "memory") -> str:
-    """The page of `snapshot` (what `cuassay.memory.snapshot.load` gives), as HTML.
+    """Return the page of `snapshot` as HTML.
 
     Parameters
     ----------
     snapshot : mapping
-        In the schema of ``torch.cuda.memory._snapshot``: ours, or torch's.
+        A snapshot in the schema of ``torch.cuda.memory._snapshot``, such as `cuassay.memory.snapshot.load` returns.
     title : str
-        The page's.
+        The title of the page.
     """
     blocks = _Blocks()
     found = usages(snapshot)
@@ -152,7 +152,7 @@ def _outline(xs: Sequence[str], below: Sequence[int], above: Sequence[int], top:
 
 
 def _steps(xs: Sequence[str], values: Sequence[int], top: int) -> str:
-    """Points of a line that stays until the next value."""
+    """Return the points of a step line."""
     points, former = [], ""
     for x, value in zip(xs, values, strict=True):
         y = f"{_HEIGHT - value / top * (_HEIGHT - 16):.1f}"
@@ -167,19 +167,19 @@ def _steps(xs: Sequence[str], values: Sequence[int], top: int) -> str:
 
 
 class _Blocks:
-    """What the page's script tells of the blocks that are drawn; each stack once."""
+    """The descriptions that the page's script shows for the drawn blocks. Each stack is stored once."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, int]] = []
         self._stacks: dict[tuple[str, ...], int] = {(): 0}
 
     def add(self, text: str, stack: tuple[str, ...]) -> int:
-        """The number of a block of that description."""
+        """Store a description, and return its number."""
         self._rows.append((text, self._stacks.setdefault(stack, len(self._stacks))))
         return len(self._rows) - 1
 
     def json(self) -> str:
-        """As text that is safe inside a script element."""
+        """Return JSON that is safe inside a script element."""
         data = {"blocks": self._rows, "stacks": [list(stack) for stack in self._stacks]}
         return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
@@ -214,7 +214,7 @@ def _rects(segment: Mapping[str, Any], blocks: _Blocks, colours: Mapping[str, st
     for run in _runs(segment["blocks"], total * _NARROW / _WIDTH):
         x = (run[0]["address"] - segment["address"]) / total * _WIDTH
         width = sum(block["size"] for block in run) / total * _WIDTH
-        number = blocks.add(*_told(run))
+        number = blocks.add(*_description(run))
         yield (
             f'<rect data-b="{number}" tabindex="0" x="{x:.2f}" width="{max(width, 0.3):.2f}" height="{_ROW}" '
             f'fill="{_fill(run[0], colours)}"/>'
@@ -222,7 +222,7 @@ def _rects(segment: Mapping[str, Any], blocks: _Blocks, colours: Mapping[str, st
 
 
 def _runs(blocks: Iterable[Mapping[str, Any]], narrow: float) -> Iterator[list[Mapping[str, Any]]]:
-    """Each block alone, but narrow ones of one state together with their neighbours, up to that width."""
+    """Group narrow neighbouring blocks in the same state, up to the size `narrow`; other blocks stay alone."""
     run: list[Mapping[str, Any]] = []
     for block in blocks:
         joins = run and run[-1]["state"] == block["state"] and block["size"] < narrow
@@ -235,7 +235,7 @@ def _runs(blocks: Iterable[Mapping[str, Any]], narrow: float) -> Iterator[list[M
         yield run
 
 
-def _told(run: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[str, ...]]:
+def _description(run: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[str, ...]]:
     first = run[0]
     state = {"active_allocated": "live", "inactive": "free"}.get(first["state"], "freed, in use by other streams")
     nbytes = sum(block["size"] for block in run)

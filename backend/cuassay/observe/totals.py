@@ -1,4 +1,4 @@
-"""Figures of a timeline: by op, by kernel, by call site."""
+"""Totals of a timeline by op, by kernel, or by call site."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from cuassay.observe.spans import DEVICE_KINDS, Span, Timeline
 
 __all__ = ["GROUPS", "Total", "table", "totals"]
 
-#: What `totals` groups by.
+#: The groupings that `totals` accepts.
 GROUPS = ("op", "kernel", "site")
 
 
 @dataclass(slots=True)
 class Total:
-    """The figures of one op, kernel or call site.
+    """The totals of one op, kernel or call site.
 
     Attributes
     ----------
     name : str
-        Which.
+        The op, kernel or call site.
     calls : int
-        Calls of the op; launches of the kernel; both, of a call site.
+        The number of calls of an op, of launches of a kernel, or of both at a call site.
     launches : int
-        Kernels and copies that they gave to streams.
+        The number of kernels and copies launched.
     nbytes : int
-        Bytes that those moved, as far as it is known.
+        The bytes moved by those launches, as far as known.
     host_self, host_total : float
-        Seconds on the host: without, and with, what is called inside.
+        Seconds on the host, without and with nested calls.
     device_self, device_total : float
-        Seconds of kernels and copies: of its own, and with those of what is called inside.
+        Seconds of kernels and copies, without and with those of nested calls.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Total:
 
 
 def totals(timeline: Timeline, by: str = "op") -> list[Total]:
-    """Figures by ``"op"``, ``"kernel"`` or ``"site"``, most device time first, then most host time.
+    """Return totals by ``"op"``, ``"kernel"`` or ``"site"``, sorted by descending device time, then host time.
 
-    An op that calls another of its own name counts the time inside once.
+    The total time of an op that calls itself counts the nested calls once.
 
     Raises
     ------
     ArgumentError
-        If `by` is none of these.
+        If `by` is not one of these names.
     """
     if by not in GROUPS:
         raise ArgumentError(f"a table is by {', '.join(GROUPS)}; got {by!r}; choose one")
@@ -73,7 +73,7 @@ def totals(timeline: Timeline, by: str = "op") -> list[Total]:
     return sorted(found.values(), key=lambda total: (-total.device_total, -total.host_total, total.name))
 
 
-#: What a span counts for; None: for nothing by itself.
+#: The name that a span is counted under, by grouping. None means that the span is not counted.
 _NAMES: Mapping[str, Callable[[Span], str | None]] = {
     "op": lambda span: span.name if span.kind in ("op", "replay", "wait", "range") else None,
     "kernel": lambda span: span.name if span.kind in DEVICE_KINDS else None,
@@ -84,7 +84,7 @@ _NAMES: Mapping[str, Callable[[Span], str | None]] = {
 def _add_work(
     found: dict[str, Total], spans: Sequence[Span], place: int, name_of: Callable[[Span], str | None], by: str
 ) -> None:
-    """Add a kernel or copy to what launched it, or to itself."""
+    """Add a kernel or copy to the total of its launcher, or of itself when grouping by kernel."""
     span = spans[place]
     own = name_of(span) or (spans[span.parent].name if span.parent >= 0 else span.name)
     total = found.setdefault(own, Total(own))
@@ -100,7 +100,7 @@ def _add_work(
 
 
 def _seconds_inside(spans: Sequence[Span]) -> dict[int, float]:
-    """By place: the host's seconds in spans directly inside."""
+    """Return, by index of a span, the host seconds of its direct children."""
     found: dict[int, float] = {}
     for span in spans:
         if span.parent >= 0 and span.kind not in DEVICE_KINDS:
@@ -122,7 +122,7 @@ _COLUMNS = ("calls", "host self", "host total", "device self", "device total", "
 
 
 def table(timeline: Timeline, by: str = "op", *, limit: int = 40) -> str:
-    """`totals` as text; at most `limit` rows, and how many are left out."""
+    """Format `totals` as text: at most `limit` rows, and the number of rows left out."""
     found = totals(timeline, by)
     rows = [(by, *_COLUMNS), *(_row(total) for total in found[:limit])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -148,7 +148,7 @@ def _row(total: Total) -> tuple[str, ...]:
 
 
 def format_seconds(seconds: float) -> str:
-    """``1.25 ms``: three digits, in the unit that fits."""
+    """Format seconds with three digits and a suitable unit, such as ``1.25 ms``."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if abs(seconds) >= scale * 0.9995:
             return f"{seconds / scale:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Which arrays a call reads and writes, by its op's schema, and where they lie."""
+"""Find which arrays a call reads and writes, by its op's schema, and where they are in memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from cuassay.order.extents import Extent
 
 __all__ = ["Work", "by_call", "by_schema", "is_observable", "located", "outputs"]
 
-#: The device of the first array, the other devices, and where all arrays lie, and whether each is written.
+#: The device of the first array, the other devices, and the extent of each array with whether it is written.
 Work = tuple[Device, list[Device], list[tuple[Extent, bool]]]
 
-#: What may stand for an array; to ask which kind owns one of these is slow.
+#: Types that may be passed in place of an array. Asking the registry who owns them is slow, so they are skipped.
 _NUMBERS = frozenset({bool, int, float, complex, type(None)})
 
-#: By kind, whether it is `Observable`, which is slow to find out, and whether it may find races itself.
+#: By kind: whether it is `Observable`, and whether it may find races itself. Cached, because checking is slow.
 _offers: dict[str, tuple[bool, bool]] = {}
 
-#: Arrays, and whether each is written.
+#: Arrays, each with whether it is written.
 Touched = list[tuple[Any, bool]]
 
 
 def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Touched:
-    """The arrays of a call; none where its arguments do not fit, which the call itself refuses."""
+    """Return the arrays that a call touches.
+
+    The list is empty if the arguments do not fit the schema, because the call itself will raise.
+    """
     writes = op.schema.writes
     if (
         writes is not None
@@ -46,7 +49,10 @@ def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -
 
 
 def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
-    """The arrays of a call whose arguments are given by name; `out` is written. A view touches nothing."""
+    """Return the arrays that a call touches, for arguments bound by name.
+
+    `out` counts as written. An op that returns a view touches nothing.
+    """
     if op.schema.view_of and (out is None or _shares(bound[op.schema.view_of], out)):
         return []
     found: Touched = []
@@ -72,24 +78,24 @@ def _shares(array: Any, view: Any) -> bool:
 
 
 def is_observable(backend: Any) -> bool:
-    """Whether the kind offers what a sanitizer needs, and finds no races itself."""
+    """Return whether the kind offers what a sanitizer needs and does not find races itself."""
     if backend is None:
         return False
     offers = _offers.get(backend.kind)
-    if offers is None:  # whether it says anything of races is asked once too: to miss an attribute is slow
-        is_one = isinstance(backend, Observable)
-        offers = _offers[backend.kind] = is_one, is_one and hasattr(backend, "finds_races")
-    is_one, may_judge = offers
-    return is_one and not (may_judge and backend.finds_races)
+    if offers is None:  # cached: an isinstance check of a protocol and a failed attribute look-up are slow
+        is_observable_type = isinstance(backend, Observable)
+        offers = _offers[backend.kind] = is_observable_type, is_observable_type and hasattr(backend, "finds_races")
+    is_observable_type, may_judge = offers
+    return is_observable_type and not (may_judge and backend.finds_races)
 
 
 def is_always_observable(kind: str) -> bool:
-    """Whether `is_observable` said so of the kind, and will again."""
+    """Return whether `is_observable` was true for the kind and cannot change."""
     return _offers.get(kind) == (True, False)
 
 
 def located(arrays: Touched) -> Work | None:
-    """The device of the first of `arrays` that a sanitizer sees, the other devices, and where all of these lie."""
+    """Return the devices and extents of the arrays that a sanitizer can observe, or None if there are none."""
     home: Device | None = None
     others: list[Device] = []
     found: list[tuple[Extent, bool]] = []
@@ -97,7 +103,7 @@ def located(arrays: Touched) -> Work | None:
     device_of: Callable[[Any], Device] | None = None
     extent: Callable[[Any], Extent] | None = None
     for array, write in arrays:
-        if array.__class__ is not last:  # mostly all are of one type
+        if array.__class__ is not last:  # usually all arrays have one type
             last = array.__class__
             backend: Any = None if last in _NUMBERS else registry.backend_of(last)
             if is_observable(backend):

@@ -1,8 +1,8 @@
 """Device times of each kernel and copy, for kinds that have a tracer, such as CUDA with CUPTI.
 
-Pairs of events time an op as a whole. A tracer reports each piece of work, also that of other libraries, with the time
-at which the host asked for it, and the thread. The work belongs to the op, replay or range that was open in that thread
-at that time. A copy that the recorder saw itself keeps its name and its line, and gets the times that were traced.
+Pairs of events time an op as a whole. A tracer reports each piece of work, including that of other libraries, with the
+thread that launched it and the host time of the launch. The work belongs to the op, replay or range that was open in
+that thread at that time. A copy that the recorder saw keeps its name and line, and gets the traced times.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["Traces"]
 
 _Quietly = Callable[[Callable[[], Any]], Any]
 
-#: What the host does that may give work to devices, or contain what does.
+#: The kinds of host spans that can launch device work or contain a span that does.
 _OPEN = ("op", "replay", "range")
 
-#: Events whose `stream` is alive.
+#: Watcher events whose `stream` is known to exist.
 _OF_STREAM = ("copied", "event_recorded", "event_waited")
 
 
 class Traces:
-    """The tracers of one recording: one for each kind that the program has used and that has a tracer.
+    """The tracers of one recording: one for each kind that has a tracer and that the program has used.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Traces:
     Raises
     ------
     LibraryNotFoundError
-        If a kind's tracer lacks a library. A kind without a tracer is left out.
+        If a library that a kind's tracer needs is not installed. A kind without a tracer is skipped.
     """
 
     def __init__(self, quietly: _Quietly) -> None:
@@ -55,16 +55,16 @@ class Traces:
         self.missed = 0
 
     def start(self) -> None:
-        """Trace from here. Raises `StateError` where another profiler traces."""
+        """Start tracing. Raises `StateError` if another profiler is tracing."""
         for tracer in self._tracers.values():
             self._quietly(tracer.start)
 
     def covers(self, backend: Backend) -> bool:
-        """Whether this kind's work is traced."""
+        """Return whether this kind's work is traced."""
         return backend.kind in self._tracers
 
     def meet(self, operands: Sequence[Any]) -> None:
-        """An op is called with `operands`, on the current stream of their device: learn the tracer's name of it."""
+        """Let the tracer learn the current stream of the device that `operands` are on."""
         for operand in operands:
             kind = self._kind_of(operand.__class__)
             if kind:
@@ -79,14 +79,14 @@ class Traces:
         return self._met[array_type]
 
     def note(self, occurrence: Occurrence) -> None:
-        """Something happened on a stream: learn the tracer's name of it."""
+        """Let the tracer learn the stream that `occurrence` names."""
         kind, _, index = occurrence.device.partition(":")
         tracer = self._tracers.get(kind)
         if tracer is not None and occurrence.event in _OF_STREAM:
             self._quietly(lambda: tracer.meet(int(index), occurrence.stream))
 
     def read(self, moments: Sequence[Moment], threads: Mapping[int, int]) -> list[Moment]:
-        """`moments` with the work of the devices, which are waited for; copies have the times that were traced.
+        """Wait for the devices, and return `moments` with the traced work. Copies get their traced times.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Traces:
 def _placed(
     kind: str, work: Iterable[TracedWork], moments: Sequence[Moment], threads: Mapping[int, int]
 ) -> list[Moment]:
-    """The moments of `work`; copies among `moments` are these moments themselves, with times."""
+    """Return a moment for each piece of `work`. A copy that `moments` holds already keeps its moment."""
     spans, copies = _Spans(moments), _Copies(kind, moments)
     numbers = count(-2, -1)
     made = []
@@ -128,7 +128,7 @@ def _placed(
 
 
 class _Spans:
-    """What was open on each thread, by time."""
+    """The spans of each thread, searchable by time."""
 
     def __init__(self, moments: Iterable[Moment]) -> None:
         self._by_number = {moment.number: moment for moment in moments if moment.kind in _OPEN}
@@ -138,7 +138,7 @@ class _Spans:
         self._begins = {thread: [one.begin for one in opened] for thread, opened in self._of_thread.items()}
 
     def around(self, thread: int, time: float) -> int:
-        """The number of the innermost that was open on `thread` at `time`; -1 for none."""
+        """Return the number of the innermost span that was open on `thread` at `time`, or -1."""
         place = bisect_right(self._begins.get(thread, []), time) - 1
         if place < 0:
             return -1
@@ -149,20 +149,23 @@ class _Spans:
 
 
 class _Copies:
-    """The copies that the recorder saw, by thread. It hears of a copy when the call that asked for it is over."""
+    """The copies that the recorder saw, by thread. It sees a copy after the call that launched it."""
 
     def __init__(self, kind: str, moments: Iterable[Moment]) -> None:
         self._of_thread: dict[int, deque[tuple[int, Moment]]] = {}
         for moment in moments:
-            told = moment.occurrence
-            if moment.kind == "copied" and told is not None and told.device.partition(":")[0] == kind:
-                self._of_thread.setdefault(moment.thread, deque()).append((told.nbytes, moment))
+            seen = moment.occurrence
+            if moment.kind == "copied" and seen is not None and seen.device.partition(":")[0] == kind:
+                self._of_thread.setdefault(moment.thread, deque()).append((seen.nbytes, moment))
 
     def claim(self, thread: int, work: TracedWork) -> Moment | None:
-        """The first copy of as many bytes that was seen after the host asked for `work`. Each is given once."""
-        told = self._of_thread.get(thread, deque())
-        for place, (nbytes, moment) in enumerate(told):
+        """Return the first copy of the same size that was seen after the host launched `work`, or None.
+
+        Each copy is returned once.
+        """
+        copies = self._of_thread.get(thread, deque())
+        for place, (nbytes, moment) in enumerate(copies):
             if moment.begin >= work.called and nbytes == work.nbytes:
-                del told[place]
+                del copies[place]
                 return moment
         return None

@@ -1,9 +1,9 @@
-"""Live bytes over time by call site, out of a snapshot: what is drawn, without how.
+"""Compute live bytes over time by call site from a snapshot. `cuassay.observe.timeline` draws them.
 
-A snapshot has the events of a ring and the blocks of one moment. Blocks that are freed in the events, or live at the
-end, and were allocated in none of them, were there from the beginning. Events are gathered into at most `COLUMNS`
-columns, of which each keeps its moment of most bytes, so that a peak is never lost; the call sites that hold most at
-some time keep their names, all others are one.
+A snapshot holds the events of a ring buffer and the blocks at one moment. Blocks that are freed by an event or live at
+the end, but that no event allocated, existed before the first event. Events are grouped into at most `COLUMNS` columns
+of time. A column shows the moment at which most bytes were live, so peaks are kept. The call sites with the highest
+peaks are listed by name; all others are summed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 __all__ = ["COLUMNS", "EARLIER", "HOST", "OTHERS", "SITES", "Site", "Usage", "lines_of", "site_of", "usages"]
 
-#: Columns of a picture, and call sites with a name of their own in it.
+#: The number of columns of a picture, and of call sites listed by name.
 COLUMNS = 800
 SITES = 12
 
-#: Who asked for blocks that were there before the first event, and for those of sites without a name.
+#: The site names shown for blocks allocated before the first event, and for the call sites not listed by name.
 EARLIER = "before the recording"
 OTHERS = "other call sites"
 
-#: What pinned host memory is called.
+#: The name of pinned host memory.
 HOST = "pinned host memory"
 
-#: Libraries whose own code is passed over for a site's name.
+#: Parts of file names that mark library code, which is skipped when naming a call site.
 _LIBRARIES = ("site-packages", "dist-packages", "/torch/", "<frozen", "??")
 
 #: Blocks of one device: address to (bytes, site).
@@ -35,7 +35,21 @@ _Live = dict[int, tuple[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One call site: its most bytes at once, its bytes at the whole's peak, how often it asked, and a stack of it."""
+    """One call site.
+
+    Attributes
+    ----------
+    name : str
+        ``file:line function``, `EARLIER` or `OTHERS`.
+    most : int
+        The peak of its live bytes.
+    at_peak : int
+        Its live bytes at the peak of all call sites together.
+    requests : int
+        How many allocations it made.
+    stack : tuple of str
+        The stack of one allocation, innermost frame first.
+    """
 
     name: str
     most: int
@@ -51,23 +65,23 @@ class Usage:
     Attributes
     ----------
     name : str
-        Which: ``"device 0"``, or `HOST`.
+        ``"device 0"``, or `HOST`.
     segments : tuple of mapping
-        What it held at the end, in the snapshot's schema.
+        The segments at the end, in the snapshot's schema.
     peak : int
-        The most live bytes.
+        The largest number of live bytes.
     peak_us : int
-        When that was, microseconds since the first event.
+        The time of the peak, in microseconds since the first event.
     events : int
-        How many were read.
+        The number of events.
     sites : tuple of Site
-        Those with a name, most bytes first; then `OTHERS`, where there are any.
+        The call sites listed by name, the highest peak first, then `OTHERS` if there are more.
     times : tuple of int
-        Microseconds since the first event, of each column.
+        The time of each column, in microseconds since the first event.
     columns : tuple of tuple of int
-        Bytes by site, in the order of `sites`, of each column.
+        For each column, the live bytes of each of `sites`.
     reserved : tuple of int
-        Bytes taken from the device, of each column; 0 throughout where the events do not tell.
+        For each column, the bytes reserved from the device; 0 everywhere if the events do not include segments.
     """
 
     name: str
@@ -82,7 +96,7 @@ class Usage:
 
 
 def usages(snapshot: Mapping[str, Any]) -> tuple[Usage, ...]:
-    """One of each device that has events, or blocks; pinned host memory, where there is any, after them."""
+    """Return the usage of each device that has events or blocks, then that of pinned host memory if there is any."""
     segments, traces = snapshot["segments"], snapshot.get("device_traces") or []
     indices = {segment["device"] for segment in segments} | {index for index, trace in enumerate(traces) if trace}
     found = [
@@ -93,14 +107,14 @@ def usages(snapshot: Mapping[str, Any]) -> tuple[Usage, ...]:
         )
         for index in sorted(indices)
     ]
-    pinned, told = snapshot.get("host_segments") or [], snapshot.get("host_traces") or []
-    if pinned or any(told):
-        found.append(_usage(HOST, told[0] if told else [], pinned))
+    pinned, pinned_traces = snapshot.get("host_segments") or [], snapshot.get("host_traces") or []
+    if pinned or any(pinned_traces):
+        found.append(_usage(HOST, pinned_traces[0] if pinned_traces else [], pinned))
     return tuple(found)
 
 
 def _blocks(segments: Iterable[Mapping[str, Any]]) -> _Live:
-    """The blocks that hold memory at the end."""
+    """Return the blocks that are live at the end."""
     return {
         block["address"]: (block["size"], site_of(block["frames"]) if block["frames"] else EARLIER)
         for segment in segments
@@ -110,7 +124,7 @@ def _blocks(segments: Iterable[Mapping[str, Any]]) -> _Live:
 
 
 def site_of(frames: Iterable[Mapping[str, Any]]) -> str:
-    """A stack's name: the innermost line outside libraries, as ``file:line function``."""
+    """Name a stack by its innermost frame outside libraries, as ``file:line function``."""
     frames = list(frames)
     own = [frame for frame in frames if not any(part in str(frame["filename"]) for part in _LIBRARIES)]
     for frame in own or frames:
@@ -145,7 +159,7 @@ def _usage(name: str, trace: Sequence[Mapping[str, Any]], segments: Sequence[Map
 
 
 def _moves(trace: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, int, str]]:
-    """What came and went: (time, address, bytes, site); negative bytes for what went."""
+    """Yield (time, address, bytes, site) for each allocation and free; bytes are negative for a free."""
     live: _Live = {}
     names: dict[int, str] = {}
     for event in trace:
@@ -160,7 +174,7 @@ def _moves(trace: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, int, 
 
 
 def _start(moves: Iterable[tuple[int, int, int, str]], at_end: _Live) -> Counter[str]:
-    """What was live before the first event, by site."""
+    """Return the bytes that were live before the first event, by call site."""
     start: Counter[str] = Counter()
     live: set[int] = set()
     for _, address, nbytes, _ in moves:
@@ -177,7 +191,7 @@ def _start(moves: Iterable[tuple[int, int, int, str]], at_end: _Live) -> Counter
 
 
 class _Walk:
-    """Totals along the events: the peak, what each site held then, and the most of each."""
+    """Follow the events to find the peak, what each site held at it, and the peak of each site."""
 
     def __init__(self, start: Counter[str]) -> None:
         self.held, self.most, self.at_peak = Counter(start), Counter(start), Counter(start)
@@ -187,7 +201,7 @@ class _Walk:
         self._is_rising = False
 
     def move(self, nbytes: int, site: str) -> None:
-        """One more event."""
+        """Add an event."""
         if nbytes < 0:
             self.finish()
         self._number += 1
@@ -198,13 +212,13 @@ class _Walk:
             self.peak, self.peak_move, self._is_rising = self.total, self._number, True
 
     def finish(self) -> None:
-        """There are no more events."""
+        """Keep what each site holds if the current total is a new peak."""
         if self._is_rising:
             self.at_peak, self._is_rising = Counter(self.held), False
 
 
 class _Columns:
-    """Events gathered by time; each column keeps its fullest moment."""
+    """Group events into columns of time. Each column keeps the moment of most live bytes."""
 
     def __init__(
         self, ranked: Sequence[str], start: Counter[str], begin: int, end: int, reserved: list[tuple[int, int]]
@@ -220,7 +234,7 @@ class _Columns:
         self._reserved = reserved
 
     def move(self, time: int, nbytes: int, site: str) -> None:
-        """One more event."""
+        """Add an event."""
         self._held[self._place.get(site, -1)] += nbytes
         self._total += nbytes
         self.most_of_others = max(self.most_of_others, self._held[-1])
@@ -229,7 +243,7 @@ class _Columns:
             self._found[column] = self._total, time - self._begin, tuple(self._held)
 
     def done(self, count: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]:
-        """Times, bytes by the first `count` sites, and bytes reserved, by column."""
+        """Return the times, the bytes of the first `count` sites, and the reserved bytes, each by column."""
         last = int(COLUMNS * self._width)
         rows = [self._found[column] for column in sorted(self._found)]
         rows.append((self._total, max(last, rows[-1][1]), tuple(self._held)))
@@ -245,12 +259,15 @@ class _Columns:
             yield found
 
 
-#: What moves reserved memory, and which way.
+#: The events that change reserved memory, with the sign of the change.
 _RESERVING = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
 
 def _reserved(trace: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Reserved bytes by time, as far as the events tell; what was there before is what must have been."""
+    """Return the reserved bytes over time.
+
+    The amount before the first event is the smallest that keeps the total from becoming negative.
+    """
     moves = [
         (e["time_us"] - trace[0]["time_us"], _RESERVING[e["action"]] * e["size"])
         for e in trace
@@ -268,7 +285,7 @@ def _reserved(trace: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 
 
 def _stacks(trace: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """One stack of each site, innermost first."""
+    """Return one stack of each call site, innermost frame first."""
     found: dict[str, tuple[str, ...]] = {}
     seen: set[int] = set()
     for event in trace:
@@ -279,5 +296,5 @@ def _stacks(trace: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
 
 
 def lines_of(frames: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """A stack in words, innermost first."""
+    """Return a stack as lines of text, innermost frame first."""
     return tuple(f"{frame['filename']}:{frame['line']} {frame['name']}" for frame in frames)

@@ -1,4 +1,4 @@
-"""Optimizers over plain arrays of any device kind: they hold states and hyperparameters; a step is an op."""
+"""Optimizers for plain arrays of any device kind. They hold states and hyperparameters, and each step is an op."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Adam and AdamW: parameter groups, their states, and steps that are one call of `cuassay.ops.fused_adam_` a group.
+"""Adam and AdamW: parameter groups, their states, and steps that call `cuassay.ops.fused_adam_` once per group.
 
-What a step does is decided in the op; here is what outlives it: states, hyperparameters, and a plan a group, kept as
-long as the step is asked for the same arrays. Nothing here waits for the device, and a step can be captured.
+The op defines what a step computes. This module holds what outlives a step: states, hyperparameters, and one plan per
+group, which is kept as long as steps use the same arrays. A step does not wait for the device and can be captured.
 """
 
 from __future__ import annotations
@@ -26,32 +26,34 @@ Arrays = Sequence[Any]
 
 
 class Adam:
-    """Adam (arXiv 1412.6980), fused: one launch a step and group on CUDA, whatever the number of parameters.
+    """Adam (arXiv 1412.6980), fused: one launch per step and group on CUDA for any number of parameters.
 
     Parameters
     ----------
     params : sequence of array, or sequence of dict
-        Parameters, contiguous, of one dtype and device; or groups of them, ``{"params": [...], "lr": ...}``. They are
+        Contiguous parameters of one dtype and device, or groups of them, ``{"params": [...], "lr": ...}``. They are
         written in place.
     lr : float or array
-        An array of one element on the parameters' device may be changed between replays of a captured step.
+        The learning rate. An array of one element on the parameters' device may be changed between replays of a
+        captured step.
     betas, eps, weight_decay, amsgrad, maximize
         As in ``torch.optim.Adam``. The decay is added to the gradient; `AdamW` decouples it.
     master_weights : bool
-        Of float16 or bfloat16 parameters a float32 copy is kept and stepped; the parameters are its rounding.
+        For float16 or bfloat16 parameters: keep and update a float32 copy, from which the parameters are rounded.
     state_dtype : dtype, optional
-        Of the moments; otherwise float32 with master weights, else that of the parameters. float32 or bfloat16.
+        The dtype of the moments: float32 or bfloat16. By default float32 with master weights, else that of the
+        parameters.
     seed : int, optional
-        Round bfloat16 parameters and states stochastically, by this seed; otherwise to nearest. Without master weights
-        small updates would be lost to rounding.
+        The seed for stochastic rounding of bfloat16 parameters and states; without it they are rounded to nearest.
+        Without master weights, rounding to nearest would lose small updates.
 
     Attributes
     ----------
     param_groups : list of dict
-        ``params`` and the hyperparameters, as in torch; what is changed there holds from the next step on. `amsgrad`,
-        `master_weights` and `state_dtype` stay as the states were made.
+        ``params`` and the hyperparameters, as in torch. Changes apply from the next step on. `amsgrad`,
+        `master_weights` and `state_dtype` cannot be changed.
     grad_norm : array or None
-        Global 2-norm of the gradients of the last step that computed it, () float32, on the device.
+        The global 2-norm of the gradients of the last step that computed it, () float32, on the device.
 
     Raises
     ------
@@ -60,11 +62,11 @@ class Adam:
 
     Notes
     -----
-    Differences from torch: arrays carry no gradient, so `step` is given them; a gradient for every parameter; step
-    counts are one array a group; moments are float32 with master weights.
+    Differences from torch: arrays carry no gradient, so gradients are passed to `step`; every parameter needs a
+    gradient; the step counts of a group are one array; moments are float32 with master weights.
     """
 
-    #: A scaler may hand `step` its scale and flag: no wait for the device.
+    #: Lets a scaler pass its scale and flag to `step`, so that the host does not wait for the device.
     _step_supports_amp_scaling = True
 
     _decoupled = False
@@ -98,8 +100,8 @@ class Adam:
         self.grad_norm: Array | None = None
         self._states: list[State] = []
         self._norms: list[CachedPlan] = []
-        given = _listed("params", params)
-        for group in given if given and isinstance(given[0], Mapping) else [{"params": given}]:
+        listed = _listed("params", params)
+        for group in listed if listed and isinstance(listed[0], Mapping) else [{"params": listed}]:
             self.add_param_group(group)
 
     def __repr__(self) -> str:
@@ -107,12 +109,12 @@ class Adam:
         return f"{type(self).__name__}({counts} parameters, lr {', '.join(str(g['lr']) for g in self.param_groups)})"
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Take further parameters, with hyperparameters of their own where `group` names them.
+        """Add a group of parameters. Hyperparameters in `group` override the defaults.
 
         Raises
         ------
         ArgumentError
-            If it has an unknown name, no parameters, or a parameter that another group holds.
+            If the group has an unknown name, no parameters, or a parameter that another group holds.
         """
         if "params" not in group:
             raise ArgumentError(f"a parameter group needs 'params'; got {', '.join(map(repr, group))}; add its arrays")
@@ -125,11 +127,11 @@ class Adam:
         for name in ("amsgrad", "maximize", "master_weights"):
             full[name] = flag(name, full[name])
         if full["state_dtype"] is not None:
-            full["state_dtype"] = dtype_name(as_dtype(full["state_dtype"]))  # a word, as it is saved
+            full["state_dtype"] = dtype_name(as_dtype(full["state_dtype"]))  # a string, which can be saved
         twice = _first_held(full["params"], {id(param) for known in self.param_groups for param in known["params"]})
         if twice is not None or not full["params"]:
-            told = "no parameters" if twice is None else f"params[{twice}] twice"
-            raise ArgumentError(f"a parameter group got {told}; give each parameter once, and at least one")
+            what = "no parameters" if twice is None else f"params[{twice}] twice"
+            raise ArgumentError(f"a parameter group got {what}; give each parameter once, and at least one")
         state = State(full)
         output_shape(ops.fused_adam_.schema, arguments(full, state, self._decoupled))
         self.param_groups.append(full)
@@ -145,25 +147,26 @@ class Adam:
         check_finite: bool = False,
         zero_grads: bool = False,
     ) -> None:
-        """Move every parameter by its gradient, in order of the current stream.
+        """Update every parameter by its gradient, in the order of the current stream.
 
-        One fused pass a group; clipping and checking add one pass that reads the gradients. Where a sequence is given
-        again, its arrays are compared by identity (25 ns each, a tuple as a whole); others cost microseconds each.
+        A step is one fused pass per group. Clipping and checking add one pass that reads the gradients. If the same
+        sequence of gradients is passed again, its arrays are compared by identity (25 ns each; a tuple as a whole).
+        Binding new arrays costs microseconds each.
 
         Parameters
         ----------
         grads : sequence of array
-            One a parameter, in their order; of several groups one such sequence a group.
+            One gradient per parameter, in their order. With several groups, one such sequence per group.
         grad_scale : array, optional
-            (1,) or () float32: gradients are divided by it, and hold the quotient afterwards.
+            (1,) or () float32. Gradients are divided by it in place.
         found_inf : array, optional
-            (1,) or () float32: where it is not 0 nothing is stepped or counted.
+            (1,) or () float32. If it is not 0, nothing is updated or counted.
         max_norm : float, optional
-            Clip to this global 2-norm over all groups; gradients hold the clipped values afterwards.
+            Clip the gradients in place to this global 2-norm over all groups.
         check_finite : bool
-            Set `found_inf` by the gradients first: 1 where an element is not finite, else 0.
+            First set `found_inf` to 1 if an element of a gradient is not finite, else to 0.
         zero_grads : bool
-            Gradients are 0 afterwards, stepped or not.
+            Set the gradients to 0 afterwards, even if the step was skipped.
 
         Raises
         ------
@@ -172,8 +175,8 @@ class Adam:
 
         Notes
         -----
-        The gradients stay referenced, by the plan of the step, until a step is given others. A float64 gradient whose
-        square overflows counts as not finite to `check_finite` and has an infinite norm.
+        The plan of the step keeps a reference to the gradients until a step gets other ones. A float64 gradient whose
+        square overflows counts as not finite for `check_finite` and has an infinite norm.
         """
         lists = self._by_group(grads)
         if check_finite and found_inf is None:
@@ -193,7 +196,7 @@ class Adam:
             state.step(group, arrays, given, self._decoupled)
 
     def _by_group(self, grads: Sequence[Any]) -> Sequence[Arrays]:
-        """The gradients of each group."""
+        """Return the gradients of each group."""
         if len(self.param_groups) > 1 and len(grads) != len(self.param_groups):
             raise ArgumentError(
                 f"step needs one sequence of gradients a group; got {len(grads)} for {len(self.param_groups)} groups; "
@@ -202,7 +205,7 @@ class Adam:
         return [grads] if len(self.param_groups) == 1 else grads
 
     def _measure(self, lists: Sequence[Arrays], grad_scale: Array | None, found_inf: Array | None) -> None:
-        """The norm pass of each group, each adding to what those before have found."""
+        """Run the norm pass of each group. Each pass adds to the results of the previous ones."""
         if len({state.device for state in self._states}) > 1:
             raise DeviceError("a norm over several devices is not offered; clip the groups of each device apart")
         if self.grad_norm is None:
@@ -215,13 +218,14 @@ class Adam:
     # ------------------------------------------------------------------------------------------------ plain data
 
     def state_dict(self) -> dict[str, Any]:
-        """States and hyperparameters as plain data, in torch's form; waits for the device.
+        """Return states and hyperparameters as plain data in torch's form. Waits for the device.
 
         Returns
         -------
         dict
-            ``state``: parameter number to ``step``, ``exp_avg``, ``exp_avg_sq`` and where kept ``max_exp_avg_sq``,
-            ``master``, NumPy arrays; ``param_groups``: hyperparameters, and ``params`` as numbers.
+            ``state`` maps the number of a parameter to NumPy arrays ``step``, ``exp_avg``, ``exp_avg_sq`` and, if they
+            are kept, ``max_exp_avg_sq`` and ``master``. ``param_groups`` holds hyperparameters, and ``params`` as
+            numbers.
         """
         found: dict[str, Any] = {"state": {}, "param_groups": []}
         for group, state in zip(self.param_groups, self._states, strict=True):
@@ -232,12 +236,12 @@ class Adam:
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take states and hyperparameters from what `state_dict` gave; states are written in place.
+        """Load states and hyperparameters from the result of `state_dict`. States are written in place.
 
         Raises
         ------
         ArgumentError, ShapeError
-            If it is of other groups, parameters or options, or a value in it is not valid; nothing is changed then.
+            If the groups, parameters or options differ, or a value is invalid. Nothing is changed then.
         """
         if not isinstance(state_dict, Mapping):
             raise ArgumentError(f"the state is a mapping; got {shown(state_dict)}; give what state_dict gave")
@@ -259,7 +263,7 @@ class Adam:
         entries = [[numbered[number] for number in group["params"]] for group in groups]
         for group, state, saved, one in zip(self.param_groups, self._states, groups, entries, strict=True):
             state.check(one)
-            wanted = {**group, **_taken(group, saved)}
+            wanted = {**group, **_loadable(group, saved)}
             ops.fused_adam_.schema.shape(arguments(wanted, state, self._decoupled))
         for group, state, saved, one in zip(self.param_groups, self._states, groups, entries, strict=True):
             state.load(one)
@@ -267,7 +271,7 @@ class Adam:
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (arXiv 1711.05101): ``p -= lr * weight_decay * p`` first; see `Adam`."""
+    """Adam with decoupled weight decay (arXiv 1711.05101): ``p -= lr * weight_decay * p`` comes first. See `Adam`."""
 
     _decoupled = True
 
@@ -291,7 +295,7 @@ def _listed(name: str, arrays: Any) -> list[Any]:
 
 
 def _first_held(params: Sequence[Any], held: set[int]) -> int | None:
-    """The place of the first parameter whose id is `held` already, or comes before it; None where each is new."""
+    """Return the index of the first parameter whose id is in `held` or that occurs twice, or None."""
     for place, param in enumerate(params):
         if id(param) in held:
             return place
@@ -300,7 +304,7 @@ def _first_held(params: Sequence[Any], held: set[int]) -> int | None:
 
 
 def _plain(value: Any) -> Any:
-    """A number or word that JSON holds; an array's number is read, which waits."""
+    """Return a number or string that JSON can hold. Reading the number of an array waits for the device."""
     if isinstance(value, tuple | list):
         return [host_number(one) for one in value]
     if hasattr(value, "dtype") and not isinstance(value, np.generic):
@@ -309,8 +313,8 @@ def _plain(value: Any) -> Any:
 
 
 def _restore(group: dict[str, Any], saved: Mapping[str, Any]) -> None:
-    """Hyperparameters from `saved`; a rate that is an array keeps its place on the device."""
-    for name, value in _taken(group, saved).items():
+    """Load hyperparameters from `saved`. A rate that is an array is written in place."""
+    for name, value in _loadable(group, saved).items():
         if name == "lr" and hasattr(group["lr"], "dtype") and not isinstance(group["lr"], np.generic):
             lr = group["lr"]
             ops.copy(_to_device_of(np.full(lr.shape, value, lr.dtype), lr), out=lr)
@@ -318,12 +322,12 @@ def _restore(group: dict[str, Any], saved: Mapping[str, Any]) -> None:
             group[name] = value
 
 
-def _taken(group: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What of `saved` a group takes over."""
+def _loadable(group: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of `saved` that a group loads."""
     found = {name: value for name, value in saved.items() if name in group and name not in ("params", *FIXED)}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 def _to_device_of(host: np.ndarray[Any, Any], like: Array) -> Array:
-    """A copy of `host` where `like` lives."""
+    """Copy `host` to the device of `like`."""
     return devices.from_host(host, registry.device_of(like, "a parameter"))

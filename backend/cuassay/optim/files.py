@@ -1,4 +1,4 @@
-"""An optimizer's state in one ``.npz`` file, without pickle: arrays by name, hyperparameters as JSON."""
+"""Save and load an optimizer's state as one ``.npz`` file without pickle: named arrays, and hyperparameters as JSON."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _GROUPS = "param_groups"
 
 
 def save(optimizer: Adam, path: str | Path) -> None:
-    """Write ``optimizer.state_dict()`` to `path`; waits for the device.
+    """Write ``optimizer.state_dict()`` to `path`. Waits for the device.
 
     Raises
     ------
     OSError
         If the file cannot be written.
     ArgumentError
-        If `optimizer` is not one of ours, or `path` not a path.
+        If `optimizer` is not an optimizer of this package, or `path` is not a path.
     """
     _check(optimizer, path)
     state = optimizer.state_dict()
@@ -38,14 +38,14 @@ def save(optimizer: Adam, path: str | Path) -> None:
 
 
 def load(optimizer: Adam, path: str | Path) -> None:
-    """Load what `save` wrote.
+    """Load a file that `save` wrote.
 
     Raises
     ------
     OSError
-        If the file cannot be read; `FileNotFoundError` if there is none.
+        If the file cannot be read; `FileNotFoundError` if it does not exist.
     ArgumentError, ShapeError
-        If it is not such a file, or is of another optimizer; see `Adam.load_state_dict`.
+        If it is not such a file, or belongs to another optimizer; see `Adam.load_state_dict`.
     """
     _check(optimizer, path)
     with _opened(path) as file:
@@ -68,7 +68,7 @@ def _check(optimizer: Any, path: Any) -> None:
 
 
 def _is_name(path: Any) -> bool:
-    """Whether the system can be asked for a file of that name."""
+    """Return whether `path` can be the name of a file."""
     try:
         return isinstance(path, str | PathLike) and b"\0" not in fsencode(path)
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def _is_name(path: Any) -> bool:
 
 
 def _read(file: NpzFile) -> dict[str, Any]:
-    """Raises `ValueError` if a name holds no number, or the groups are not JSON."""
+    """Read the state dict. Raises `ValueError` if a name holds no number, or the groups are not JSON."""
     state: dict[int, dict[str, Any]] = {}
     for key in file:
         if key != _GROUPS:

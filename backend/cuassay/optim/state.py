@@ -1,4 +1,4 @@
-"""What is kept of a parameter group between steps: moments, maxima, masters, step counts, and the plan of its step."""
+"""The state of a parameter group between steps: moments, maxima, master weights, step counts, and a cached plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FIXED", "CachedPlan", "State", "arguments", "host_number"]
 Array = Any
 Arrays = Sequence[Any]
 
-#: A list of the op, and what one entry of it is called in a state_dict; `step` is one number of the array of all.
+#: From a list parameter of the op to the name of one entry in a state_dict. `step` is one element of `State.steps`.
 _STATE_NAMES = {
     "exp_avgs": "exp_avg",
     "exp_avg_sqs": "exp_avg_sq",
@@ -28,10 +28,10 @@ _STATE_NAMES = {
     "masters": "master",
 }
 
-#: What of a group an op call takes as it is.
+#: Hyperparameters that are passed to the op under the same name.
 _PASSED = ("lr", "eps", "weight_decay", "maximize", "seed")
 
-#: What a group's states were made by: it may not change afterwards.
+#: Hyperparameters that determine the states, so they cannot change afterwards.
 FIXED = ("amsgrad", "master_weights", "state_dtype")
 
 
@@ -47,7 +47,7 @@ def _one_device(params: Arrays) -> Device:
 
 
 class CachedPlan:
-    """A plan, kept while its op is asked for the same arrays and arguments."""
+    """A plan that is reused while its op is called with the same arrays and arguments."""
 
     def __init__(self) -> None:
         self._plan: Plan | None = None
@@ -56,7 +56,7 @@ class CachedPlan:
         self._others: dict[str, Any] = {}
 
     def run(self, op: ops.Op, lists: Mapping[str, Arrays], others: Mapping[str, Any]) -> None:
-        """Compute; bind again what changed since the last call."""
+        """Run the op, after rebinding the arguments that changed since the last call."""
         if self._plan is None:
             changed: dict[str, Any] = {**lists, **others}
         else:
@@ -68,7 +68,7 @@ class CachedPlan:
             self._plan.run()
 
     def _is_same(self, name: str, arrays: Arrays) -> bool:
-        """Whether these are the arrays the plan was made for: a tuple is known by itself, a list by what is in it."""
+        """Return whether the plan was made for these arrays. A tuple is compared as a whole, a list by its elements."""
         former = self._lists[name]
         if arrays is self._sources[name] and type(arrays) is tuple:
             return True
@@ -77,7 +77,7 @@ class CachedPlan:
     def _bind(
         self, op: ops.Op, changed: Mapping[str, Any], lists: Mapping[str, Arrays], others: Mapping[str, Any]
     ) -> None:
-        """A plan with `changed`; after an error there is none, so that the next step makes a whole one."""
+        """Make a plan with `changed`. After an error there is no plan, so that the next step makes a new one."""
         former, self._plan = self._plan, None
         fresh = {name: list(value) if name in lists else value for name, value in changed.items()}
         self._plan = op.prepare(**fresh) if former is None else former.rebind(**fresh)
@@ -87,14 +87,14 @@ class CachedPlan:
 
 
 def _differs(value: Any, former: Any) -> bool:
-    """Of numbers by value, of arrays by identity; NaN differs from itself."""
+    """Compare numbers by value and arrays by identity. NaN differs from itself."""
     if value is former:
         return False
     return hasattr(value, "dtype") or hasattr(former, "dtype") or value != former
 
 
 def _past_boundary(param: Array) -> int:
-    """Elements from the last 16-byte boundary on; 0 where an array does not say where it lies."""
+    """Return how many elements past a 16-byte boundary an array begins; 0 if it does not expose its address."""
     if not hasattr(type(param), "__cuda_array_interface__") or not hasattr(param, "data"):
         return 0
     itemsize = int(param.dtype.itemsize)
@@ -102,7 +102,7 @@ def _past_boundary(param: Array) -> int:
 
 
 class State:
-    """What is kept of a group: moments, maxima, masters, step counts; and the plan of its step."""
+    """The state of a group: moments, maxima, master weights, step counts, and the cached plan of its step."""
 
     def __init__(self, group: Mapping[str, Any]) -> None:
         params = group["params"]
@@ -127,11 +127,11 @@ class State:
         self._kept = CachedPlan()
 
     def _empty(self, params: Arrays, dtype: Any) -> tuple[Array, ...]:
-        """One array a parameter; as a tuple, which a step knows by itself."""
+        """Return one array per parameter, as a tuple, which a step compares as a whole."""
         return tuple(self._aligned_like(param, dtype) for param in params)
 
     def _aligned_like(self, param: Array, dtype: Any) -> Array:
-        """Uninitialised; begins as far past a 16-byte boundary as `param`, so that a kernel reaches both in step."""
+        """Return an uninitialized array with the alignment of `param`, so that a kernel can vectorize both equally."""
         skipped = _past_boundary(param)
         if not skipped:
             return devices.empty(tuple(param.shape), dtype, self.device)
@@ -148,7 +148,7 @@ class State:
         return made
 
     def step(self, group: Mapping[str, Any], grads: Arrays, given: Mapping[str, Any], decoupled: bool) -> None:
-        """One step of this group."""
+        """Run one step of this group."""
         for name, value in self.fixed.items():
             if group[name] is not value and group[name] != value:
                 raise ArgumentError(
@@ -158,7 +158,7 @@ class State:
         self._kept.run(ops.fused_adam_, lists, {"steps": self.steps, **hyperparameters(group, decoupled), **given})
 
     def data(self) -> list[dict[str, Any]]:
-        """A dict of NumPy arrays a parameter."""
+        """Return a dict of NumPy arrays for each parameter."""
         counts = devices.to_host(self.steps)
         found: list[dict[str, Any]] = [{"step": np.array(count)} for count in counts]
         for name, arrays in self.lists.items():
@@ -167,7 +167,7 @@ class State:
         return found
 
     def check(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Raise `ArgumentError` or `ShapeError` where `entries` are not of these states."""
+        """Raise `ArgumentError` or `ShapeError` if `entries` do not fit these states."""
         wanted = {"step", *(_STATE_NAMES[name] for name, arrays in self.lists.items() if arrays)}
         for place, entry in enumerate(entries):
             if set(entry) != wanted:
@@ -187,7 +187,7 @@ class State:
                 )
 
     def load(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Write `entries` into the states, where they are."""
+        """Write `entries` into the states in place."""
         counts = np.array([float(np.asarray(entry["step"]).reshape(())) for entry in entries], np.float32)
         ops.copy(devices.from_host(counts, self.device), out=self.steps)
         for name, arrays in self.lists.items():
@@ -196,7 +196,7 @@ class State:
 
 
 def _as(values: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Saved numbers in `dtype`; NumPy's files keep a bfloat16 as two bytes of no type."""
+    """Return saved numbers in `dtype`. NumPy's files store bfloat16 as two bytes without a type."""
     array = np.ascontiguousarray(values).reshape(np.shape(values))
     if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)
@@ -204,7 +204,7 @@ def _as(values: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def hyperparameters(group: Mapping[str, Any], decoupled: bool) -> dict[str, Any]:
-    """What the op takes in addition to lists; NumPy's numbers, as schedules compute them, as Python's."""
+    """Return the op's arguments other than lists. NumPy scalars, as from schedules, become Python numbers."""
     betas = group["betas"]
     if not isinstance(betas, tuple | list) or len(betas) != 2:
         raise ArgumentError(f"betas must be two numbers from 0 to 1, 1 left out; got {betas!r}; 0.9, 0.999 are usual")
@@ -213,12 +213,12 @@ def hyperparameters(group: Mapping[str, Any], decoupled: bool) -> dict[str, Any]
 
 
 def host_number(value: Any) -> Any:
-    """A NumPy number as Python's: to an op it would be an array of the host's. All else as it is."""
+    """Convert a NumPy scalar, which an op would treat as a host array, to a Python number. Return others unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def arguments(group: Mapping[str, Any], state: State, decoupled: bool) -> dict[str, Any]:
-    """A call of the op as its rule checks it, by gradients that fit."""
+    """Return the arguments with which the op's shape rule checks a group, using gradients that fit."""
     grads = [Meta(tuple(param.shape), as_dtype(param.dtype)) for param in group["params"]]
     lists = {"params": list(group["params"]), "grads": grads, **state.lists}
     none = {"grad_scale": None, "found_inf": None, "norm": None, "max_norm": None, "zero_grads": False}

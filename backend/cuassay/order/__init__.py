@@ -1,1 +1,1 @@
-"""Happens-before over any device: clocks, accesses by byte range. No driver, and no arrays' values."""
+"""Happens-before for any device: vector clocks, and accesses by byte range. Needs no driver, and reads no values."""

@@ -1,8 +1,9 @@
-"""Happens-before: which access of memory is ordered after which, whatever order they ran in.
+"""Happens-before: which memory accesses are ordered after which, independent of the order in which they ran.
 
-Values need not show a race, and on a simulated device, where work runs at once in program order, they never do. Order
-is kept apart from it, by the clocks of `cuassay.order.clock`. An array is anything that tells its shape, strides,
-itemsize, dtype and nbytes, and NumPy where it lies, by ``__array_interface__``: it is never read.
+A race need not change any value. On a simulated device, which runs work at once in program order, it never does.
+Order is therefore tracked separately, by the clocks of `cuassay.order.clock`. An array is any object with shape,
+strides, itemsize, dtype, nbytes and ``__array_interface__``, by which NumPy learns its address. Its elements are never
+read.
 
 Source: Flanagan and Freund, FastTrack, PLDI 2009 (epochs instead of whole clocks per access).
 """
@@ -22,14 +23,14 @@ from cuassay.order.clock import Host, Queue
 
 __all__ = ["Access", "AccessLog", "Span", "race"]
 
-#: Addresses of the host's memory lie above, offsets in a device's below.
+#: Host addresses are at least this; offsets in a simulated device's memory are below it.
 _HOST_BEGINS = 2**40
 
 _serial = count()
 
 
 class Span(NamedTuple):
-    """The bytes an array occupies: ``[low, high)``; `dense` when it fills them all."""
+    """The byte range ``[low, high)`` of an array. `dense` is true if its elements fill the whole range."""
 
     low: int
     high: int
@@ -55,7 +56,7 @@ class Access:
 
     @property
     def place(self) -> str:
-        """Where it begins, in words."""
+        """The text for where it begins."""
         low = self.span.low
         return f"offset {low}" if low < _HOST_BEGINS else f"address {low:#x} of the host"
 
@@ -65,14 +66,14 @@ class Access:
         return f"{self.verb} by {self.name} of a {what} on {self.queue.label} at {self.site[0]}:{self.site[1]}"
 
     def covers(self, other: Access) -> bool:
-        """True when every byte of `other` is surely one of this access's."""
+        """Return True if this access certainly includes every byte of `other`."""
         if self.span.dense:
             return self.span.low <= other.span.low and other.span.high <= self.span.high
         a, b = self.array, other.array
         return self.span == other.span and a.shape == b.shape and a.strides == b.strides and a.itemsize == b.itemsize
 
     def overlaps(self, other: Access) -> bool:
-        """True when the two share a byte, or it is too hard to say (the spans are known to meet)."""
+        """Return True if the two share a byte or if that is too hard to decide. Their spans must intersect."""
         return (self.span.dense and other.span.dense) or layout.overlap(self.array, other.array)
 
 
@@ -82,8 +83,8 @@ _Entry = tuple[int, int, Access]
 class AccessLog:
     """The accesses of one memory, a device's or the host's, that a later launch could still race with.
 
-    Kept by power of two of their length, each list sorted by start, so that a look-up bisects once a length.
-    An access that the host has seen finished, or that a later one covers, is dropped when it is met.
+    Accesses are grouped by the bit length of their size, and each group is sorted by start, so that a look-up bisects
+    once per group. A look-up drops accesses that the host has seen finished and accesses that a later one covers.
     """
 
     def __init__(self, memory: str, host: Host) -> None:
@@ -95,17 +96,17 @@ class AccessLog:
         return sum(map(len, self._classes.values()))
 
     def add(self, new: Access) -> None:
-        """Enter `new`. Raises `RaceError` when an access it must not meet is not ordered before it."""
+        """Check and enter `new`. Raises `RaceError` if it conflicts with an access that is not ordered before it."""
         self.check(new)
         self.insert(new)
 
     def insert(self, new: Access) -> None:
-        """Enter `new`, which is known to meet nothing."""
+        """Enter `new` without a check."""
         length = (new.span.high - new.span.low).bit_length()
         insort(self._classes.setdefault(length, []), (new.span.low, next(_serial), new))
 
     def check(self, new: Access) -> None:
-        """Raise `RaceError` when `new` is not ordered after what it conflicts with; drop what it covers."""
+        """Raise `RaceError` if `new` conflicts with an access not ordered before it; drop the accesses it covers."""
         for entries, position in self._meeting(new.span):
             old = entries[position][2]
             if self._host.clock.get(old.queue.number, 0) >= old.epoch:
@@ -117,22 +118,25 @@ class AccessLog:
                 raise race(self.memory, old, new)
 
     def users(self, span: Span) -> list[Access]:
-        """The accesses in `span` that the host has not seen finished."""
+        """Return the accesses in `span` that the host has not seen finished."""
         found = (entries[position][2] for entries, position in self._meeting(span))
         return [old for old in found if self._host.clock.get(old.queue.number, 0) < old.epoch]
 
     def forget(self, span: Span) -> None:
-        """Drop every access that lies inside `span`: its memory is given back."""
+        """Drop every access that intersects `span`, because its memory was freed."""
         if self._classes:
             for entries, position in self._meeting(span):
                 del entries[position]
 
     def clear(self) -> None:
-        """Drop everything: the host has waited for the whole device."""
+        """Drop all accesses, because the host has waited for the whole device."""
         self._classes.clear()
 
     def _meeting(self, span: Span) -> Iterator[tuple[list[_Entry], int]]:
-        """Where the entries that meet `span` stand, last first within a list, so that each may be deleted."""
+        """Yield the list and index of each entry that intersects `span`.
+
+        Within a list the last index comes first, so that the caller may delete each entry.
+        """
         low, end = span.low, (span.high,)
         for length, entries in self._classes.items():
             if not entries or entries[0][0] >= span.high:
@@ -145,7 +149,7 @@ class AccessLog:
 
 
 def race(memory: str, old: Access, new: Access) -> RaceError:
-    """What is raised where `new` meets `old` and is not ordered after it."""
+    """Return the error for `new`, which conflicts with `old` and is not ordered after it."""
     waiter, other = (_variable(queue, new.queue.device != old.queue.device) for queue in (new.queue, old.queue))
     return RaceError(
         f"{memory}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
@@ -153,6 +157,6 @@ def race(memory: str, old: Access, new: Access) -> RaceError:
     )
 
 
-def _variable(queue: Queue, tell_device: bool) -> str:
-    """How advice names a queue: ``stream3``, with its device where two devices are in it."""
-    return f"{queue.variable}@{queue.device}" if tell_device else queue.variable
+def _variable(queue: Queue, show_device: bool) -> str:
+    """Name a queue in advice: ``stream3``, followed by its device if the advice concerns two devices."""
+    return f"{queue.variable}@{queue.device}" if show_device else queue.variable

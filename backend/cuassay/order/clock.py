@@ -1,11 +1,11 @@
 """The order of work: vector clocks of queues and of the host.
 
-Each queue (the inside of a stream) numbers its launches and knows, of every other queue, the last launch it waits for;
-the host knows which launches it has seen finished. A launch comes after the host's call that made it, so what the host
-has seen is ordered before every later launch, on every queue, and is forgotten.
+Each queue (the implementation of a stream) numbers its launches. For every other queue it knows the last launch that it
+waits for. The host knows which launches it has seen finished. A launch comes after the host call that made it, so work
+that the host has seen finished is ordered before every later launch on every queue and can be forgotten.
 
-Threads of the host share one host clock: their order among themselves is not looked at, so that a race
-between two Python threads may be missed, and none is invented.
+All host threads share one host clock. Their order relative to each other is not tracked, so a race between two Python
+threads may be missed, but no false race is reported.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cuassay.core.device import Device
 
 __all__ = ["Clock", "Host", "Queue", "join"]
 
-#: Queue number to the last of its launches that is waited for.
+#: From a queue's number to the last of its launches that is waited for.
 Clock = dict[int, int]
 
 
 def join(into: Clock, other: Mapping[int, int]) -> None:
-    """Make `into` wait for all that `other` waits for."""
+    """Make `into` wait for everything that `other` waits for."""
     for number, epoch in other.items():
         if into.get(number, 0) < epoch:
             into[number] = epoch
@@ -31,35 +31,37 @@ def join(into: Clock, other: Mapping[int, int]) -> None:
 
 @dataclass(slots=True)
 class Host:
-    """What the host has seen finished, and its virtual time in seconds."""
+    """The launches that the host has seen finished, and its virtual time in seconds."""
 
     clock: Clock = field(default_factory=dict)
     now: float = 0.0
 
     def joins(self, clock: Mapping[int, int], finished: float) -> None:
-        """The host waited for `clock`, which virtual time reaches at `finished`."""
+        """Note that the host waited for `clock`, which is reached at virtual time `finished`."""
         join(self.clock, clock)
         self.now = max(self.now, finished)
 
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """One ordered queue of launches: what a stream is inside.
+    """One ordered queue of launches, which implements a stream.
 
     Attributes
     ----------
     number : int
-        Unique in the machine; `label` is how messages name it.
+        Unique among all queues of the machine.
+    label : str
+        The name of the queue in messages.
     clock : dict
-        What the next launch waits for, its own former launches included.
+        What the next launch waits for, including earlier launches of this queue.
     finished : float
-        Virtual time at which everything launched so far is done, seconds.
+        The virtual time in seconds at which everything launched so far is done.
     blocking : bool
-        Ordered with the legacy default queue, as `cudaStreamCreate` makes them; ours are not.
+        Whether it synchronizes with the legacy default stream, as streams of `cudaStreamCreate` do. Ours do not.
     capture : object, optional
-        What records this queue's launches now, as the owner of the queue has it.
+        The capture that records this queue's launches now. Its type is up to the owner of the queue.
     dropped : bool
-        Its stream is gone, so that nothing follows what it was given.
+        Whether its stream was destroyed, so that nothing more will be launched on it.
     """
 
     number: int
@@ -78,16 +80,16 @@ class Queue:
 
     @property
     def variable(self) -> str:
-        """How advice names it in code: ``stream3``."""
+        """The name of the queue in code that a message suggests: ``stream3``."""
         return self.label.replace(" ", "")
 
     def launch(self, now: float, seconds: float) -> int:
-        """Number the next launch, which the host makes at `now` and which takes `seconds`; gives its epoch."""
+        """Number the next launch, which the host makes at `now` and which takes `seconds`. Returns its epoch."""
         epoch = self.clock[self.number] = self.epoch + 1
         self.finished = max(self.finished, now) + seconds
         return epoch
 
     def waits(self, clock: Mapping[int, int], finished: float) -> None:
-        """Later launches come after `clock`, which virtual time reaches at `finished`."""
+        """Order later launches after `clock`, which is reached at virtual time `finished`."""
         join(self.clock, clock)
         self.finished = max(self.finished, finished)

@@ -1,8 +1,8 @@
-"""Finds races and early frees from what a program is told to do: launches, events, waits, memory, captures, replays.
+"""Find races and early frees from a program's launches, events, waits, allocations, captures and replays.
 
-It knows streams, events and graphs by numbers and arrays by `Extent`, so that it serves any kind of device and runs
-without one. After a report the host is taken to have waited for everything: what follows is judged as if the missing
-wait had been there.
+The engine knows streams, events and graphs by number and arrays by `Extent`, so it works for any kind of device and
+also without one. After it reports an error it assumes that the host has waited for everything, so that later work is
+checked as if the missing wait had been there.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from cuassay.order.sites import Site, call_site
 
 __all__ = ["Engine"]
 
-_UNTOLD = "accesses of memory whose allocator does not tell when it is given back"
+_UNTOLD = "accesses of memory whose allocator does not report when it is freed"
 
 
 class Engine:
-    """The order of one process's work on all devices; not for two threads at once.
+    """The order of one process's work on all devices. Two threads must not use it at the same time.
 
     Attributes
     ----------
     unseen : Counter
-        Accesses and replays that could not be looked at, by the reason.
+        The number of accesses and replays that could not be checked, by reason.
     found : list of str
-        The messages of what was reported.
+        The messages of the errors raised so far.
     is_quiet : bool
-        Whether what is found is neither raised nor kept.
+        Whether errors are neither raised nor recorded.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Engine:
     # -------------------------------------------------------------------------------------------- queues
 
     def queue(self, device: Device, stream: int, label: str = "", *, blocking: bool = False) -> Queue:
-        """The queue inside stream `stream` of `device`; met the first time, it begins with what the host has seen."""
+        """Return the queue of stream `stream` on `device`; an unknown stream gets a new queue."""
         found = self._queues.get((device, stream))
         if found is None:
             label = label or f"stream {stream}"
@@ -71,14 +71,14 @@ class Engine:
         return found
 
     def knows(self, device: Device, stream: int) -> bool:
-        """Whether the stream was met."""
+        """Return whether the stream already has a queue."""
         return (device, stream) in self._queues
 
     def _of(self, device: Device) -> list[Queue]:
         return [queue for (where, _), queue in self._queues.items() if where == device] + self._branches.get(device, [])
 
     def _legacy_order(self, queue: Queue) -> None:
-        """The legacy default stream and blocking streams wait for each other, as CUDA has it."""
+        """Let the legacy default stream and blocking streams wait for each other, as CUDA does."""
         if not self._blocking:
             return
         default = self._queues.get((queue.device, 0))
@@ -88,7 +88,7 @@ class Engine:
             queue.waits(default.clock, 0.0)
 
     def forget_devices(self, kind: str) -> None:
-        """Forget the queues, accesses and blocks of `kind`: other devices have their names from here."""
+        """Forget the queues, accesses and blocks of `kind`, because new devices now use the same names."""
         self._queues = {of: queue for of, queue in self._queues.items() if of[0].kind != kind}
         for of_device in (self._branches, self._blocking):
             for device in [device for device in of_device if device.kind == kind]:
@@ -100,13 +100,13 @@ class Engine:
     # -------------------------------------------------------------------------------------------- events and waits
 
     def record(self, queue: Queue, kind: str, event: int) -> None:
-        """Event `event` of `kind` is recorded on `queue`."""
+        """Record event `event` of `kind` on `queue`."""
         recording = queue.capture
         self._legacy_order(queue)
         self._events[kind, event] = recording.record(queue) if recording is not None else dict(queue.clock)
 
     def wait(self, queue: Queue, kind: str, event: int) -> None:
-        """Later work of `queue` waits for the event; for one never recorded it does not."""
+        """Order later work of `queue` after the event. An event that was never recorded has no effect."""
         reached = self._events.get((kind, event))
         if isinstance(reached, Marker):
             reached.recording.wait(queue, reached)
@@ -114,24 +114,24 @@ class Engine:
             queue.waits(reached, 0.0)
 
     def drop_event(self, kind: str, event: int) -> None:
-        """Its number may be another event's from here."""
+        """Forget the event, because its number may be reused."""
         self._events.pop((kind, event), None)
 
     def host_waits_for_event(self, kind: str, event: int) -> None:
-        """The host has seen it reached."""
+        """Note that the host has seen the event reached."""
         self.raise_late()
         reached = self._events.get((kind, event))
         if reached is not None and not isinstance(reached, Marker):
             self._host.joins(reached, 0.0)
 
     def host_waits_for(self, queue: Queue) -> None:
-        """The host has seen done what `queue` was given."""
+        """Note that the host has seen all work of `queue` finished."""
         self.raise_late()
         self._legacy_order(queue)
         self._host.joins(queue.clock, 0.0)
 
     def host_waits_for_device(self, device: Device) -> None:
-        """The host has seen done what the device was given."""
+        """Note that the host has seen all work of the device finished."""
         self._host_joins(device)
         self.raise_late()
 
@@ -153,12 +153,18 @@ class Engine:
     def launch(
         self, queue: Queue, name: str, accesses: Iterable[tuple[Extent, bool]], site: Site | None = None
     ) -> None:
-        """`queue` is given work that reads, or writes, each of these arrays; recorded where it is captured.
+        """Check work given to `queue`. If the queue is being captured, record the work instead.
+
+        Parameters
+        ----------
+        accesses : iterable of (Extent, bool)
+            The arrays that the work touches, each with whether it is written.
 
         Raises
         ------
         RaceError
-            If an access is not ordered after one that it conflicts with, or for an early free found since.
+            If an access conflicts with an earlier one that it is not ordered after, or if an early free was found
+            since the last launch or wait.
         """
         site = site or call_site()
         recording = queue.capture
@@ -173,12 +179,12 @@ class Engine:
         self._enter(queue, name, site, accesses)
 
     def joins(self, queue: Queue, others: Iterable[Queue]) -> None:
-        """Later work of `queue` comes after what each of `others` was given."""
+        """Order later work of `queue` after all work given to `others` so far."""
         for other in others:
             queue.waits(other.clock, 0.0)
 
     def _enter(self, queue: Queue, name: str, site: Site, accesses: Iterable[tuple[Extent, bool]]) -> None:
-        """Number a launch of `queue`, and judge what it accesses."""
+        """Number a launch of `queue`, and check its accesses."""
         number, memories = queue.number, self._blocks
         epoch = queue.clock[number] = queue.clock.get(number, 0) + 1  # there is no virtual time
         for extent, write in accesses:
@@ -197,7 +203,7 @@ class Engine:
                     self._report(error)
 
     def _report(self, error: RaceError) -> None:
-        """Raise what was found, unless it is quiet."""
+        """Raise and record an error, unless the engine is quiet."""
         self._wait_all()
         if not self.is_quiet:
             self.found.append(str(error))
@@ -218,25 +224,25 @@ class Engine:
     # -------------------------------------------------------------------------------------------- memory
 
     def take(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
-        """A block was given out, in the order of `queue`."""
+        """Note that a block was allocated, in the order of `queue`."""
         block = Block(address, address + nbytes, queue, is_private=queue.capture is not None)
         blocks = self._blocks.get(memory)
         if blocks is None:
             blocks = self._blocks[memory] = Blocks()
         blocks.add(block)
-        if not block.is_private:  # else other graphs of its pool may use it still
+        if not block.is_private:  # otherwise other graphs of the pool may still use it
             self._log(memory).forget(Span(block.low, block.high, True))
 
     def use(self, memory: str, address: int, queue: Queue) -> None:
-        """The free of the block at `address` waits for what `queue` is given until then."""
+        """Note that freeing the block at `address` will wait for all work given to `queue` until then."""
         block = self._blocks[memory].at(address) if memory in self._blocks else None
         if block is not None and queue not in block.users:
             block.users = (*block.users, queue)
 
     def give_back(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
-        """A block was freed, in the order of `queue`.
+        """Note that a block was freed, in the order of `queue`.
 
-        An early free is raised by the next launch or wait: this is called inside finalisers.
+        The next launch or wait raises an early free, because this method is called inside finalizers.
         """
         block = self._blocks[memory].pop(address) if memory in self._blocks else None
         if block is None:
@@ -249,18 +255,18 @@ class Engine:
     def _look_for_users(
         self, memory: str, accesses: Iterable[Access], owner: Queue, waited_for: Collection[Queue]
     ) -> None:
-        """Keep an early free of `owner`'s memory if one of `accesses` is not ordered before it."""
+        """Store an early free of `owner`'s memory for later if one of `accesses` is not ordered before the free."""
         for old in accesses:
             user = old.queue
             if user is not owner and user not in waited_for and owner.clock.get(user.number, 0) < old.epoch:
                 self._late = self._late or _early_free(memory, owner, old)
 
     def forget(self, memory: str, address: int, nbytes: int) -> None:
-        """Memory was given back by an allocator that waits for every user before it gives it out again."""
+        """Forget accesses of memory that was freed to an allocator which waits for every user before reusing it."""
         self._log(memory).forget(Span(address, address + nbytes, dense=True))
 
     def raise_late(self) -> None:
-        """Raise the early free found since the last call, once."""
+        """Raise the early free, if one was found since the last call."""
         if self._late is not None:
             late, self._late = self._late, None
             self._report(late)
@@ -272,17 +278,17 @@ class Engine:
     # -------------------------------------------------------------------------------------------- graphs
 
     def begin_capture(self, graph: int, queue: Queue) -> None:
-        """Work of `queue` is recorded from here."""
+        """Start to record the work of `queue`."""
         recording = self._graphs[graph] = Recording(queue.label)
         recording.enter(queue)
 
     def end_capture(self, graph: int) -> None:
-        """The graph holds what was recorded."""
+        """End the capture of the graph."""
         if graph in self._graphs:
             self._graphs[graph].leave()
 
     def body(self, graph: int, queue: Queue, *, begins: bool) -> None:
-        """The body of a conditional node begins, or ends, on `queue`; it is taken to run once at each replay."""
+        """Begin or end the body of a conditional node on `queue`. It is assumed to run once in each replay."""
         recording = self._graphs.get(graph)
         if recording is not None:
             if begins:
@@ -291,27 +297,27 @@ class Engine:
                 recording.leave_body()
 
     def drop_graph(self, graph: int) -> None:
-        """The graph holds no work any more, or its capture was given up."""
+        """Forget the graph, because it was reset or its capture was abandoned."""
         recording = self._graphs.pop(graph, None)
         if recording is not None:
             recording.leave()
 
     def move_graph(self, graph: int, other: int) -> None:
-        """The graph took over the work of another."""
+        """Move the recorded work of `other` to `graph`."""
         recording = self._graphs.pop(other, None)
         self._graphs.pop(graph, None)
         if recording is not None:
             self._graphs[graph] = recording
 
     def replay(self, graph: int, queue: Queue) -> None:
-        """The recorded work is given to `queue`.
+        """Launch the recorded work on `queue`.
 
         Raises
         ------
         RaceError
-            As `launch`, and if memory that was not the graph's own was given back since the capture.
+            As `launch` does, and if memory that the graph uses but does not own was freed since the capture.
         """
-        if queue.capture is not None:  # which every kind refuses
+        if queue.capture is not None:  # every kind raises an error in this case
             return
         self.raise_late()
         recording = self._graphs.get(graph)
@@ -335,7 +341,7 @@ class Engine:
 
 def _early_free(memory: str, owner: Queue, old: Access) -> RaceError:
     site, user = call_site(), old.queue
-    # What a function of the user drops as it returns is dropped in the line of the harness that called it.
+    # A user's function that drops an array as it returns appears to drop it at the harness line that called it.
     where = "" if is_shipped(site[0]) else f" at {site[0]}:{site[1]}"
     return RaceError(
         f"{memory}: early free{where} of {owner.label}'s memory, not ordered after the {old}; "
@@ -348,6 +354,6 @@ def _replayed_free(node: Launch, extent: Extent, *, write: bool) -> RaceError:
     verb = "writes" if write else "reads"
     return RaceError(
         f"{extent.memory}: early free: a replay of {node.name}, captured at {node.site[0]}:{node.site[1]}, {verb} a "
-        f"{extent.dtype} array of shape {extent.shape} at {extent.place}, whose memory was given back since; keep the "
+        f"{extent.dtype} array of shape {extent.shape} at {extent.place}, whose memory was freed since; keep the "
         "arrays that a graph uses for as long as it is replayed"
     )

@@ -1,4 +1,4 @@
-"""What an array touches, as plain numbers: kept where the array itself must not be kept alive."""
+"""The memory of an array as plain numbers, for code that must not keep the array itself alive."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from cuassay.order.accesses import Span
 
 __all__ = ["Extent", "span_of"]
 
-#: NumPy takes no array at address 0, which is where the memory of a simulated device begins.
+#: Added to addresses, because NumPy rejects arrays at address 0, where the memory of a simulated device begins.
 _ABOVE_NULL = 2**12
 
 
-@dataclass(slots=True, eq=False)  # not frozen: that makes it four times as slow to make
+@dataclass(slots=True, eq=False)  # not frozen, because that makes construction four times as slow
 class Extent:
-    """Where an array lies, and how its elements do; nothing reads them, and nothing changes it.
+    """The address and layout of an array. Treat it as immutable; the elements are never read.
 
     Attributes
     ----------
     memory : str
-        Whose bytes they are, as messages name it: ``"cuda:0"``, ``"pinned host memory"``.
+        The name of the memory in messages: ``"cuda:0"``, ``"pinned host memory"``.
     address : int
-        Of the first element, unique in `memory`.
+        The address of the first element, unique in `memory`.
     shape, strides : tuple of int
-        As NumPy has them; strides in bytes.
+        As in NumPy; strides in bytes.
     dtype : numpy.dtype
-        Of the elements.
+        The type of the elements.
     span : Span
-        The bytes from the first to the last.
+        The byte range from the first to the last element.
     form : str
-        How messages write the address that `span` begins at.
+        The format by which messages show the start of `span`.
     is_told : bool
-        Whether watchers hear when the memory is given back; other memory is looked at only while it is known.
+        Whether watchers are notified when the memory is freed. Other memory is checked only inside a known block.
     """
 
     memory: str
@@ -48,22 +48,22 @@ class Extent:
 
     @property
     def place(self) -> str:
-        """Where it begins, in words."""
+        """The text for where it begins."""
         return self.form.format(self.span.low)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """The size of an element in bytes."""
         return int(self.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The size of all elements in bytes."""
         return prod(self.shape) * self.itemsize
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """By which NumPy finds out whether two overlap."""
+        """Lets NumPy decide whether two extents overlap."""
         return {
             "version": 3,
             "shape": self.shape,
@@ -74,7 +74,7 @@ class Extent:
 
 
 def span_of(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Span:
-    """The bytes from the first to the last; dense where all of them are elements'. Nothing of an empty array."""
+    """Return the byte range of an array. It is dense if elements fill it, and empty for an empty array."""
     if 0 in shape:
         return Span(0, 0, dense=True)
     low, high = layout.byte_range(shape, strides, itemsize, address)

@@ -1,7 +1,7 @@
-"""The blocks of memory that allocators have given out, found by any address inside, each with what accessed it.
+"""The allocated blocks of memory, found by any address inside them, each with its accesses.
 
-What lies in a block meets only accesses of that block. They are mostly a few, so that they are kept in a list and
-looked at one by one; where they are many, in an `AccessLog`.
+An array inside a block can only conflict with accesses of the same block. A block usually has few accesses, so they are
+kept in a list and compared one by one. A block with many accesses keeps them in an `AccessLog`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cuassay.order.sites import Site
 
 __all__ = ["Block", "Blocks", "Seen"]
 
-#: More accesses of one block are kept sorted.
+#: A block with more accesses than this keeps them sorted.
 _FEW = 16
 
 _EVERYTHING = Span(0, 2**64, dense=True)
 
 
 class Seen(Access):
-    """An access of an array that is known by its extent."""
+    """An access of an array that is represented by its extent."""
 
     __slots__ = ()
 
@@ -34,17 +34,17 @@ class Seen(Access):
 
 
 class Block:
-    """Memory that was given out: ``[low, high)``, in the order of `queue`.
+    """An allocated range ``[low, high)``, in the order of `queue`.
 
     Attributes
     ----------
     users : tuple of Queue
-        Queues whose work its free waits for.
+        The queues whose work is waited for when the block is freed.
     is_private : bool
-        Given out by the pool of a graph, which keeps it for replays; what accesses it is not kept here, because other
-        graphs may use its memory.
+        Whether it belongs to a graph's private pool, which keeps it for replays. Its accesses are not kept here,
+        because other graphs may use the same memory.
     is_live : bool
-        Not given back yet.
+        Whether it has not been freed yet.
     """
 
     __slots__ = ("_few", "_many", "high", "is_live", "is_private", "low", "queue", "users")
@@ -61,7 +61,7 @@ class Block:
         return len(self._few) if self._many is None else len(self._many)
 
     def enter(self, queue: Queue, epoch: int, write: bool, extent: Extent, name: str, site: Site, host: Host) -> None:
-        """Enter an access of `extent`, which is not empty. Raises `RaceError` as `AccessLog.add` does."""
+        """Check and enter an access of `extent`, which is not empty. Raises `RaceError` as `AccessLog.add` does."""
         if self._many is not None:
             self._many.add(Seen(queue, epoch, write, extent.span, extent, name, site))
             return
@@ -76,7 +76,7 @@ class Block:
             is_finished = finished.get(number, 0) >= old.epoch
             if not is_finished and old.queue is not queue and ordered.get(number, 0) < old.epoch:
                 if write or old.write:
-                    _meet(old, Seen(queue, epoch, write, span, extent, name, site))
+                    _raise_on_overlap(old, Seen(queue, epoch, write, span, extent, name, site))
             elif is_finished or (
                 (write or not old.write)
                 and (low <= first and last <= high if is_dense else old.span == span and _are_alike(old.array, extent))
@@ -86,7 +86,7 @@ class Block:
             few.append(Seen(queue, epoch, write, span, extent, name, site))
             if len(few) > _FEW:
                 self._sort(extent.memory, host)
-        else:  # to make another object takes as long as all the rest
+        else:  # reuse the object: making a new one takes as long as everything else here
             spare.queue, spare.epoch, spare.write, spare.span = queue, epoch, write, span
             spare.array, spare.name, spare.site = extent, name, site
             few.append(spare)
@@ -98,7 +98,7 @@ class Block:
         self._few = []
 
     def unfinished(self, host: Host) -> list[Access]:
-        """The accesses that the host has not seen finished."""
+        """Return the accesses that the host has not seen finished."""
         if self._many is not None:
             return self._many.users(_EVERYTHING)
         return [old for old in self._few if host.clock.get(old.queue.number, 0) < old.epoch]
@@ -108,7 +108,7 @@ class Block:
         self._few, self._many = [], None
 
 
-def _meet(old: Access, new: Access) -> None:
+def _raise_on_overlap(old: Access, new: Access) -> None:
     if new.overlaps(old):
         raise race(new.array.memory, old, new)
 
@@ -131,7 +131,7 @@ class Blocks:
         return iter(self._by_start.values())
 
     def add(self, block: Block) -> None:
-        """`block` was given out; what was known to begin there is gone."""
+        """Add a block. It replaces a block at the same address, which must have been freed."""
         former = self._by_start.get(block.low)
         if former is None:
             insort(self._starts, block.low)
@@ -140,7 +140,7 @@ class Blocks:
         self._by_start[block.low] = block
 
     def pop(self, low: int) -> Block | None:
-        """The block that begins at `low`, which was given back; None where it is not known."""
+        """Remove and return the block that begins at `low`, which was freed; None if there is no such block."""
         block = self._by_start.pop(low, None)
         if block is not None:
             del self._starts[bisect_right(self._starts, low) - 1]
@@ -148,7 +148,7 @@ class Blocks:
         return block
 
     def at(self, address: int) -> Block | None:
-        """The block that `address` is in."""
+        """Return the block that contains `address`, or None."""
         found = self._by_start.get(address)
         if found is not None:
             return found

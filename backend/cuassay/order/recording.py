@@ -1,4 +1,4 @@
-"""What a capture records of order and accesses, to be entered again at each replay of its graph."""
+"""Record the order and accesses of a capture, so that each replay of its graph can be checked like live work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Launch", "Marker", "Recording"]
 
 
 class Launch(NamedTuple):
-    """One launch that was recorded; of each array the block that it lay in then, None where that is not known."""
+    """One recorded launch. Each access holds the block that contained the array during capture, or None if unknown."""
 
     lane: int
     name: str
@@ -40,20 +40,20 @@ class _Wait(NamedTuple):
     marker: Marker
 
 
-#: Enters a launch of a replay on a queue.
+#: Checks a replayed launch on a queue.
 Enter = Callable[[Queue, Launch], None]
 
 
 @dataclass(eq=False)
 class Recording:
-    """The work of one graph.
+    """The recorded work of one graph.
 
     Attributes
     ----------
     captured : list of Queue
-        The queues that are captured, by lane; none once the capture is over.
+        The queues being captured, by lane; empty after the capture.
     bodies : list
-        For each conditional body that is open: the queue whose work it is.
+        For each open conditional body: the queue that records it, and its lane.
     is_complete : bool
         Whether all of the work was seen.
     """
@@ -68,47 +68,50 @@ class Recording:
     _last: Clock = field(default_factory=dict)
 
     def enter(self, queue: Queue) -> None:
-        """Work of `queue` is recorded from here."""
+        """Start to record the work of `queue`."""
         queue.capture = self
         self.captured.append(queue)
         self._lanes = len(self.captured)
 
     def leave(self) -> None:
-        """The capture is over."""
+        """End the capture."""
         for queue in [*self.captured, *(queue for queue, _ in self.bodies)]:
             queue.capture = None
         self.captured, self.bodies = [], []
 
     def enter_body(self, queue: Queue) -> None:
-        """Work of `queue` is the body of a conditional node, in the order of the lane that the capture began on."""
+        """Record work of `queue` as the body of a conditional node, in the order of the capture's first lane."""
         if queue.capture is None:
             queue.capture = self
             self.bodies.append((queue, 0))
 
     def leave_body(self) -> None:
-        """The body that was entered last is over."""
+        """End the body that was entered last."""
         if self.bodies:
             queue, _ = self.bodies.pop()
             queue.capture = None
 
     def lane_of(self, queue: Queue) -> int:
-        """The lane that `queue` is captured as."""
+        """Return the lane of a queue that is being captured."""
         known = {id(one): lane for lane, one in enumerate(self.captured)}
         known.update((id(one), lane) for one, lane in self.bodies)
         return known[id(queue)]
 
     def add(self, queue: Queue, name: str, site: Site, accesses: Sequence[tuple[Extent, bool, Block | None]]) -> None:
-        """A launch of `queue`."""
+        """Record a launch of `queue`."""
         self._nodes.append(Launch(self.lane_of(queue), name, site, tuple(accesses)))
 
     def record(self, queue: Queue) -> Marker:
-        """An event is recorded on `queue`."""
+        """Record an event on `queue`."""
         marker = Marker(self)
         self._nodes.append(_Record(self.lane_of(queue), marker))
         return marker
 
     def wait(self, queue: Queue, marker: Marker) -> None:
-        """`queue`, which joins the capture if it was outside, waits for an event of it; of one that is over, not."""
+        """Record that `queue` waits for an event of this capture. A queue outside the capture joins it.
+
+        Nothing is recorded if the capture has ended.
+        """
         if not self.captured:
             return
         if queue.capture is None:
@@ -117,7 +120,7 @@ class Recording:
             self._nodes.append(_Wait(self.lane_of(queue), marker))
 
     def replay(self, queue: Queue, branch: Callable[[str], Queue], enter: Enter) -> None:
-        """Give the work to `queue`, and to a queue of the graph's own for each stream that joined."""
+        """Launch the work on `queue`, and on one private queue for each further stream of the capture."""
         while len(self._branches) < self._lanes - 1:
             self._branches.append(branch(f"{self.origin}.branch{len(self._branches) + 1}"))
         queue.waits(self._last, 0.0)
@@ -131,6 +134,6 @@ class Recording:
                 reached[id(node.marker)] = dict(lane.clock)
             elif id(node.marker) in reached:
                 lane.waits(reached[id(node.marker)], 0.0)
-        for one in self._branches:  # a replay ends with all of its branches
+        for one in self._branches:  # a replay is finished when all of its branches are
             queue.waits(one.clock, 0.0)
         self._last = dict(queue.clock)

@@ -1,4 +1,4 @@
-"""The line to blame for an access: the nearest caller that is neither this package nor an array library."""
+"""Find the source line of an access: the nearest caller that is neither this package nor an array library."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from cuassay.core.callers import is_ours
 
 __all__ = ["Site", "call_site"]
 
-#: What is passed over in addition to this package: NumPy, and finalizers; CuPy, by its place next to NumPy.
+#: Code that is skipped in addition to this package: NumPy, CuPy (installed next to NumPy) and finalizers.
 _NUMPY = Path(np.__file__).parent
 _LIBRARIES = (
     *(f"{_NUMPY.with_name(name)}{os.sep}" for name in ("numpy", "cupy", "cupyx", "cupy_backends")),
     weakref.__file__,
     "<__array_function__",
 )
-#: By file name, whose hash a string keeps: to hash a code object reads all of its instructions.
+#: By file name, because a string caches its hash; hashing a code object reads all of its instructions.
 _is_library: dict[str, bool] = {}
 
 #: File and line.
 Site = tuple[str, int]
 
-#: The sites met so far, by code and instruction: to count the lines of a long function takes microseconds. The code is
-#: kept with them, so that no other has its number.
+#: Known sites, by the id of a code object and the instruction, because computing a line number in a long function takes
+#: microseconds. The code object is kept alive so that its id is not reused.
 _sites: dict[tuple[int, int], tuple[Site, CodeType]] = {}
 
-#: A program that makes code as it runs must not fill the memory.
+#: The size limit of `_sites`, so that a program which generates code does not fill the memory.
 _MOST_SITES = 2**14
 
 
 def call_site() -> Site:
-    """File and line of the nearest caller that is neither this package nor NumPy or CuPy."""
+    """Return the file and line of the nearest caller that is neither this package nor NumPy or CuPy."""
     frame = sys._getframe(1)  # inspect.currentframe is the same, and its stack() reads files
     known = _is_library
     while True:

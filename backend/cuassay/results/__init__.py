@@ -1,1 +1,1 @@
-"""Storey 3, what testing and benchmarking both use: rows of results, parts of a run, fingerprints, child processes."""
+"""Storey 3: what testing and benchmarking share: result rows, parts of a run, fingerprints and child processes."""

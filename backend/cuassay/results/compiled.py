@@ -1,4 +1,4 @@
-"""Where processes that we start again and again keep compiled modules, if Python must not write next to the code."""
+"""Where repeatedly started processes keep compiled modules if Python must not write next to the code."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["keeping_compiled"]
 
 
 def keeping_compiled(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """`environment`; where Python must not write next to the code, compiled modules are kept in `folder`.
+    """Return `environment`, changed so that compiled modules are kept in `folder` if they may not lie next to the code.
 
-    Containers often forbid it. Compiling in each process again takes a fifth of the time of a comparison, and half of
-    the start of pytest, which rewrites the assertions of its plugins.
+    Containers often set ``PYTHONDONTWRITEBYTECODE``. Compiling in every process would take a fifth of the time of a
+    comparison, and half of the start of pytest, which rewrites the assertions of its plugins.
     """
     found = dict(environment)
     if found.pop("PYTHONDONTWRITEBYTECODE", ""):

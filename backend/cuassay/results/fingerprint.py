@@ -1,8 +1,8 @@
-"""Where a result comes from: the machine's fingerprint, and the revision of the code, kept apart.
+"""The origin of a result: the fingerprint of the machine, and separately the revision of the code.
 
 A fingerprint is a flat mapping of facts by the names in `cuassay_reports.facts.FINGERPRINT`; its
-digest covers the hard ones only. This file finds the host's facts. The caller passes a device's
-facts: no driver is touched here.
+digest covers the hard ones only. This module finds the host's facts. The caller passes a device's
+facts, so that this module does not touch a driver.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _REVISION = re.compile(r"(?P<commit>[0-9a-fA-F]{7,64})(?P<dirty>\+dirty)?")
 def host_fingerprint(packages: Iterable[str] = HOST_PACKAGES) -> dict[str, object]:
     """Return the facts of this machine, by the names in ``FINGERPRINT``.
 
-    The host's name is left out on purpose: results are published, and in a container it is new every time.
+    The host name is omitted on purpose, because results are published and a container has a new name each time.
 
     Parameters
     ----------
     packages : iterable of str
-        Distributions whose versions are wanted; those that are not installed are left out.
+        Distributions whose versions to include; those that are not installed are omitted.
     """
     hidden = ", ".join(sorted(settings.get("CUASSAY_WITHOUT")))
     return {
@@ -72,8 +72,8 @@ def device_fingerprint(
     Parameters
     ----------
     facts : mapping
-        What the device says of itself: ``kind``, ``name``, ``uuid``, ``driver``, ``clocks``...; its
-        ``versions`` join the host's. None means unknown and is left out.
+        The device's own facts: ``kind``, ``name``, ``uuid``, ``driver``, ``clocks``...; its
+        ``versions`` are added to the host's. None means unknown and is omitted.
     host : mapping, optional
         A fingerprint from `host_fingerprint`; a new one by default.
     packages : iterable of str
@@ -121,7 +121,7 @@ def revision(root: str | Path = ".") -> Revision:
     Raises
     ------
     ResultError
-        The setting or the file holds something else.
+        If the setting or the file holds something else.
     """
     named = str(settings.get("CUASSAY_REVISION"))
     if named:
@@ -156,7 +156,7 @@ def _from_git(root: Path) -> Revision:
 
 
 def _git(root: Path, *arguments: str) -> str | None:
-    """Return what git prints, or None: no git, no repository, or a repository without a commit."""
+    """Return what git prints, or None if git fails: not installed, no repository, or no commit."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
@@ -177,7 +177,7 @@ def _utc(date: str, where: str) -> str:
 
 
 def usable_cores() -> int:
-    """Return how many processors this process may use: a container often grants fewer than there are."""
+    """Return how many processors this process may use, which in a container is often fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

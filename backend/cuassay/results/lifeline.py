@@ -1,9 +1,10 @@
-"""A child process that ends when its parent does, however the parent ends: after SIGKILL it cannot say so.
+"""Start child processes that end when their parent does, even if the parent is killed and cannot notify them.
 
-On Linux the kernel is asked to kill the child (``PR_SET_PDEATHSIG``, see prctl(2)). Elsewhere a thread of the child
-watches a pipe whose other end only the parent holds. ``python -m cuassay.results.lifeline PARENT PIPE ALIVE MODULE
-ARGUMENT...`` is such a child, and runs MODULE as ``python -m`` does. The pipe ALIVE tells the other way: the kernel
-closes a process's end of it, so that the parent sees when its children, and those that they started so, have ended.
+On Linux the kernel kills the child (``PR_SET_PDEATHSIG``, see prctl(2)). On other systems a thread of the child watches
+a pipe whose other end only the parent holds. ``python -m cuassay.results.lifeline PARENT PIPE ALIVE MODULE
+ARGUMENT...`` is such a child, and runs MODULE as ``python -m`` does. The pipe ALIVE works in the other direction: the
+kernel closes a process's end of it when the process ends, so the parent sees when its children and their children have
+ended.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ __all__ = ["Lifeline", "follow", "main"]
 
 _PR_SET_PDEATHSIG = 1
 
-#: Ends of the pipes ALIVE of those above this process: its children hold them too.
+#: The ends of the ALIVE pipes of this process's ancestors. Its children inherit them.
 _above: list[int] = []
 
 
 class Lifeline(Handle):
-    """The parent's side: it holds the pipe open and makes the command lines of children that end with this process."""
+    """The parent's side, which holds the pipes open and makes the command lines of children."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -49,18 +50,18 @@ class Lifeline(Handle):
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """File descriptors for ``pass_fds`` of `subprocess.Popen`."""
+        """The file descriptors to pass as ``pass_fds`` to `subprocess.Popen`."""
         return (self._read, self._alive, *_above)
 
     def command(self, module: Sequence[str]) -> list[str]:
-        """The command line that runs a module with its arguments as a child."""
+        """Return the command line that runs a module with its arguments as a child."""
         return [sys.executable, "-m", __spec__.name, str(os.getpid()), str(self._read), str(self._alive), *module]
 
     def wait_ended(self, seconds: float) -> bool:
-        """Wait until all children and the children of theirs have ended; False if some have not after `seconds`.
+        """Wait until all children and their children have ended. Returns False if some have not after `seconds`.
 
-        A child that is killed is not waited for by those that it started: they get their signal when it ends, and end
-        a moment later. No child can be started after the first call.
+        When a child is killed, the processes that it started get their signal when it ends, and end a moment later. No
+        child can be started after the first call.
         """
         if self._alive >= 0:
             os.close(self._alive)
@@ -70,7 +71,7 @@ class Lifeline(Handle):
         return bool(ended.poll(seconds * 1000))
 
     def close(self) -> None:
-        """Close the pipes, when the children have ended; twice is allowed."""
+        """Close the pipes. Call it when the children have ended; calling it twice is allowed."""
         ends = (self._read, self._write, self._ended, self._alive)
         self._read = self._write = self._ended = self._alive = -1
         for end in ends:
@@ -79,14 +80,15 @@ class Lifeline(Handle):
 
 
 def follow(parent: int, pipe: int | None = None) -> None:
-    """Let this process be killed when the process `parent` ends, or at once if it has ended.
+    """Have this process killed when the process `parent` ends, or at once if it has ended already.
 
     Parameters
     ----------
     parent : int
-        Id of the process that started this one.
+        The id of the process that started this one.
     pipe : int, optional
-        Watched where the kernel does not report that a parent ended; without it, nothing is watched there.
+        The pipe to watch on systems whose kernel does not report the end of a parent. Without it, the end of the
+        parent goes unnoticed on these systems.
     """
     if not _ask_kernel() and pipe is not None:
         threading.Thread(target=_watch, args=(pipe,), daemon=True, name="lifeline").start()
@@ -115,7 +117,7 @@ def _end() -> None:
 def main(argv: Sequence[str]) -> None:
     """Follow the parent, and run the module."""
     parent, pipe, alive, module, *words = argv
-    os.set_inheritable(int(alive), False)  # what the module starts by itself is not waited for
+    os.set_inheritable(int(alive), False)  # processes that the module starts in other ways are not waited for
     _above.append(int(alive))
     follow(int(parent), int(pipe))
     sys.argv = [module, *words]
@@ -123,4 +125,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    import_module(__spec__.name).main(sys.argv[1:])  # what MODULE imports, so that it finds the same `_above`
+    import_module(__spec__.name).main(sys.argv[1:])  # the module object that MODULE imports, with the same `_above`

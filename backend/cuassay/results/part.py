@@ -1,7 +1,7 @@
-"""What one process does of a run: its plan, the tests it begins, and its end, as rows with its results.
+"""Record one process's part of a run: its plan, the tests it begins, its results and its end.
 
 These rows let a report distinguish a run that died from a complete one; see `cuassay_reports.endings`. Rows that cannot
-be recorded are counted and reported at the end: a full disk stops no test.
+be recorded are counted and reported at the end, so that a full disk does not stop the tests.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from cuassay.results.record import Recorder
 
 __all__ = ["TESTS", "TIMES", "Part"]
 
-#: The names of the process that tests and of the one that measures.
+#: The names of the part that tests and of the part that measures.
 TESTS = "tests"
 TIMES = "times"
 
 
 class Part:
-    """Writes the rows of one part of a run; a row that cannot be written is counted.
+    """Write the rows of one part of a run. A row that cannot be written is counted.
 
-    A fork of the process writes nothing: its rows would be taken for those of its parent.
+    A forked child of the process writes nothing, because its rows would be attributed to its parent.
 
     Parameters
     ----------
     recorder : Recorder
-        Of the run; the caller closes it.
+        The recorder of the run. The caller closes it.
     name : str
-        Such as ``tests 2/4``.
+        The name of the part, such as ``tests 2/4``.
 
     Attributes
     ----------
     lost : int
-        Rows that could not be written.
+        The number of rows that could not be written.
     why : str
         Why the first of them could not be written.
     """
@@ -49,7 +49,7 @@ class Part:
         return f"Part({self._name!r}, {self._recorder!r}, {self.lost} rows lost)"
 
     def plan(self, *, tests: int | None = None, times: int | None = None, parts: str | None = None) -> None:
-        """Record how many outcomes and timings will follow, and the parts of other processes; the last plan counts."""
+        """Record how many outcomes and timings to expect, and the parts of other processes. The last plan counts."""
         self._write_own("plan", tests=tests, times=times, parts=parts)
 
     def begin(self, nodeid: str) -> None:
@@ -57,7 +57,7 @@ class Part:
         self._write_own("begin", nodeid=nodeid)
 
     def end(self, reason: str | None = None) -> None:
-        """Record that this part came to its end, or what ended it early."""
+        """Record that this part finished, or the reason why it ended early."""
         self._write_own("end", reason=reason, lost=self.lost or None)
 
     def write(self, record: str, /, **columns: object) -> None:
@@ -74,7 +74,7 @@ class Part:
         self.write(record, part=self._name, process=self._process, **columns)
 
     def told(self) -> str:
-        """A sentence about the rows that were lost; empty if none was."""
+        """Return a sentence about the rows that could not be written; empty if there were none."""
         return (
             f"{self.lost:,} {'row was' if self.lost == 1 else 'rows were'} not recorded: {self.why}"
             if self.lost

@@ -1,7 +1,7 @@
-"""Writing of results: one JSON line a row, by the one schema in `cuassay_reports.columns`.
+"""Write results as rows, one JSON line per row, in the schema of `cuassay_reports.columns`.
 
-Decides what becomes of a row on its way to the disk: its values are made plain, and it is checked.
-`cuassay_reports.lines` appends it. The callers decide what is recorded.
+This module converts the values of a row to plain data and checks it. `cuassay_reports.lines` appends
+it to the file. The callers decide what is recorded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def utc_now() -> str:
 
 
 def new_run_id() -> str:
-    """Return an id that sorts by time and is unlike any other, such as ``'20260131T120000-9f3c21'``."""
+    """Return a unique id that sorts by time, such as ``'20260131T120000-9f3c21'``."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -43,23 +43,23 @@ class Writer(Protocol):
 
 
 class Recorder(Handle):
-    r"""Appends rows of one run to one file.
+    r"""Append rows of one run to one file.
 
-    Processes of a run share the file by opening it with the same `run`. A column given as None or as
-    a number that is not finite is left out: the schema knows no null. A lone surrogate in a text, which no
-    file can hold, becomes its escape, such as ``\udcff``. Usable as a context manager; closing twice is allowed.
+    Processes of a run share the file by opening it with the same `run`. A column that is None or a
+    number that is not finite is omitted, because the schema has no null. A lone surrogate in a text cannot
+    be encoded and becomes an escape such as ``\udcff``. Usable as a context manager; closing twice is allowed.
 
     Parameters
     ----------
     path : path
-        The file; it and its folders are created.
+        The file. It and its folders are created.
     run : str, optional
-        Id of the run; a new one by default.
+        The id of the run; a new one by default.
 
     Raises
     ------
     ResultError
-        The file cannot be opened.
+        If the file cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, run: str | None = None) -> None:
@@ -81,13 +81,13 @@ class Recorder(Handle):
         self.close()
 
     def close(self) -> None:
-        """Close the file; further rows are refused."""
+        """Close the file. Writing further rows raises `ResultError`."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def write_run(self, **columns: object) -> None:
-        """Append the row of this run, once; `started` is now by default."""
+        """Append the row that describes this run. Call it once; `started` is the current time by default."""
         self.write("run", **{"started": utc_now(), **columns})
 
     def write_device(self, **columns: object) -> None:
@@ -103,15 +103,15 @@ class Recorder(Handle):
         self.write("time", **columns)
 
     def write_times(self, series: Iterable[Mapping[str, object]]) -> None:
-        """Append several measured series in one piece: all of them are in the file, or none."""
+        """Append several measured series at once, so that the file holds all of them or none."""
         self._append(b"".join(self._line("time", columns) for columns in series))
 
     def write_limit(self, **columns: object) -> None:
-        """Append a ceiling of a device, measured in this run."""
+        """Append a performance limit of a device, measured in this run."""
         self.write("limit", **columns)
 
     def write_end(self, reason: str | None = None, **columns: object) -> None:
-        """Append that the run came to its end, or what ended it before its last test or timing."""
+        """Append that the run finished, or the reason why it ended before its last test or timing."""
         self.write("end", reason=reason, **columns)
 
     def write(self, record: str, /, **columns: object) -> None:
@@ -120,8 +120,8 @@ class Recorder(Handle):
         Raises
         ------
         ResultError
-            The row does not follow the schema, the recorder is closed, or the disk took only part of it: then the
-            file is as it was.
+            If the row does not follow the schema, the recorder is closed, or the row could not be written. The file
+            is unchanged then.
         """
         self._append(self._line(record, columns))
 
@@ -146,7 +146,7 @@ class Recorder(Handle):
             ) from error
 
     def _check_size(self) -> None:
-        """Raise if the file was deleted or cut: rows would be lost without a message."""
+        """Raise if the file was deleted or truncated, because rows would be lost without notice."""
         found = os.fstat(self._fd)
         if found.st_nlink == 0:
             raise ResultError(f"{self.path} was deleted while rows were written to it; keep it until the run has ended")
@@ -159,7 +159,7 @@ class Recorder(Handle):
 
 
 def begin(recorder: Writer, command: str, root: str | os.PathLike[str] = ".") -> None:
-    """Write the row of `recorder`'s run: what runs, where, and the revision of the tree at `root`."""
+    """Write the row that describes the run: the command, the machine, and the revision of the tree at `root`."""
     machine = host_fingerprint()
     recorder.write(
         "run",
@@ -187,7 +187,7 @@ def _without_unknown(columns: Mapping[str, object]) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Return `value` as what JSON knows: NumPy scalars and tuples become Python's own."""
+    """Return `value` in types that JSON supports; NumPy values and tuples become Python's."""
     if isinstance(value, str):
         return _escaped(value)
     if hasattr(value, "tolist"):
@@ -195,18 +195,18 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        are_floats = set(map(type, value)) == {float} and all(map(math.isfinite, value))  # as samples are
+        are_floats = set(map(type, value)) == {float} and all(map(math.isfinite, value))  # a shortcut for samples
         return list(value) if are_floats else [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _escaped(text: str) -> str:
-    """`text` with lone surrogates, which have no encoding, replaced by escapes."""
+    """Return `text` with lone surrogates, which cannot be encoded, replaced by escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def sendable(value: Any) -> Any:
-    """Return plain data whose texts can be written and sent: lone surrogates become escapes."""
+    """Return plain data whose strings can be encoded; lone surrogates become escapes."""
     if isinstance(value, str):
         return _escaped(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""The harness: declare where a test runs and what it needs; declare an op once and have it tested everywhere.
+"""The test harness: declare where a test runs and what it needs, or declare an op once and test it on every device.
 
-The names below are for test files. Each loads at first use, NumPy and pytest with it, so that neither the plugin nor a
-command costs a project much before it uses it.
+These names are for test files. Each is imported when it is first used, with NumPy and pytest, so that neither the
+plugin nor a command costs a project much before it is needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What calls and references answer, as one NumPy array that can be compared: in wide dtypes, of a known magnitude."""
+"""Results of calls and references as one NumPy array that can be compared, and the magnitude of their errors."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def written(
     kwargs: Mapping[str, Any],
     meaning: Callable[..., Sequence[Any]] | None = None,
 ) -> Any:
-    """What an op writes that makes no array, or several, into copies of its parameters or its outputs: one array.
+    """Call an op that returns nothing, or several arrays, on copies, and return what it wrote, joined into one array.
 
-    So is its `meaning`, where there is one. It has the dtype of the first array that is written, the meaning that of
-    the op's first array.
+    The array has the dtype of the first array that is written. With `meaning`, its arrays are returned instead, in the
+    dtype of the op's first array.
 
-    Of lists of two arrays, those of the second list begin one element into their memory, those of the third two, ...:
-    a kernel may not rely on where arrays begin.
+    If the arguments are lists of two arrays, the copies for the second written list start one element into their
+    memory, those for the third two elements, and so on, because a kernel must not rely on alignment.
     """
     bound = op.schema.bind(args, kwargs)
     params = [param for param in op.schema.arrays if param.access != "read"]
     found = Device(device)
-    with devices.backend(found.kind).activate(found.index):  # an array's own copy() is made on the current device
+    with devices.backend(found.kind).activate(found.index):  # an array's copy() allocates on the current device
         copies = {param.name: _copied(bound[param.name], device, place) for place, param in enumerate(params)}
         outs = {name: _copied(one, device, place) for place, (name, one) in enumerate(_sevens(op, bound, device))}
     op(**{**bound, **copies}, out=tuple(outs.values()) if outs else None)
@@ -86,22 +86,22 @@ def _copied(value: Any, device: str | Device, shift: int) -> Any:
 
 
 def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A sample's arguments, every array exactly upcast."""
+    """A sample's arguments with every array upcast, which is exact."""
     args, kwargs = sample.host()
     return tuple(over_lists(one, _wide) for one in args), {name: over_lists(one, _wide) for name, one in kwargs.items()}
 
 
 def as_arrays(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Python numbers as 0-d arrays of the first array's dtype: a reference may ask any argument for its dtype."""
+    """Replace Python numbers by 0-d arrays of the first array's dtype, as a reference may use any argument's dtype."""
     dtype = next(one.dtype for one in args if isinstance(one, np.ndarray))
     return tuple(np.asarray(one, dtype) if type(one) in (int, float) else one for one in args)
 
 
 class LastAnswers:
-    """What a reference answered to the small samples that it was asked about last, and how long that took.
+    """A cache of the reference's results for the last few small samples, and of the time that they took.
 
-    A check asks whether it takes a sample, then what it gives, then how many terms that has: with a loop in Python, it
-    is most of a check's time. Answers cannot be written.
+    A check asks whether the reference accepts a sample, then for the result, then for the number of terms. For a
+    reference with a loop in Python, that is most of a check's time. Cached arrays are read-only.
     """
 
     _MOST, _MOST_ELEMENTS = 4, 2**19
@@ -110,7 +110,7 @@ class LastAnswers:
         self._kept: tuple[tuple[Sample, tuple[NDArray[Any], float]], ...] = ()
 
     def of(self, sample: Sample, ask: Callable[[], NDArray[Any]], *, keeps: bool) -> tuple[NDArray[Any], float]:
-        """The answer to this very sample, and seconds of this thread; `ask` gives it where it is not known."""
+        """The result for this sample object, and the CPU seconds it took; computed by `ask` if it is not cached."""
         known = next((found for one, found in self._kept if one is sample), None)
         if known is not None:
             return known
@@ -124,7 +124,7 @@ class LastAnswers:
 
 
 def called(function: Callable[..., Any], sample: Sample) -> Any:
-    """What a function of a spec gives for a sample, in wide dtypes."""
+    """Call one of a spec's functions with the sample's arguments in wide dtypes."""
     args, kwargs = widened(sample)
     return function(*args, **kwargs)
 
@@ -134,28 +134,29 @@ def _wide(value: Any) -> Any:
 
 
 def single(who: str, answer: Any) -> NDArray[Any]:
-    """The array that `who` gave; of several, their elements in order. Raises `SpecError` for anything else."""
-    array = np.array(as_one(answer, who))  # a copy: the function may keep what it gave
+    """A result as one array; several arrays are joined. Raises `SpecError` for anything else."""
+    array = np.array(as_one(answer, who))  # a copy, because the function may keep what it returned
     if array.dtype == np.object_:
         raise SpecError(
-            f"{who} gives {answer!r:.200}; a spec compares one array or number, or a list of arrays: give that"
+            f"{who} gives {answer!r:.200}; a spec compares one array or number, or a list of arrays: "
+            "return one of these"
         )
     return array
 
 
 def members(answer: Any) -> list[Any]:
-    """The arrays of an answer: those of a list or tuple, or the one."""
+    """The arrays of a result: those of a list or tuple, or the single one."""
     return list(answer) if isinstance(answer, list | tuple) else [answer]
 
 
 def as_one(answer: Any, who: str = "the function") -> Any:
-    """An answer on the host; of a list or tuple of arrays one array with their elements, in order.
+    """A result on the host; a list or tuple of arrays is joined into one array with their elements in order.
 
     Raises
     ------
     SpecError
-        If there are none, if one is not an array or number, or if they are of several kinds, as floats and integers
-        are: the numbers of one array have one tolerance.
+        If a list is empty, has a member that is not an array or number, or mixes kinds of dtypes such as floats and
+        integers: one array has one tolerance.
     """
     if not isinstance(answer, tuple | list):
         return answer
@@ -168,7 +169,7 @@ def as_one(answer: Any, who: str = "the function") -> Any:
         raise SpecError(f"{who} gives a nested list of Python objects; give an array: omit .tolist()")
     raise SpecError(
         f"{who} gives a {type(answer).__name__} of {found}; a spec compares one array, or several of one kind of "
-        "dtype: write one for each, as fn=lambda xp, a: f(xp, a)[0]"
+        "dtype: write a spec for each, as fn=lambda xp, a: f(xp, a)[0]"
     )
 
 
@@ -177,15 +178,15 @@ def _kind_of(value: Any) -> str:
 
 
 def one_on(device: Device, answer: Any, *, in_place: bool = False) -> Any:
-    """What a function gives on `device`; of a list or tuple of arrays one array with their elements, in order.
+    """A function's result on `device`; a list or tuple of arrays is joined into one array, elements in order.
 
-    They are joined on the current stream, without a wait. If one of them is of another device, on the host. `in_place`
-    tells whether the function is declared to write its input.
+    They are joined on the current stream, without waiting. If one of them is on another device, they are joined on the
+    host. `in_place` says that the function is declared to write to its input.
 
     Raises
     ------
     SpecError
-        If it is None.
+        If the result is None.
     """
     if answer is None and in_place:
         raise SpecError(
@@ -210,9 +211,10 @@ def one_on(device: Device, answer: Any, *, in_place: bool = False) -> Any:
 
 
 def magnitude_of(arrays: Sequence[NDArray[Any]], size: NDArray[Any], terms: int) -> NDArray[Any]:
-    """What rounding is relative to in a function of which nothing is known, for results of this `size`.
+    """The magnitude that rounding errors are relative to, for a function of which nothing is known.
 
-    It may add its inputs up, with cancellation; element by element it may add small numbers to a 1 on the way.
+    The function may add its inputs up, with cancellation. An elementwise function may add small numbers to a 1 in an
+    intermediate step.
     """
     found = [finite_size(one) for one in arrays if one.size]
     largest = max((float(np.max(one)) for one in found), default=0.0)
@@ -220,4 +222,4 @@ def magnitude_of(arrays: Sequence[NDArray[Any]], size: NDArray[Any], terms: int)
         return np.asarray(np.maximum(size, largest))
     for one in found:
         size = np.maximum(size, one)
-    return np.asarray(np.maximum(size, min(1.0, 2**8 * largest)))  # but for tiny numbers, of which a 1 would hide all
+    return np.asarray(np.maximum(size, min(1.0, 2**8 * largest)))  # a 1 would hide every error of tiny numbers

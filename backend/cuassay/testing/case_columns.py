@@ -1,4 +1,4 @@
-"""What every report of a test says of its case: the device, the op, the check, the dtype."""
+"""The columns that every report of a test has for its case: device, op, check and dtype."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["case_columns"]
 
 
 def case_columns(item: pytest.Item) -> dict[str, Any]:
-    """What reports of `item` say of its case, in plain types; asks no device; without a device at most its template."""
+    """The columns of `item` in plain types; no device is used. A test without a device has at most a template."""
     case, template = skips.case_of(item), skips.template_of(item)
     told: dict[str, Any] = {} if template is None else {"template": template}
     if not case:

@@ -1,7 +1,7 @@
-"""Failures of one declaration, those first that name their cause: one fault often fails several checks.
+"""Order the failures of one declaration so that those that name the cause come first: one fault often fails several.
 
-The order of causes is that of `CHECK_NAMES`, but for `extremal`, which comes before checks that choose numbers. A check
-that says itself that its subject is not the cause comes last, as does one that ended by another error than its own.
+The order is that of `CHECK_NAMES`, except that `extremal` comes before the checks that choose numbers. A check whose
+message says that its own subject is not the cause comes last, and so does one that ended with an unexpected error.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _NAMES = [name for name in CHECK_NAMES if name != "extremal"]
 _NAMES.insert(_NAMES.index("zeros"), "extremal")
 _ORDER = {name: place for place, name in enumerate(_NAMES)}
 
-#: What a check of calls in turn says where a first call is wrong, too.
+#: What a check of consecutive calls says if the first call is wrong as well.
 _AT_FIRST = "meets for the first time as well"
 
-#: Errors by which checks say what is wrong.
+#: The errors with which checks report a fault.
 _OWN_ERRORS = ("AssertionError", "RaceError")
 
 
 def ordered_by_cause(reports: Iterable[Any]) -> list[Any]:
-    """The reports of failed tests with those of each declaration together and in the order of causes.
+    """Sort reports of failed tests: those of a declaration stay together and are ordered by cause.
 
-    Declarations, and tests that were not generated, stay in the order in which they first failed.
+    Declarations, and tests that were not generated, keep the order in which they first failed.
     """
     first: dict[object, int] = {}
     keys = []
@@ -39,7 +39,7 @@ def ordered_by_cause(reports: Iterable[Any]) -> list[Any]:
 
 
 def cause_lines(reports: Sequence[Any]) -> Iterator[str]:
-    """A line for each declaration of which several checks failed: with which to begin."""
+    """For each declaration with several failed checks, a line that says which to look at first."""
     groups: dict[object, tuple[str, dict[str, int]]] = {}
     for report in reports:
         if check := _check(report):
@@ -53,19 +53,19 @@ def cause_lines(reports: Sequence[Any]) -> Iterator[str]:
 
 
 def _check(report: Any) -> str | None:
-    """The generated check that failed, or None."""
+    """The name of the generated check that failed, or None."""
     name: str | None = getattr(report, "cuassay", {}).get("check")
     return name if name in _ORDER else None
 
 
 def _declaration(report: Any) -> tuple[str, str]:
-    """The class of generated tests, or the module and the op."""
+    """The class of generated tests, or the module, and the op."""
     where, *inside = report.nodeid.partition("[")[0].split("::")
     return "::".join([where, *inside[:-1]]), report.cuassay["op"]
 
 
 def _rank(report: Any) -> int:
-    """The place of a failed test among those of its declaration; after an error of another kind, `values` first."""
+    """The rank of a failed test within its declaration; after an unexpected error, `values` comes first."""
     check, text = _check(report), str(getattr(report, "longrepr", None) or "")
     if check is None:
         return -1

@@ -1,11 +1,11 @@
-"""The names of the generated checks and of the relations: a spec may name them before any of them is loaded."""
+"""The names of the generated checks and relations, in a module of their own so that specs load without them."""
 
 from __future__ import annotations
 
 __all__ = ["AROUND_FORMULA", "CHECK_NAMES", "OF_DEVICES", "OF_OTHER_KIND", "RELATION_NAMES"]
 
-#: The checks in the order in which they run and in which causes are told. One cause may fail several checks: those
-#: that name it come first. Each is a function ``check_<name>`` in `cuassay.testing.generated`.
+#: The checks in the order in which they run, and in which their failures are listed. If one cause fails several checks,
+#: the check that names it comes first. Each is a function ``check_<name>`` in `cuassay.testing.generated`.
 CHECK_NAMES = (
     "state",
     "inputs_unchanged",
@@ -67,8 +67,8 @@ RELATION_NAMES = (
     "idempotent",
 )
 
-#: The checks of the code around a formula: streams, graphs, layouts, outputs, shapes, refusals. Of ops that share this
-#: code they are generated for one; see `cuassay.testing.OpSpec.like`.
+#: Checks of the code around a formula: streams, graphs, layouts, outputs, shapes, errors. For ops that share this code
+#: they are generated only once; see `cuassay.testing.OpSpec.like`.
 AROUND_FORMULA = frozenset(
     (
         "aliasing", "broadcast", "deterministic", "errors", "gradients_graph", "gradients_streams", "graph_replay",
@@ -77,9 +77,9 @@ AROUND_FORMULA = frozenset(
     )
 )  # fmt: skip
 
-#: What is checked of an op on a kind that runs the implementation of another kind, where that is checked.
+#: Checks of an op on a kind that runs another kind's implementation, if that is tested on the other kind.
 OF_OTHER_KIND = frozenset(("dtypes", "promotion", "values"))
 
-#: What cannot be checked on the host. On a kind that runs the host's implementations it is checked nevertheless, unless
-#: the op is like another one on the host.
+#: Checks that cannot run on the host. They are generated for a kind that runs the host's implementations, unless the op
+#: shares its code with another op on the host.
 OF_DEVICES = frozenset(("gradients_graph", "graph_replay"))

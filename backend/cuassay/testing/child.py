@@ -1,4 +1,4 @@
-"""One worker of ``pytest --cuassay-isolate``, from its controller: the process, the pipes to it, and how it ended."""
+"""One worker of ``pytest --cuassay-isolate``, as its controller sees it: the process, its pipes, and how it ended."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ __all__ = ["Child", "Children"]
 
 _WORKER = "cuassay.testing.isolated"
 
-#: Milliseconds between two looks at a worker that sends nothing.
+#: Milliseconds between two checks of a worker that sends nothing.
 _POLL_MS = 100
 
-#: Milliseconds for which a worker's messages may gather: to wake a process for each costs as much as a short test.
+#: Milliseconds for which messages are collected: waking this process for each would cost as much as a short test.
 _NAP_MS = 50
 
-#: Bytes of messages that may gather, as many as Linux grants to any user.
+#: Bytes of messages that the pipe can hold; Linux grants this size to any user.
 _PIPE_NBYTES = 1 << 20
 
-#: Seconds that a worker may take to end by itself, and that its own guard may be late.
+#: Seconds that a worker may take to end by itself, and by which its own hang guard may be late.
 _PATIENCE_SECONDS = 10.0
 
-#: Lines of a stack that say nothing of the test.
+#: Lines of a stack that do not belong to the test.
 _OTHERS = re.compile(
     r'^  File ".*/(_pytest|pluggy|cuassay/testing|cuassay/results)/|^  File "<frozen runpy>"|^Extension modules'
 )
 
-#: What pytest-timeout writes, on a line of its own, before it ends the process.
+#: The line that pytest-timeout writes before it ends the process.
 _TIMED = re.compile(r"^\++ Timeout \++$", re.MULTILINE)
 
-#: A name, as of the controller's methods ``_on_...``, and what they take.
+#: The name of a controller's method without ``_on_``, and its arguments.
 Message = tuple[Any, ...]
 
 
 class Child:
-    """One worker process, the pipes to it, and the file in which it leaves the stacks of a crash."""
+    """One worker process, the pipes to it, and the file to which it writes the stacks of a crash."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Child:
         told = node.configure()
         theirs, self._orders = Pipe(duplex=False)
         self._reports, sent = Pipe(duplex=False)
-        with suppress(OSError, AttributeError):  # the user's share of the memory for pipes is used up; another system
+        with suppress(OSError, AttributeError):  # the user's pipe memory is used up, or this is not Linux
             fcntl.fcntl(sent, fcntl.F_SETPIPE_SZ, _PIPE_NBYTES)
         self._received: deque[Message] = deque()
         self._ready = select.poll()
         self._ready.register(self._reports, select.POLLIN)
         self._faults = TemporaryFile()  # noqa: SIM115  closed with the child
-        shared = TemporaryFile()  # noqa: SIM115  closed below: the pages keep it
+        shared = TemporaryFile()  # noqa: SIM115  closed below; the mapping keeps its pages
         Trail.make_room(shared)
         self.trail = Trail(shared.fileno())
         self._lifeline = Lifeline()
@@ -127,15 +127,15 @@ class Child:
         return f"Child({self.process.pid})"
 
     def _order(self, message: object) -> None:
-        with suppress(OSError):  # it is dead already, which `messages` finds
+        with suppress(OSError):  # the worker is dead already, which `messages` notices
             self._orders.send(message)
 
     def run(self, order: Order) -> None:
-        """Ask for tests."""
+        """Order the worker to run tests."""
         self._order(order)
 
     def messages(self) -> Iterator[Message]:
-        """What the worker sends, until it has ended."""
+        """Yield the worker's messages until it has ended."""
         while True:
             while self._received:
                 yield self._received.popleft()
@@ -143,18 +143,18 @@ class Child:
                 if self._ready.poll(0):
                     self._received += self._reports.recv()
                     continue
-            except (EOFError, OSError, pickle.UnpicklingError):  # the last message may be cut
+            except (EOFError, OSError, pickle.UnpicklingError):  # the last message may be incomplete
                 return
             self._nap()
             if self._ready.poll(_POLL_MS):
                 continue
             if self.process.poll() is not None and not self._ready.poll(0):
-                return  # a process that it forked may hold the pipe open
+                return  # a process forked by a test may hold the pipe open
             if self._is_overdue():
                 self.process.kill()
 
     def _nap(self) -> None:
-        """Let messages gather, unless the worker ends."""
+        """Wait for more messages, unless the worker ends."""
         if self._end < 0:
             time.sleep(_NAP_MS / 1000)
             return
@@ -163,15 +163,15 @@ class Child:
         ended.poll(_NAP_MS)
 
     def is_ready(self) -> bool:
-        """Whether a worker that has no tests yet has collected."""
+        """Whether a worker without orders has finished collecting."""
         return bool(self._ready.poll(0))
 
     def _is_overdue(self) -> bool:
-        """Whether not even the worker's own guard has ended a test."""
+        """Whether a test has run so long that the worker's own guard should have ended it."""
         return bool(self.limit and self.since) and time.monotonic() - (self.since or 0) > self.limit + _PATIENCE_SECONDS
 
     def death(self) -> tuple[str, str]:
-        """What ended the process, in words: ``crashed`` or ``timed out``, and how."""
+        """How the process ended: ``crashed`` or ``timed out``, and the details."""
         status, overdue = self._wait(), self._is_overdue()
         if overdue or self.stacks().startswith("Timeout"):
             return "timed out", f"it ran longer than the {self.limit:g} s of CUASSAY_HANG_SECONDS"
@@ -184,14 +184,14 @@ class Child:
         return "crashed", f"its process ended with status {status}"
 
     def bad_end(self) -> str | None:
-        """How the process ended, if pytest did not end it; None where all is well."""
+        """How the process ended, if a signal killed it or it had to be killed; otherwise None."""
         status = self._wait()
         if status is None or status < 0:
             return f"killed by {_signal_name(-(status or -signal.SIGKILL))}"
         return None
 
     def stacks(self) -> str:
-        """What the worker left in the file for stacks."""
+        """What the worker wrote to the file for crash stacks, without the frames of the harness."""
         size = os.fstat(self._faults.fileno()).st_size
         return "".join(_own_frames(os.pread(self._faults.fileno(), size, 0).decode(errors="replace")))
 
@@ -203,14 +203,14 @@ class Child:
         return None
 
     def interrupt(self) -> None:
-        """Let the worker undo its fixtures and end."""
+        """Make the worker tear its fixtures down and end."""
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)  # Ctrl-C has reached it as well
+            self.process.wait(1.0)  # it may have received Ctrl-C itself
             return
         self.process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """Wait for the process, or kill it; twice is allowed."""
+        """Wait for the process, or kill it; may be called twice."""
         self._orders.close()
         self._wait()
         for held in (self._reports, self._faults, self._lifeline, self.trail):
@@ -221,14 +221,14 @@ class Child:
 
 
 class Children:
-    """Makes the workers of a session; once one was lost, the next is ready before it is needed.
+    """Makes the workers of a session, and starts the next one in advance after one was lost.
 
-    Where one test takes its process down, others often do too; where none does, a second worker would only cost time.
+    If one test kills its process, others often do too. If none does, a second worker would only cost time.
 
     Attributes
     ----------
     count : int
-        Workers that were given tests.
+        The number of workers that got tests.
     """
 
     def __init__(self, config: pytest.Config, presence: Presence) -> None:
@@ -245,13 +245,13 @@ class Children:
         return Child(self._config, self._presence, Node(self._config, self._run), self._masks, session)
 
     def why_started(self) -> str | None:
-        """Why the next worker is not a fork of this process, or None."""
+        """Why the next worker cannot be forked from this process, or None if it can."""
         if self._masks:
             return "the machine has failed a test, and the next worker sees its devices in another order"
         return self._why or why_not_by_now()
 
     def take(self, session: pytest.Session | None = None) -> Child:
-        """The next worker; a fork, if it may be one and `session` has collected."""
+        """The next worker; it is forked if that is possible and `session` has collected."""
         self.count += 1
         if self._spare is None:
             return self._new(None if self.why_started() else session)
@@ -259,9 +259,9 @@ class Children:
         return child
 
     def move(self) -> None:
-        """Let the next workers have another device first, if there is one: the machine failed a test.
+        """Rotate the visible devices for the next workers, because the machine failed a test.
 
-        Not where tests name several devices of a kind: each means its own.
+        Kinds of which tests name several devices are left alone, because each test means a certain one.
         """
         from cuassay.devices import backend
 
@@ -275,12 +275,12 @@ class Children:
         self.dismiss()
 
     def prepare(self) -> None:
-        """Start the next worker if this session has lost one and cannot fork; it collects, and waits."""
+        """Start the next worker in advance, if this session has lost one and cannot fork."""
         if self.count > 1 and self._spare is None and self.why_started():
             self._spare = self._new()
 
     def dismiss(self) -> None:
-        """End the worker that was not needed: as after its last test, or at once if it still collects."""
+        """End the worker that was started in advance: normally, or at once if it still collects."""
         child, self._spare = self._spare, None
         if child is None:
             return
@@ -293,15 +293,15 @@ class Children:
 
 
 def _end_of(pid: int) -> int:
-    """A file that can be read when the process has ended; -1 where there are none."""
+    """A file descriptor that becomes readable when the process has ended; -1 if the system has none."""
     try:
         return os.pidfd_open(pid)
-    except (AttributeError, OSError):  # another system, an old kernel, or one that filters the call
+    except (AttributeError, OSError):  # not Linux, an old kernel, or one that forbids the call
         return -1
 
 
 def _own_frames(text: str) -> Iterator[str]:
-    """The lines of a stack without the frames of pytest and the worker, nor the source lines that follow them."""
+    """The lines of a stack without the frames of pytest and the worker, and without their source lines."""
     is_kept = True
     for line in text.splitlines(keepends=True):
         is_source = line.startswith("    ")

@@ -1,4 +1,4 @@
-"""What pytest collects of ``test_x = conformance(...)``, and what it says of an object that only looks so."""
+"""Collect ``test_x = conformance(...)``, and report objects that were meant to be collected but cannot be."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["collect_generated"]
 
 
 def collect_generated(collector: pytest.Module | pytest.Class, name: str, obj: object) -> ConformanceClass | None:
-    """The class of tests that `obj` names, or None; raises for what only looks like one."""
+    """The class of tests that `obj` holds, or None; raises for an object that only resembles generated tests."""
     if type(obj) is FunctionType:
-        return None  # most objects that pytest asks about
+        return None  # a fast path for most objects
     generated = getattr(obj, "__cuassay_test_class__", None)
     if not isinstance(generated, type):
         if name.startswith("test"):
-            _refuse_near_miss(name, obj)
+            _reject_near_miss(name, obj)
         return None
     if not name.lower().startswith("test"):
         _warn_of_name(collector, name, obj)
@@ -29,22 +29,22 @@ def collect_generated(collector: pytest.Module | pytest.Class, name: str, obj: o
     return collected
 
 
-def _refuse_near_miss(name: str, obj: object) -> None:
-    """Refuse an object that was meant for generated tests and has none, as pytest would collect nothing."""
+def _reject_near_miss(name: str, obj: object) -> None:
+    """Reject an object that was meant to hold generated tests, because pytest would silently collect nothing."""
     if _is_spec(obj):
-        told = f"an OpSpec, of which pytest collects nothing; write {name} = conformance(OpSpec(...))"
+        problem = f"an OpSpec, of which pytest collects nothing; write {name} = conformance(OpSpec(...))"
     elif isinstance(obj, list | tuple | dict) and any(map(_generates, obj.values() if isinstance(obj, dict) else obj)):
-        told = (
+        problem = (
             f"a {type(obj).__name__} of generated tests, of which pytest collects nothing; give them a name each, "
             f'as by globals()["{name}_" + name] = conformance(spec) in a loop'
         )
     else:
         return
-    raise pytest.Collector.CollectError(f"{name} is {told}")
+    raise pytest.Collector.CollectError(f"{name} is {problem}")
 
 
 def _is_spec(obj: object) -> bool:
-    specs = sys.modules.get("cuassay.testing.opspec")  # where it is not loaded there are none
+    specs = sys.modules.get("cuassay.testing.opspec")  # if the module is not loaded, there are no specs
     return specs is not None and isinstance(obj, specs.OpSpec)
 
 
@@ -53,7 +53,7 @@ def _generates(obj: object) -> bool:
 
 
 def _warn_of_name(collector: pytest.Module | pytest.Class, name: str, tests: object) -> None:
-    """Say that generated tests are not run, unless another name of theirs lets them."""
+    """Warn that generated tests do not run, unless another variable with a test name holds them too."""
     names = (other for other, held in vars(collector.obj).items() if held is tests)
     if not any(other.lower().startswith("test") for other in names):
         collector.warn(

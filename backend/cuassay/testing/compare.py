@@ -1,8 +1,8 @@
-"""Whether two arrays agree, and if not, what to print: shape, dtype, device first, then values.
+"""Compare two arrays: first shape, dtype and device, then values; and say what to print if they differ.
 
-Values are compared as intervals: a result passes when it lies between the roundings, to its own dtype, of
-``expected - tolerance`` and ``expected + tolerance``. Overflow to infinity, NaN and the sign of zero thus need no
-rules of their own. `tolerance` decides how wide the tolerance is.
+Values are compared as intervals. A result passes if it lies between ``expected - tolerance`` and
+``expected + tolerance``, both rounded to the result's dtype. Overflow to infinity, NaN and signed zeros thus need no
+special rules. `cuassay.testing.tolerance` decides how wide the tolerance is.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = [
     "judge",
 ]
 
-#: Where a comparison leaves its observed error over its tolerance, when somebody collects them: 1 is the limit.
+#: Collects each comparison's error divided by its tolerance, where 1 is the limit; None if nothing is collected.
 HEADROOM: ContextVar[list[float] | None] = ContextVar("cuassay_headroom", default=None)
 
-#: Where a comparison leaves the map of its errors, when somebody collects them.
+#: Collects the error maps of failed comparisons; None if nothing is collected.
 ERROR_MAPS: ContextVar[list[ErrorMap] | None] = ContextVar("cuassay_error_maps", default=None)
 
 _context: ContextVar[tuple[str, ...]] = ContextVar("cuassay_comparison", default=())
@@ -46,7 +46,7 @@ _context: ContextVar[tuple[str, ...]] = ContextVar("cuassay_comparison", default
 
 @contextmanager
 def collecting(told: dict[str, Any]) -> Iterator[None]:
-    """Put into `told` what the comparisons inside find: ``headroom``, the worst, and the last ``error_map``."""
+    """Store what comparisons inside the block find in `told`: the worst ``headroom`` and the last ``error_map``."""
     ratios: list[float] = []
     maps: list[ErrorMap] = []
     tokens = HEADROOM.set(ratios), ERROR_MAPS.set(maps)
@@ -63,7 +63,7 @@ def collecting(told: dict[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def describe_case(*lines: str) -> Iterator[None]:
-    """Failures inside the block end with these lines: what was under test, and how to run it again."""
+    """Append these lines, such as the case and how to repeat it, to the message of a failed comparison inside."""
     token = _context.set((*_context.get(), *lines))
     try:
         yield
@@ -73,18 +73,18 @@ def describe_case(*lines: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a comparison of values found.
+    """The result of a comparison of values.
 
     Attributes
     ----------
     bad, total : int
-        Number of elements out of tolerance, and of all.
+        The number of elements out of tolerance, and of all elements.
     ratio : float
-        The worst error over its tolerance.
+        The largest error divided by its tolerance.
     index : tuple of int
-        Where that is.
+        The index of that element.
     error, limit : float
-        That error and its tolerance, absolute.
+        Its absolute error and its absolute tolerance.
     where : numpy.ndarray or None
         Which elements are out of tolerance.
     """
@@ -116,22 +116,28 @@ def assert_close(
     Parameters
     ----------
     actual, expected : array
-        Of any device kind, NumPy's or Python numbers. NaN equals NaN, each infinity itself.
+        Arrays of any device kind or of NumPy, or Python numbers. NaN equals NaN, and an infinity equals itself.
     rtol, atol : float, optional
-        Tolerance as ``atol + rtol * abs(expected)``; give either or both. Left out: by dtype, from the table in
-        `cuassay.testing.tolerance`.
+        The tolerance is ``atol + rtol * abs(expected)``; give either or both. By default it depends on the dtype, by
+        the table in `cuassay.testing.tolerance`.
     tolerance : array, optional
-        The absolute tolerance itself, element by element.
+        The absolute tolerance of each element.
     dtype : dtype, optional
-        What `actual` must have; otherwise the dtype of `expected`.
+        The dtype that `actual` must have. Default: the dtype of `expected`.
     device : Device, optional
-        Where `actual` must be; otherwise where `expected` is, if that is not a NumPy array or a number.
+        The device that `actual` must be on. Default: that of `expected`, unless it is a NumPy array or a number.
     check_dtype : bool
-        False compares values of unlike dtypes.
+        False to compare values of different dtypes.
     inputs : tuple, optional
-        Arguments and keywords of the call, as NumPy arrays: a failure prints those at the worst index.
+        The positional and keyword arguments of the call, as NumPy arrays. A failure prints their elements at the worst
+        index.
     note : str
         A failure prints it after the numbers.
+
+    Raises
+    ------
+    AssertionError
+        If shape, dtype, device or values differ.
     """
     __tracebackhide__ = True
     _check_place(actual, expected, device)
@@ -143,17 +149,17 @@ def assert_close(
         raise AssertionError(_message(f"dtype is {dtype_name(got.dtype)}; expected {dtype_name(wanted)}"))
     limit = _absolute(want, got.dtype, rtol, atol) if tolerance is None else tolerance
     verdict = judge(got, want, limit)
-    _note(verdict.ratio)
+    _collect_ratio(verdict.ratio)
     if verdict.bad:
         found = None if verdict.where is None else error_map(verdict.where)
-        _keep(found)
+        _collect_map(found)
         there = inputs_there(verdict.index, got.shape, inputs)
         lines = [*there, *([f"note: {note}"] if note else []), *(found.lines() if found is not None else ())]
-        raise AssertionError(_message("\n  ".join([_numbers(verdict, got, want), *lines])))
+        raise AssertionError(_message("\n  ".join([_difference_text(verdict, got, want), *lines])))
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
-    """Raise `AssertionError` unless both hold the same bytes: NaN payloads and zeros' signs included."""
+    """Raise `AssertionError` unless both arrays have the same bytes, including NaN payloads and signs of zeros."""
     __tracebackhide__ = True
     got, want = _host(actual), _host(expected)
     if got.dtype != want.dtype or got.shape != want.shape:
@@ -178,7 +184,7 @@ def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
-    """Compare values; `got` in its own dtype, `want` in that or a wider one."""
+    """Compare values; `got` is in its own dtype, and `want` in the same or a wider one."""
     if not got.size:
         return Verdict(0, 0, 0.0)
     if dtype_name(got.dtype) in COMPLEX or np.iscomplexobj(want):
@@ -197,16 +203,16 @@ def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
     return Verdict(int(bad.sum()), got.size, *there, where=bad)
 
 
-#: Dtypes whose rounding moves a bound by too little to matter for how much room a result has left.
+#: Dtypes for which rounding the bounds changes the ratio of error to tolerance by too little to matter.
 _EXACT_BOUNDS = (np.float32, np.float64)
 
 
-#: Elements that are compared at a time: temporaries of that many stay in the processor's cache.
+#: The number of elements that are compared at a time; temporaries of this size stay in the processor's cache.
 _BLOCK = 2**15
 
 
 def _within(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict | None:
-    """The verdict where each error is within its tolerance before bounds are rounded, the most frequent case."""
+    """A fast path: the verdict if each error is within its tolerance even before the bounds are rounded, else None."""
     worst, place, done = (-1.0, 0.0, 0.0), 0, 0
     blocks = np.nditer(
         [got, want, np.asarray(tolerance)], ["external_loop", "buffered"], [["readonly"]] * 3, order="C",
@@ -215,7 +221,7 @@ def _within(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict | 
     with np.errstate(all="ignore"):
         for value, centre, allowed_here in blocks:
             error, room = np.abs(np.subtract(value, centre, dtype=np.float64)), _room(allowed_here)
-            if not (error <= room).all():  # NaN is not
+            if not (error <= room).all():  # false for NaN
                 return None
             ratio = np.divide(error, room, out=np.zeros(error.shape), where=room > 0)
             most = int(np.argmax(ratio))
@@ -227,12 +233,12 @@ def _within(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict | 
 
 
 def _room(tolerance: NDArray[Any]) -> NDArray[Any]:
-    """The tolerance; none where it is infinite or NaN."""
+    """The tolerance; 0 where it is infinite or NaN."""
     return np.where(tolerance < np.inf, tolerance, 0.0)
 
 
 def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Error over tolerance, error and tolerance, element by element; an error where none is allowed is infinite."""
+    """The elements' error divided by tolerance, error, and tolerance; the first is infinite if the tolerance is 0."""
     if got.dtype.kind in "biu" and want.dtype.kind in "biu" and (got.dtype.kind == "b" or not np.any(tolerance)):
         return _exact_ratios(got, want)
     with np.errstate(all="ignore"):
@@ -258,7 +264,7 @@ def _wide(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """As `dtype` can hold them; not for integers, where a cast would widen a bound to the next one."""
+    """The values rounded to `dtype`; integers are left alone, as a cast would widen a bound to the next integer."""
     return values if dtype.kind in "biu" else narrowed(values, dtype)
 
 
@@ -294,19 +300,19 @@ def _host(value: Any) -> NDArray[Any]:
     return np.asarray(to_host(value))
 
 
-def _note(ratio: float) -> None:
+def _collect_ratio(ratio: float) -> None:
     collected = HEADROOM.get()
     if collected is not None:
         collected.append(ratio)
 
 
-def _keep(found: ErrorMap | None) -> None:
+def _collect_map(found: ErrorMap | None) -> None:
     collected = ERROR_MAPS.get()
     if collected is not None and found is not None:
         collected.append(found)
 
 
-def _numbers(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
+def _difference_text(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
     index = verdict.index
     share = verdict.bad / verdict.total
     told = (

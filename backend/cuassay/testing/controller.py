@@ -1,8 +1,8 @@
 """``pytest --cuassay-isolate``: this process collects and reports, and a worker process runs the tests.
 
-What ends the worker costs the test that it ran: that one is reported once, as failed, and the rest goes on in a fresh
-process. A failure of the machine, as `cuassay.testing.infrastructure` tells them from those of a test, is not reported
-but run again, once. The other side is `cuassay.testing.isolated`.
+If the worker ends, only the test that it ran is affected: it is reported once, as failed, and the other tests go on in
+a fresh process. A failure of the machine (see `cuassay.testing.infrastructure`) is not reported; the test runs again,
+once. The worker's side is `cuassay.testing.isolated`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Controller", "refuse_debugger"]
 
-#: Workers in a row that may end before their first test: a third would end as they did.
+#: Workers in a row that may end before their first test. After that many, the next would end in the same way.
 _FALSE_STARTS = 2
 
 
 def refuse_debugger(config: pytest.Config) -> None:
-    """Raise `pytest.UsageError` where tests are to be debugged: the worker has no terminal."""
+    """Raise `pytest.UsageError` if a debugger is requested, because the worker has no terminal."""
     for name in ("usepdb", "trace"):
         if config.getoption(name, default=False):
             asked = {"usepdb": "--pdb"}.get(name, f"--{name}")
@@ -40,7 +40,7 @@ def refuse_debugger(config: pytest.Config) -> None:
 
 
 class Controller:
-    """A pytest plugin: gives the collected tests to workers, and reports what they send as if it ran here."""
+    """A pytest plugin that gives the collected tests to workers, and reports their results as if they ran here."""
 
     def __init__(self, config: pytest.Config, presence: Presence) -> None:
         self._config = config
@@ -60,7 +60,7 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Start the first worker if it cannot be a fork: it collects while this process does."""
+        """Start the first worker if it cannot be forked, so that it collects while this process does."""
         if not self._config.option.collectonly and self._children.why_started():
             self._start(None)
 
@@ -69,13 +69,13 @@ class Controller:
         return self._child
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say why workers are not forks of this process, which takes longer."""
+        """Say why workers are not forked from this process, because starting them takes longer."""
         why = self._children.why_started() if can_fork() and not self._config.option.collectonly else None
         return [f"cuassay: each worker collects for itself: {why}"] if why else []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run the tests in workers; leave to pytest what runs none."""
+        """Run the tests in workers; leave sessions without tests to pytest."""
         if not self.is_run_by_workers(session):
             return None
         self._items = dict(zip(keyed(item.nodeid for item in session.items), session.items, strict=True))
@@ -84,7 +84,7 @@ class Controller:
         try:
             while self._waiting and not any(self._stop):
                 left = len(self._waiting)
-                self._live(session)
+                self._run_worker(session)
                 false_starts = false_starts + 1 if left == len(self._waiting) else 0
                 if false_starts == _FALSE_STARTS:
                     self._fail(session, f"{false_starts} workers in a row ended before their first test")
@@ -99,12 +99,12 @@ class Controller:
 
     @staticmethod
     def is_run_by_workers(session: pytest.Session) -> bool:
-        """Whether there are tests for workers to run."""
+        """Whether the session has tests for workers to run."""
         is_refused = bool(session.testsfailed) and not session.config.option.continue_on_collection_errors
         return bool(session.items) and not session.config.option.collectonly and not is_refused
 
     def describe(self, devices: Iterable[Device]) -> None:
-        """Let a worker say what these devices are, for the record: this process must not touch them."""
+        """Have a worker describe these devices for the record, because this process must not touch them."""
         self._undescribed = list(map(str, devices))
 
     @staticmethod
@@ -114,8 +114,8 @@ class Controller:
 
     # ---------------------------------------------------------------------------------------------- one worker
 
-    def _live(self, session: pytest.Session) -> None:
-        """Give what waits to one worker, until it has ended."""
+    def _run_worker(self, session: pytest.Session) -> None:
+        """Give the waiting tests to one worker, and handle its messages until it ends."""
         child = self._child or self._start(session)
         child.run((list(self._waiting), session.testsfailed, self._undescribed))
         is_ended = False
@@ -123,14 +123,14 @@ class Controller:
             is_ended = is_ended or name == "end"
             getattr(self, f"_on_{name}")(*values)
             if session.shouldfail and name == "finish":
-                break  # the worker stops at the same test
+                break  # the worker stops at the same test by itself
             if session.shouldstop and not any(self._stop):
                 raise session.Interrupted(session.shouldstop)
         if session.shouldfail:
             self._await_end(child)
             raise session.Failed(session.shouldfail)
         if not is_ended:
-            self._mourn(child)
+            self._report_death(child)
         elif (how := child.bad_end()) is not None:
             self._verdicts.append(f"a worker ended after its last test: {how}")
         self._close()
@@ -150,7 +150,7 @@ class Controller:
             child.node.went_down(None if hasattr(child.node, "workeroutput") else "it came to no end")
 
     def _on_ready(self) -> None:
-        """The worker has collected."""
+        """Nothing to do: the worker has collected."""
 
     def _on_devices(self, rows: Sequence[dict[str, object]]) -> None:
         self._undescribed = []
@@ -172,13 +172,13 @@ class Controller:
         if causes and key not in self._again:
             self._again[key] = causes[0]
             self._children.move()
-            self._waiting[key] = self._waiting.pop(key)  # after the others
+            self._waiting[key] = self._waiting.pop(key)  # runs after the others
             self._running = None
         else:
             self._publish(key)
 
     def _publish(self, key: Key) -> None:
-        """Report the test to every plugin of this process."""
+        """Report the test to all plugins of this process."""
         if self._child is not None:
             self._child.since = None
         item, self._running = self._items[key], None
@@ -210,8 +210,8 @@ class Controller:
         if self._child is not None:
             self._child.node.workeroutput = output
 
-    def _mourn(self, child: Child) -> None:
-        """Report the test that took the worker with it."""
+    def _report_death(self, child: Child) -> None:
+        """Report the test that ran when the worker died."""
         outcome, how = child.death()
         if self._running is None:
             last = "before its first test" if len(self._waiting) == len(self._items) else "between two tests"
@@ -229,19 +229,19 @@ class Controller:
     def pytest_report_teststatus(
         self, report: pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Say what became of a test that was lost, or that the machine failed twice."""
+        """Show how a test was lost, or that the machine failed it twice."""
         outcome = "failed by the machine" if _is_infrastructure(report) else getattr(report, "cuassay_lost", None)
         return ("failed", "L", (outcome.upper(), {"red": True})) if outcome and report.failed else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End the last worker; one that vanished makes the session fail."""
+        """Close the last worker; fail the session if a worker died outside of a test."""
         self._close()
         if self._verdicts and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what ran again, and how many processes it took."""
+        """List the tests that ran again, and the number of processes."""
         again = [f"  {nodeid}: {why}" for (nodeid, _), why in self._again.items()]
         if again or self._verdicts or self._children.count > 1:
             terminalreporter.section("cuassay isolation")
@@ -254,7 +254,7 @@ class Controller:
             terminalreporter.write_line(f"ERROR {verdict}", red=True)
 
     def pytest_unconfigure(self) -> None:
-        """Let no worker outlive the session."""
+        """Kill a worker that is left, so that none outlives the session."""
         if self._child is not None:
             self._child.process.kill()
         self._close()
@@ -266,7 +266,7 @@ def _is_infrastructure(report: pytest.TestReport) -> bool:
 
 
 def _lost(item: pytest.Item, outcome: str, how: str, seconds: float) -> Iterator[pytest.TestReport]:
-    """The reports of a test that sent none: it failed, and there was nothing to undo."""
+    """The reports for a test whose worker died before sending any: a failed call and an empty teardown."""
     try:
         pytest.fail(f"{outcome}: {how}", pytrace=False)
     except pytest.fail.Exception as error:

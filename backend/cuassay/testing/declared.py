@@ -1,6 +1,6 @@
-"""What an `OpSpec` declares in addition to functions: sizes to measure at, work, calls that must raise, known failures.
+"""The parts of an `OpSpec` that are not functions: sizes to measure at, work, calls that must raise, known failures.
 
-`cuassay.testing.opspec` hands all of it on.
+`cuassay.testing.opspec` exports them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cuassay.errors import SpecError
 
 __all__ = ["FORMS", "GPT2", "REDUCED", "Declared", "ErrorInput", "KnownFailure", "ModelSizes", "Work", "several"]
 
-#: Fields of a spec that are functions, with how each is written.
+#: The fields of a spec that are functions, with an example of each.
 FORMS = {
     "fn": "lambda xp, a: ...",
     "samples": "lambda make: [make((3, 5))]",
@@ -31,18 +31,18 @@ FORMS = {
 
 
 def index_advice(error: Exception) -> str:
-    """What to add to a message where an index is out of range; empty for other errors."""
+    """Advice to append to the message of an `IndexError`; empty for other errors."""
     made = "; for indices into N places write make(shape, dtype='int64', low=0, high=N - 1)"
     return made if isinstance(error, IndexError) else ""
 
 
 class Declared:
-    """A dataclass that users write: a field that there is not is told with those that there are."""
+    """Base of dataclasses that users construct: an unknown field raises an error that lists the known ones."""
 
     __slots__ = ()
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        """Refuse what ``__init__`` would with the names of its fields."""
+        """Raise for arguments that ``__init__`` would reject, but name the fields in the error."""
         declared: Any = cls
         known, positional = _fields_of(declared)
         unknown = next((name for name in named if name not in known), None)
@@ -60,14 +60,14 @@ class Declared:
 
 @cache
 def _fields_of(declared: Any) -> tuple[list[str], int]:
-    """The names of a dataclass's fields, and how many of them may be given by position."""
+    """The names of a dataclass's fields, and how many of them may be positional."""
     found = fields(declared)
     return [field.name for field in found], sum(not field.kw_only for field in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSizes:
-    """The extents a benchmark draws its shapes from."""
+    """The extents from which a benchmark makes its shapes."""
 
     batch: int
     length: int
@@ -76,30 +76,30 @@ class ModelSizes:
     vocabulary: int
 
 
-#: GPT-2 small (Radford et al. 2019), the main job's input on an accelerator.
+#: GPT-2 small (Radford et al. 2019): the sizes on an accelerator.
 GPT2 = ModelSizes(batch=8, length=1024, width=768, heads=12, vocabulary=50_257)
 
-#: The same on cpu and sim, so that the main job ends in minutes on two cores.
+#: Smaller sizes for cpu and sim, so that the benchmarks end in minutes on two cores.
 REDUCED = ModelSizes(batch=1, length=128, width=768, heads=12, vocabulary=50_257)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work(Declared):
-    """What a call must at least move and compute: bytes read and written once, operations of the definition."""
+    """The least work of a call: the bytes read and written, each counted once, and the operations by definition."""
 
     bytes: int
     flops: int = 0
 
     def columns(self) -> dict[str, int | None]:
-        """Columns of a ``time`` row; None, which a row leaves out, where no operations are counted."""
+        """Columns of a ``time`` row; None, which a row omits, if no operations are counted."""
         return {"bytes": self.bytes, "flops": self.flops or None}
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorInput(Declared):
-    """A call that must raise `error` with a message that `match` (a regular expression) is found in.
+    """A call that must raise `error` with a message in which the regular expression `match` is found.
 
-    The call is written as `OpSpec.samples` yields one: a `Sample`, a tuple of arguments, or the only array.
+    The call is given as in `OpSpec.samples`: a `Sample`, a tuple of arguments, or a single array.
     """
 
     sample: Any
@@ -109,17 +109,17 @@ class ErrorInput(Declared):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure(Declared):
-    """A check that is expected to fail, and why. None means all.
+    """A check that is expected to fail, and the reason.
 
     Attributes
     ----------
     reason : str
-        Why, best with an issue.
+        The reason, preferably with an issue.
     kind, dtype, check : str or None
-        Device kind, dtype and check it holds for: a generated one (``"values"``, ``"out"``...), or a test of yours, by
-        its name without ``test_``. The dtype by name, object or scalar type.
+        The device kind, dtype and check that fail; None means all. The check is a generated one, such as ``"values"``
+        or ``"out"``, or a test of yours by its name without ``test_``. The dtype is a name, dtype or scalar type.
     strict : bool
-        Passing unexpectedly is a failure.
+        Whether it is a failure if the check passes.
     """
 
     reason: str
@@ -132,11 +132,11 @@ class KnownFailure(Declared):
         object.__setattr__(self, "dtype", dtype_word(self.dtype))
 
     def covers(self, kind: str, dtype: str | None, check: str) -> bool:
-        """Whether this entry speaks of that case."""
+        """Whether this entry covers that case."""
         wanted = (self.kind, kind), (self.dtype, dtype), (self.check, check)
         return all(mine in (None, theirs) for mine, theirs in wanted)
 
 
 def several(names: Any) -> tuple[Any, ...]:
-    """As a tuple; one name, or one dtype, may stand alone."""
+    """The names as a tuple; a single name or dtype need not be in a sequence."""
     return tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | type) else (names,)

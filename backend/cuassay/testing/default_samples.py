@@ -1,4 +1,4 @@
-"""The samples of a spec that gives none: shapes where tails are forgotten, broadcasting, edges of the dtype."""
+"""The samples of a spec that gives none: shapes with tails, broadcasting, and special numbers of the dtype."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["AWKWARD", "array_count", "binary", "default_samples", "promoting", "
 
 Shape = tuple[int, ...]
 
-#: Extents around the sizes where warps, vectors, blocks and tiles end: where tails are forgotten.
+#: Extents around the sizes of warps, vectors, blocks and tiles, where kernels forget tails.
 AWKWARD: tuple[int, ...] = (1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4097)
 
 
-#: More than a float32 holds exactly: a detour by way of one shows.
+#: Larger integers than float32 represents exactly, so that a conversion to float32 and back shows.
 _WIDE = 2**25
 
-#: More elements than one block of threads takes, for every dtype, and a row that vectors do not divide.
+#: More elements than a block of threads processes in any dtype, in rows that vectors do not divide.
 _BLOCKS: Shape = (67, 129)
 
 _GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))
@@ -47,7 +47,7 @@ _EDGE_LABEL = "edges of the dtype: zeros, infinities, NaN, the smallest and larg
 
 
 def _shape_label(shape: Shape) -> str:
-    """The shape, and where one extent is next to a power of two, which: a tail is forgotten there."""
+    """A label for the shape; if its extent is next to a power of two, where kernels forget tails, it names that."""
     label = f"shape {joined(shape)}"
     if len(shape) > 1 or shape[0] < 31:
         return label
@@ -57,7 +57,7 @@ def _shape_label(shape: Shape) -> str:
 
 
 def unary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
-    """Samples of an elementwise function of one array; `largest` as in `Samples.extremal`."""
+    """Yield samples of an elementwise function of one array; `largest` as in `Samples.extremal`."""
     for shape in _ORDINARY:
         yield Sample((make(shape),), label=_shape_label(shape))
     if make.dtype in INTEGERS:
@@ -69,7 +69,7 @@ def unary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
 
 
 def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
-    """Samples of an elementwise function of two arrays that broadcast; `largest` as in `Samples.extremal`."""
+    """Yield samples of an elementwise function of two arrays that broadcast; `largest` as in `Samples.extremal`."""
     for shape in _ORDINARY:
         yield Sample((make(shape), make(shape)), label=_shape_label(shape))
     if make.dtype in INTEGERS:
@@ -91,7 +91,7 @@ def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
 
 
 def promoting(dtype: str, *others: str) -> Iterator[str]:
-    """Those of `others`, unlike `dtype`, that have a common dtype with it."""
+    """Those of `others` that differ from `dtype` and have a common dtype with it."""
     for other in others:
         with suppress(DTypeError):
             promote(as_dtype(dtype), as_dtype(other))
@@ -100,7 +100,7 @@ def promoting(dtype: str, *others: str) -> Iterator[str]:
 
 
 def _mixed(make: Samples) -> Iterator[Sample]:
-    number = 2 if make.dtype in INTEGERS else 1.1  # no 16-bit float holds 1.1: a kernel may not round it first
+    number = 2 if make.dtype in INTEGERS else 1.1  # 16-bit floats cannot represent 1.1, and must not round it first
     for other in promoting(make.dtype, "uint8", "int32", "float16", "bfloat16", "float32", "complex64"):
         yield Sample((make((3, 33)), make((3, 33), dtype=other)), {}, f"with {other}", "promotion")
     yield Sample((make(33), number), {}, f"{number} at the right", "python")
@@ -108,21 +108,21 @@ def _mixed(make: Samples) -> Iterator[Sample]:
     yield Sample((make((3, 33), layout="transposed"), number), {}, f"{number} with a transposed array", "python")
 
 
-#: How samples of several arrays are given.
+#: Advice on how to give samples of several arrays.
 _FORM = (
-    "inputs are made up for one or two only; give the arrays of each call as a tuple: "
+    "default inputs exist for one or two arrays only; give the arrays of each call as a tuple: "
     "samples=lambda make: [(make((3, 5)), make((3, 5)), make((3, 5)))]"
 )
 
 
 def array_count(name: str, fn: Callable[..., Any] | None) -> int:
-    """The arrays that a function must be given by position. Raises `SpecError` where it takes none, or any number."""
+    """The number of arrays that a function requires by position; `SpecError` if that is 0 or not fixed."""
     if fn is None:
         return 0
     try:
         parameters = list(inspect.signature(fn).parameters.values())
-    except ValueError as error:  # of a builtin, or a ufunc of an older NumPy
-        raise SpecError(f"{name} does not tell its parameters: {error}; write fn={FORMS['fn']}") from error
+    except ValueError as error:  # a builtin, or a ufunc of an older NumPy
+        raise SpecError(f"{name} has no signature that can be read: {error}; write fn={FORMS['fn']}") from error
     required = required_names(parameters)
     if len(required) > 1:
         return len(required) - 1
@@ -136,18 +136,18 @@ def array_count(name: str, fn: Callable[..., Any] | None) -> int:
 
 
 def required_names(parameters: Iterable[inspect.Parameter]) -> list[str]:
-    """The names of those that must be given, by position."""
+    """The names of required positional parameters."""
     return [one.name for one in parameters if one.kind in _POSITIONAL and one.default is one.empty]
 
 
-#: Kinds of parameters that an array is given to by position.
+#: Kinds of parameters that accept positional arguments.
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def default_samples(
     name: str, fn: Callable[..., Any] | None, op: Op | None, *, has_reference: bool
 ) -> Callable[[Samples], Iterator[Sample]]:
-    """What draws the samples of a spec that gives none. Raises `SpecError` where it takes more than two arrays."""
+    """The function that draws the samples of a spec that gives none; `SpecError` if it takes more than two arrays."""
     count = len(op.schema.arrays) if op is not None else array_count(name, fn)
     if count > 2:
         raise SpecError(f"{name} takes {count} arrays; {_FORM}")

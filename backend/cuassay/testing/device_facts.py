@@ -1,4 +1,4 @@
-"""What is recorded of a device: the facts of it and of this machine, and what it can do."""
+"""The facts about a device that are recorded: those of the device and this machine, and the device's capabilities."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerp
 
 __all__ = ["device_columns", "fingerprint_of"]
 
-#: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
+#: Facts of a backend's `identity` that have another name in the fingerprint.
 _FACTS = {"blas_threads": "threads"}
 
 
 @cache
 def fingerprint_of(device: Device) -> Mapping[str, object]:
-    """The facts of this machine and `device`; asked once a process."""
+    """The facts of this machine and `device`; computed once in a process."""
     from cuassay.devices import backend, capabilities
 
     identity = backend(device.kind).identity(device.index)
@@ -36,7 +36,7 @@ def _host() -> Mapping[str, object]:
 
 
 def device_columns(device: Device) -> dict[str, object]:
-    """Columns of a ``device`` row: what a device that is here is, and what it can do."""
+    """Columns of a ``device`` row: the facts and capabilities of a device that is present."""
     facts = dict(fingerprint_of(device))
     can, missing, memory = _capabilities(device)
     return {
@@ -51,7 +51,7 @@ def device_columns(device: Device) -> dict[str, object]:
 
 
 def _capabilities(device: Device) -> tuple[dict[str, object], dict[str, object], int | None]:
-    """What `device` has, what it lacks and why, and its memory in bytes."""
+    """The capabilities of `device`, those it lacks with the reasons, and its memory in bytes."""
     from cuassay.devices import capabilities
 
     asked = capabilities(device)

@@ -1,8 +1,7 @@
-"""What was expected of the tests and did not happen: a failure where the user asks for it.
+"""Fail a session, if the user asks for it, because tests did not run or did not check anything.
 
-Four questions, each with an option of its own: did a test run on no device at all, was one skipped that ran in an
-earlier record, were more skipped than allowed, and did one pass without checking anything. A plugin of the process that
-prints.
+Four options ask for it: if a test ran on no device, if a test was skipped that ran in an earlier record, if more tests
+were skipped than allowed, and if a test passed without checking anything. This plugin runs in the process that reports.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from cuassay.testing.summary import Outcomes, counted, first_line
 
 __all__ = ["Expected", "parse_budgets", "ran_in"]
 
-#: Tests named for each question.
+#: The most tests that are listed for each option.
 _SHOWN = 20
 
-#: Outcomes of a test that ran.
+#: Outcomes of tests that ran.
 _RAN = ("passed", "failed", "error", "xfailed")
 
 
 def parse_budgets(texts: Iterable[str]) -> dict[str, int]:
-    """Read ``N`` and ``DEVICE=N``: most skips of the session, under the empty name, and of devices and kinds.
+    """Parse ``N`` and ``DEVICE=N``: the most skips of the session (with an empty name), and of devices and kinds.
 
     Raises
     ------
     pytest.UsageError
-        If one has another form.
+        If a text has another form.
     """
     budgets = {}
     for text in texts:
@@ -45,14 +44,14 @@ def parse_budgets(texts: Iterable[str]) -> dict[str, int]:
 
 
 def ran_in(path: Path) -> frozenset[str]:
-    """The tests that ran in the record at `path`.
+    """The node ids of tests that ran in the record at `path`.
 
     Raises
     ------
     pytest.UsageError
-        If it is not a record.
+        If the file is not a record, or no test ran.
     """
-    from cuassay_reports.files import content_of  # brings gzip, which a session without a baseline never needs
+    from cuassay_reports.files import content_of  # imports gzip, which a session without a baseline does not need
 
     try:
         rows = [json.loads(line) for line in content_of(path).splitlines()]
@@ -69,18 +68,18 @@ def ran_in(path: Path) -> frozenset[str]:
 
 
 class Expected:
-    """Counts skips, and fails the session by them.
+    """A plugin that counts skips, and fails the session if there are too many.
+
+    Tests that checked nothing also fail the session, if their reports say so; see `cuassay.testing.unchecked`.
 
     Parameters
     ----------
     budgets : mapping of str to int
-        As `parse_budgets` reads them.
+        The result of `parse_budgets`.
     baseline : set of str
-        Node ids that ran before.
+        Node ids of tests that ran before.
     fails_nowhere : bool
         Whether a test that ran on no device fails the session.
-
-    Tests that checked nothing fail it wherever their reports say so, as `cuassay.testing.unchecked` makes them.
     """
 
     def __init__(self, budgets: Mapping[str, int], baseline: frozenset[str], *, fails_nowhere: bool) -> None:
@@ -103,18 +102,18 @@ class Expected:
         outcome = counted(report)
         if outcome is None:
             return
-        told = getattr(report, "cuassay", {})
+        columns = getattr(report, "cuassay", {})
         why = first_line(report) if outcome == "skipped" else ""
-        self._outcomes.add(report.nodeid, told, outcome, why)
+        self._outcomes.add(report.nodeid, columns, outcome, why)
         if outcome == "skipped":
-            device = told.get("device", "")
+            device = columns.get("device", "")
             self._skips.update({"", device, device.partition(":")[0]})
             if report.nodeid in self._baseline:
                 self._newly[report.nodeid] = why
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session where something was skipped that should not have been, or checked nothing."""
+        """Fail the session if a test was skipped that should not have been, or checked nothing."""
         if session.config.option.collectonly:
             return
         self._verdicts = list(self._judged())

@@ -1,4 +1,4 @@
-"""What a failed comparison prints after its numbers: the inputs at the worst index, and where the errors are."""
+"""What a failed comparison prints after its numbers: the inputs at the worst index, and a map of the errors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 __all__ = ["ErrorMap", "error_map", "inputs_there", "number"]
 
-#: Cells of a map at most: what fits in a terminal with pytest's margin.
+#: The most rows and columns of a map: what fits into a terminal with pytest's margin.
 _ROWS, _COLUMNS = 12, 48
 
-#: The text has no map where a larger share of the result is wrong.
+#: The map is not printed if a larger fraction of the result is wrong.
 _MOST_WRONG = 0.5
 
-#: Numbers of an input's row that are printed.
+#: The most numbers of an input's row that are printed.
 _SHOWN = 6
 
-#: An input of a list beyond that many members is counted, not printed.
+#: The most members of a list that are printed.
 _MEMBERS = 3
 
 
@@ -33,9 +33,9 @@ class ErrorMap:
     Attributes
     ----------
     rows, columns : int
-        Extents of the result.
+        The extents of the result.
     percent : list of list of int
-        Of the elements that a cell covers, the percentage that is wrong: 0 if none is, at least 1 otherwise.
+        For each cell of the grid, the percentage of its elements that are wrong; at least 1 if any is wrong.
     """
 
     rows: int
@@ -47,7 +47,7 @@ class ErrorMap:
         return {"rows": self.rows, "columns": self.columns, "percent": self.percent}
 
     def lines(self) -> Iterator[str]:
-        """The map as text; nothing where most of the result is wrong, of which the place tells little."""
+        """The map as text; nothing if most of the result is wrong, because the positions then tell little."""
         cells = [cell for row in self.percent for cell in row]
         if sum(cells) > 100 * len(cells) * _MOST_WRONG:
             return
@@ -66,7 +66,7 @@ def _mark(percent: int) -> str:
 
 
 def error_map(bad: NDArray[np.bool_]) -> ErrorMap | None:
-    """The map of the elements that are wrong; None for results with fewer than two rows or columns."""
+    """The map of the wrong elements; None for results with fewer than two rows or columns."""
     if bad.ndim < 2 or not bad.size:
         return None
     flat = bad.reshape(-1, bad.shape[-1])
@@ -91,10 +91,10 @@ def _percent(cell: NDArray[np.bool_]) -> int:
 
 
 def inputs_there(index: tuple[int, ...], shape: tuple[int, ...], inputs: Any) -> Iterator[str]:
-    """A line for each input of a call: its element, or its row or column, that the index of the result names."""
+    """A line for each input of a call, with its element, row or column that corresponds to the result's index."""
     args, kwargs = inputs or ((), {})
     for name, value in _named(args, kwargs):
-        yield f"input {name}{_told(value, index, shape)}"
+        yield f"input {name}{_described(value, index, shape)}"
 
 
 def _named(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -106,7 +106,7 @@ def _named(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str
             yield name, value
 
 
-def _told(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
+def _described(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
     if not isinstance(value, np.ndarray):
         return f": {value!r:.80}"
     if not value.size:
@@ -117,20 +117,20 @@ def _told(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
     found = value[place]
     if not isinstance(found, np.ndarray):
         return f" there: {number(found)}"
-    where = "" if all(isinstance(one, slice) for one in place) else f" at [{_written(place)}]"
+    where = "" if all(isinstance(one, slice) for one in place) else f" at [{_index_text(place)}]"
     flat = found.reshape(-1)
     more = " ..." if flat.size > _SHOWN else ""
     return f"{where}: {', '.join(map(number, flat[:_SHOWN]))}{more} ({flat.size:,} numbers)"
 
 
-def _written(place: tuple[Any, ...]) -> str:
+def _index_text(place: tuple[Any, ...]) -> str:
     return ", ".join(":" if isinstance(one, slice) else str(one) for one in place)
 
 
 def _place(extents: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Which element or slice of an input belongs to the index of the result: axes are matched by their extents.
+    """The element or slice of an input that corresponds to an index of the result; axes are matched by their extents.
 
-    As in broadcasting an axis of extent 1 has its only element; an axis that the result lacks is a slice.
+    An axis of extent 1 has index 0, as in broadcasting. An axis that the result lacks becomes a slice.
     """
     if len(extents) <= len(shape):
         last = len(shape) - len(extents)
@@ -142,7 +142,7 @@ def _place(extents: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, .
 
 
 def _common(extents: tuple[int, ...], shape: tuple[int, ...]) -> dict[int, int]:
-    """The longest common subsequence of two shapes: axis of the first to axis of the second."""
+    """The longest common subsequence of two shapes, as a mapping from axes of the first to axes of the second."""
     if not extents or not shape:
         return {}
     if extents[0] == shape[0]:
@@ -153,5 +153,5 @@ def _common(extents: tuple[int, ...], shape: tuple[int, ...]) -> dict[int, int]:
 
 
 def number(value: Any) -> str:
-    """A number with all its digits."""
+    """A number with all of its digits."""
     return repr(value.item()) if isinstance(value, np.generic) and value.dtype.kind != "V" else repr(float(value))

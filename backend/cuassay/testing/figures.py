@@ -1,6 +1,6 @@
-"""What pytest-benchmark's own files say of our devices: plain parameters, fingerprints, and no unlike comparison.
+"""Make pytest-benchmark's own files useful for devices: plain parameters, fingerprints, only valid comparisons.
 
-A pytest plugin of its own, registered where pytest-benchmark is.
+This plugin is registered only if pytest-benchmark is.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import pytest
 
 __all__ = ["Figures", "refuse_figures_of_workers"]
 
-#: Options of pytest-benchmark that ask for figures, by what a user writes.
+#: Options of pytest-benchmark that request measurements, without their prefix.
 _FIGURES = ("only", "enable", "json", "save", "autosave", "compare")
 
-#: The key of our facts in ``machine_info``.
+#: The key of our facts in pytest-benchmark's ``machine_info``.
 _KEY = "cuassay"
 
 
 def refuse_figures_of_workers(config: pytest.Config) -> None:
-    """Raise where workers are asked for figures: pytest-benchmark measures none there, and would end well.
+    """Raise if workers are asked to measure: pytest-benchmark would measure nothing there, and succeed.
 
     Raises
     ------
     pytest.UsageError
-        An option asks for figures, and there are workers.
+        If an option requests measurements, and workers run the tests.
     """
     is_distributed, is_isolated = config.getoption("tx", default=None), config.getoption("cuassay_isolate")
     if not (is_distributed or is_isolated) or config.getoption("benchmark_disable", default=False):
@@ -41,7 +41,7 @@ def refuse_figures_of_workers(config: pytest.Config) -> None:
 
 
 class Figures:
-    """Hooks of pytest-benchmark."""
+    """Implements hooks of pytest-benchmark."""
 
     def __init__(self) -> None:
         self._saved: list[dict[str, Any]] = []
@@ -52,26 +52,26 @@ class Figures:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Write parameters that are objects, such as a device, as they are written in a test's id."""
+        """Write parameters that are objects, such as a device, as in a test's id."""
         for benchmark in output_json.get("benchmarks", ()):
             if benchmark.get("params"):
                 benchmark["params"] = {name: _plain(value) for name, value in benchmark["params"].items()}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, config: pytest.Config, machine_info: dict[str, Any]) -> None:
-        """Add the fingerprint of each device that was measured."""
+        """Add the fingerprint of each measured device."""
         found = {str(device): _fingerprint(device) for device in _measured(config)}
         if found:
             machine_info[_KEY] = found
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: dict[str, Any]) -> None:
-        """Remember what the saved times were measured on; pytest-benchmark asks before the first test."""
+        """Remember the fingerprint of the saved times; pytest-benchmark calls this before the first test."""
         self._saved.append(compared_benchmark.get("machine_info", {}).get(_KEY, {}))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Before pytest-benchmark makes its tables, take back a comparison with times of another kind of machine."""
+        """Before pytest-benchmark makes its tables, discard a comparison with times of another kind of machine."""
         if self._saved:
             self._refused += _differences(self._saved, session.config)
         if self._refused:
@@ -80,7 +80,7 @@ class Figures:
         return (yield)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was not compared, and why."""
+        """Report what was not compared, and why."""
         for refused in self._refused:
             terminalreporter.write_line(
                 f"ERROR cuassay: the saved times are not comparable, {refused}; give --benchmark-compare a file of the "
@@ -90,7 +90,7 @@ class Figures:
 
 
 def _differences(saved: Sequence[Mapping[str, Any]], config: pytest.Config) -> Iterator[str]:
-    """Each measured device that differs from one of the `saved` fingerprints, and how."""
+    """Describe each measured device that differs from one of the `saved` fingerprints."""
     from cuassay.results.fingerprint import difference  # imports NumPy, which a project may not use
 
     for device in _measured(config):
@@ -106,7 +106,7 @@ def _plain(value: object) -> object:
 
 
 def _measured(config: pytest.Config) -> Iterator[Any]:
-    """The devices of this session's figures, once each."""
+    """The devices that this session measured, each once."""
     from cuassay import devices
     from cuassay.errors import DeviceError
 
@@ -116,7 +116,7 @@ def _measured(config: pytest.Config) -> Iterator[Any]:
         try:
             yield devices.find(name)
         except DeviceError:
-            continue  # a test's own word
+            continue  # a test stored something else under this name
 
 
 def _fingerprint(device: Any) -> dict[str, object]:

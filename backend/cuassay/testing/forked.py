@@ -1,7 +1,7 @@
-"""The worker of ``pytest --cuassay-isolate`` that is a fork of its controller: it runs what that process has collected.
+"""The worker of ``pytest --cuassay-isolate`` that is forked from its controller: it runs what that has collected.
 
-The session, its plugins and their state are those of the controller at the fork. What reports goes on there: hooks
-that report reach no plugin here, and what the session has set up is undone there alone. Fixtures are set up here.
+The session, its plugins and their state are copies of the controller's. Reporting continues in the controller: here,
+reporting hooks reach no plugin, and what the session has set up is not torn down. Fixtures are set up here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cuassay.testing.sending import Sender, load_devices
 
 __all__ = ["ForkedWorker"]
 
-#: Hooks that tell of tests: plugins are told once, by the controller.
+#: Hooks that report on tests: the controller calls the plugins' hooks, so this process must not.
 _TELLING = (
     "pytest_report_teststatus",
     "pytest_runtest_logfinish",
@@ -38,16 +38,16 @@ _TELLING = (
 
 
 class ForkedWorker(Sender):
-    """Runs tests in a fork.
+    """Runs tests in a forked process.
 
     Parameters
     ----------
     session : pytest.Session
-        Of the controller; it has collected.
+        The controller's session, which has collected.
     told : mapping
-        ``workerinput``; its ``cuassay_faults`` is the descriptor of the file for stacks.
+        The ``workerinput``; ``cuassay_faults`` in it is the descriptor of the file for crash stacks.
     orders, reports : Connection
-        From the controller, and to it.
+        The pipes from and to the controller.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class ForkedWorker(Sender):
         self._faults = told["cuassay_faults"]
 
     def run(self, parent: int) -> NoReturn:
-        """Run the tests of the order and end this process; `parent` is the controller's."""
+        """Run the ordered tests and end this process; `parent` is the controller's process id."""
         status = 1
         try:
             follow(parent)
             self._become_worker()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             status = self._run()
-        except BaseException:  # noqa: BLE001  the frames above are the controller's, which must not go on here
+        except BaseException:  # noqa: BLE001  the callers are frames of the controller, which must not run on here
             traceback.print_exc()
         finally:
             for stream in (sys.stdout, sys.stderr):
@@ -76,8 +76,8 @@ class ForkedWorker(Sender):
 
     def _become_worker(self) -> None:
         config, self._process = self._config, os.getpid()
-        atexit._clear()  # noqa: SLF001  the controller's, which it calls itself; multiprocessing does the same
-        gc.freeze()  # a collection would write to the pages of all that was made before, and so copy them
+        atexit._clear()  # noqa: SLF001  the controller runs these functions itself; multiprocessing does the same
+        gc.freeze()  # a collection would write to all pages shared with the controller, and so copy them
         config.workerinput = Told(self._told)  # type: ignore[attr-defined]
         config.workeroutput = self._output  # type: ignore[attr-defined]
         _capture_again(config)
@@ -89,7 +89,7 @@ class ForkedWorker(Sender):
 
     def _take_hooks(self, config: pytest.Config) -> None:
         manager = config.pluginmanager
-        others = manager.get_plugins() - {self._session}  # which counts failures, as --maxfail asks
+        others = manager.get_plugins() - {self._session}  # the session counts failures for --maxfail
         manager.register(self, "cuassay_forked")
         for name in _TELLING:
             setattr(config.hook, name, manager.subset_hook_caller(name, others))
@@ -100,7 +100,7 @@ class ForkedWorker(Sender):
             load_devices(self._session.items)
             self.send("ready")
             self.run_tests(self._session)
-        except KeyboardInterrupt:  # the controller has it too
+        except KeyboardInterrupt:  # the controller receives it as well
             status = pytest.ExitCode.INTERRUPTED
         except pytest.exit.Exception as error:
             self.send("exit", str(error), error.returncode)
@@ -108,12 +108,12 @@ class ForkedWorker(Sender):
         self._config.pluginmanager.get_plugin("runner").pytest_sessionfinish(self._session)  # type: ignore[union-attr]
         self.send_end(self._session)
         if not self.is_lost:
-            atexit._run_exitfuncs()  # noqa: SLF001  what tests have registered
+            atexit._run_exitfuncs()  # noqa: SLF001  functions that tests have registered
         return int(status)
 
 
 def _capture_again(config: pytest.Config) -> None:
-    """Capture into files of this process: those of before are the controller's as well, and have one offset."""
+    """Capture into new files, because the controller shares the old ones and their offsets."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     if capture is not None:
         capture.stop_global_capturing()
@@ -122,7 +122,7 @@ def _capture_again(config: pytest.Config) -> None:
 
 
 def _measure_nothing(config: pytest.Config) -> None:
-    """Run each benchmark once, as a test."""
+    """Run each benchmark once, as a test, without measuring."""
     if hasattr(config.option, "benchmark_disable"):
         config.option.benchmark_disable = True
     measured = getattr(config, "_benchmarksession", None)

@@ -1,8 +1,8 @@
-"""When a worker of ``pytest --cuassay-isolate`` may be forked from the process that has collected, and the fork.
+"""When a worker of ``pytest --cuassay-isolate`` can be forked from the process that has collected, and the fork itself.
 
-A fork has the tests, the plugins and the imports that this process has, for the price of a page table. A context of
-CUDA does not live through it, nor does a thread. So each fork is of a process that has no thread and has not
-initialised CUDA: to the driver, the worker is as fresh as a new process.
+A forked process has the tests, plugins and imports of its parent at the cost of copying a page table. But neither a
+CUDA context nor a thread survives a fork. A process is therefore forked only if it has a single thread and has not
+initialised CUDA. To the driver, the worker is then a new process.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from cuassay.testing.node import followers
 
 __all__ = ["Fork", "can_fork", "why_not_by_now", "why_not_forked"]
 
-#: Libraries that start threads in C when they are imported, and say that they do not survive a fork.
+#: Libraries that start threads in C at import, and document that they do not survive a fork.
 _THREADED = ("grpc", "jax", "tensorflow")
 
-#: Seconds between two looks at a process that is waited for.
+#: Seconds between two checks of a process that is waited for.
 _POLL_SECONDS = 0.002
 
 
 def can_fork() -> bool:
-    """Whether processes are forked on this system: on macOS its libraries forbid it."""
+    """Whether this system supports forking; on macOS, system libraries forbid it."""
     return sys.platform.startswith("linux")
 
 
 def why_not_forked(config: pytest.Config) -> str | None:
-    """What is known before collecting: why each worker must be a session of its own, or None."""
+    """Why workers cannot be forked, for reasons known before collection; None if there are none."""
     if not can_fork():
         return f"processes are not forked on {sys.platform}"
     if settings.get("CUASSAY_START_WORKERS"):
@@ -50,7 +50,7 @@ def why_not_forked(config: pytest.Config) -> str | None:
 
 
 def why_not_by_now() -> str | None:
-    """What can change at any time: why this process must not be forked as it is, or None."""
+    """Why this process cannot be forked at the moment, for reasons that may arise at any time; None if it can."""
     if driver_is_up():
         return "the process that collects has initialised CUDA"
     others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
@@ -66,31 +66,31 @@ def _is_measured() -> bool:
 
 
 class Fork:
-    """A forked process; its methods are those of `subprocess.Popen`.
+    """A forked process with the methods of `subprocess.Popen`.
 
     Parameters
     ----------
     run : callable
-        What the child does; it must end the process by itself. SIGINT is blocked there until it is ready for it: in
-        between, Ctrl-C would let the child go on where its parent is.
+        The function that the child runs; it must end the process. SIGINT is blocked until the function unblocks it.
+        Otherwise Ctrl-C would raise in the child before that, and the child would go on with the parent's code.
 
     Attributes
     ----------
     pid : int
-        Its id.
+        The process id.
     returncode : int or None
-        Its status, the negative number of the signal that ended it, or None while it runs.
+        The exit status, the negative number of the signal that ended the process, or None while it runs.
     """
 
     def __init__(self, run: Callable[[], object]) -> None:
-        for stream in (sys.stdout, sys.stderr):  # what is written by now is written once
+        for stream in (sys.stdout, sys.stderr):  # otherwise both processes would write what is buffered
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         self.returncode: int | None = None
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, also for threads of a BLAS
+                warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns even about threads of a BLAS
                 self.pid = os.fork()
             if self.pid == 0:
                 run()
@@ -101,7 +101,7 @@ class Fork:
         return f"Fork({self.pid}{'' if self.returncode is None else f', ended with {self.returncode}'})"
 
     def poll(self) -> int | None:
-        """Its status if it has ended, else None."""
+        """The exit status if the process has ended, otherwise None."""
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -109,12 +109,12 @@ class Fork:
         return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """Wait for its end.
+        """Wait until the process ends, and return its exit status.
 
         Raises
         ------
         subprocess.TimeoutExpired
-            It runs longer than `timeout` seconds.
+            If it runs longer than `timeout` seconds.
         """
         end = time.monotonic() + timeout
         while (status := self.poll()) is None:
@@ -124,10 +124,10 @@ class Fork:
         return status
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it."""
+        """Kill the process."""
         self.send_signal(signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""What a test must leave as it found it: device memory, the current stream, the precision mode.
+"""Check that a test leaves device memory, the current stream and the precision mode as they were.
 
-Every generated check runs inside `guarded`. A test of one's own may do the same. `products_as_asked` is for tests that
-compute on purpose: it finds a float32 product that was computed in a lower precision than asked, a TF32 leak.
+Every generated check runs inside `guarded`, and your own tests may use it too. `products_as_asked` is for tests of
+computations: it finds float32 products that are computed in a lower precision than asked for, such as an unwanted TF32.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
 
 
 class LeakError(AssertionError):
-    """Device memory is in use after a block that was not before."""
+    """A block has left more device memory in use than before."""
 
 
 @contextmanager
 def guarded(device: str | Device) -> Iterator[None]:
-    """All guards of this module at once; `AssertionError` names what was left behind."""
+    """Apply all guards of this module; the `AssertionError` says what the block has left changed."""
     __tracebackhide__ = True
     with ExitStack() as stack:
         for guard in (memory_returned, stream_kept):
@@ -51,12 +51,12 @@ def guarded(device: str | Device) -> Iterator[None]:
 
 @contextmanager
 def memory_returned(device: str | Device) -> Iterator[None]:
-    """Fail, by `LeakError`, when more device memory is in use after the block than before.
+    """Raise `LeakError` if more device memory is in use after the block than before.
 
-    Asked of kinds whose backend has ``memory_in_use(index)``: live bytes of this process. Free memory as the driver
-    reports it is not a measure: pools keep it, other processes take it. Arrays that an earlier test left in reference
-    cycles may be collected inside, and hide a leak of as many bytes there; collecting before each block would double
-    its time.
+    This works for kinds whose backend has ``memory_in_use(index)``, the live bytes of this process. The driver's free
+    memory cannot be used, because pools keep memory and other processes take it. If arrays of an earlier test, left in
+    reference cycles, are collected inside the block, they hide a leak of as many bytes. Collecting before each block
+    would double its time.
     """
     found = Device(device)
     in_use = getattr(devices.backend(found.kind), "memory_in_use", None)
@@ -65,7 +65,7 @@ def memory_returned(device: str | Device) -> Iterator[None]:
     if in_use is None:
         return
     left = in_use(found.index) - before
-    for generation in range(3):  # arrays in reference cycles do not count as a leak, and those of the block are young
+    for generation in range(3):  # arrays in reference cycles do not count as a leak, and new ones are in generation 0
         if left <= 0:
             return
         gc.collect(generation)
@@ -79,7 +79,7 @@ def memory_returned(device: str | Device) -> Iterator[None]:
 
 @contextmanager
 def stream_kept(device: str | Device) -> Iterator[None]:
-    """Fail when the block leaves another stream current."""
+    """Raise `AssertionError` if another stream is current after the block."""
     found = Device(device)
     backend = devices.backend(found.kind)
     before = backend.current_stream(found.index)
@@ -91,7 +91,7 @@ def stream_kept(device: str | Device) -> Iterator[None]:
 
 @contextmanager
 def precision_kept() -> Iterator[None]:
-    """Fail when the block leaves another precision mode in force."""
+    """Raise `AssertionError` if another precision mode is in force after the block."""
     before = current_precision()
     yield
     if current_precision() != before:
@@ -100,8 +100,8 @@ def precision_kept() -> Iterator[None]:
 
 # ------------------------------------------------------------------------------------------------ stray precision
 
-#: The most rows and columns of each product that are looked at.
-_LOOKED_AT = 64
+#: The most rows and columns of each product that are compared.
+_MOST_COMPARED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class _Product:
     factor: Any = 1.0
 
     def on_host(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Some rows of `a`, some columns of `b`, and the product of them alone."""
-        part = slice(_LOOKED_AT)
+        """Some rows of `a`, some columns of `b`, and their product."""
+        part = slice(_MOST_COMPARED)
         looked_at = self.a[..., part, :], self.b[..., part], self.result[..., part, part]
         a, b, product = map(devices.to_host, looked_at)
         if self.rest is not None:
@@ -146,7 +146,7 @@ def _grouped(given: Mapping[str, Any], result: Any) -> Iterator[_Product]:
         yield _Product(a[first:last], b[group], result[first:last])
 
 
-#: Op to the products in its result, from the arguments by name.
+#: Op name to a function that yields the products in its result, from the arguments by name.
 _PRODUCTS: dict[str, Callable[[Mapping[str, Any], Any], Iterator[_Product]]] = {
     "matmul": _plain,
     "mm": _plain,
@@ -159,14 +159,14 @@ _PRODUCTS: dict[str, Callable[[Mapping[str, Any], Any], Iterator[_Product]]] = {
 
 
 def computed_precision(a: NDArray[Any], b: NDArray[Any], result: NDArray[Any]) -> str:
-    """The mode that `result`, a float32 product of `a` and `b`, was computed in, by what the others would have given.
+    """The mode in which `result`, a float32 product of `a` and `b`, was computed: the one whose result is closest.
 
-    Operands that a lower mode holds exactly do not tell: then it is ieee.
+    If a lower mode represents the operands exactly, its result is the same, and "ieee" is returned.
     """
     found, least = "ieee", _distance(result, np.matmul(a.astype(np.float64), b.astype(np.float64)))
-    for mode, multiply in _LESSER.items():
+    for mode, multiply in _LOWER_MODES.items():
         distance = _distance(result, multiply(a, b))
-        if 2 * distance < least:  # the benefit of the doubt is the more precise one's
+        if 2 * distance < least:  # in doubt, the more precise mode is assumed
             found, least = mode, distance
     return found
 
@@ -180,8 +180,8 @@ def _of_two_parts(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.matmul(a0, b0 + b1) + np.matmul(a1, b0))
 
 
-#: What the modes below float32 compute, sums exact; from the most precise one down.
-_LESSER: dict[str, Callable[..., NDArray[Any]]] = {
+#: Functions that compute a product in each mode below float32, with exact sums; the most precise mode comes first.
+_LOWER_MODES: dict[str, Callable[..., NDArray[Any]]] = {
     "bf16x3": _of_two_parts,
     "tf32": _of_rounded(round_tf32),
     "fp16": _of_rounded(lambda x: round_to(x, "float16")),
@@ -196,16 +196,16 @@ def _distance(result: NDArray[Any], expected: NDArray[Any]) -> float:
 
 @contextmanager
 def products_as_asked() -> Iterator[None]:
-    """Fail where a float32 product inside the block is computed in a lower precision than its call asked for.
+    """Raise `AssertionError` if a float32 product in the block is computed in a lower precision than asked for.
 
-    Looked at are `matmul` of matrices and stacks, `mm`, `bmm`, `addmm`, `baddbmm` and `linear` without activation, and
-    `grouped_mm`, as calls: not plans, nor products of vectors, nor `slow_conv2d`. Results are read, so not inside a
-    capture; `AssertionError` names the op, its shapes and both modes.
+    The message names the op, its shapes and both modes. Calls of `matmul` (of matrices and stacks), `mm`, `bmm`,
+    `addmm`, `baddbmm` and `linear` without activation, and `grouped_mm`, are compared. Plans, products of vectors and
+    `slow_conv2d` are not. The guard reads results, so it cannot be used in a capture.
     """
 
     def watch(call: Call, proceed: Callable[[Call], Any]) -> Any:
         found = _PRODUCTS.get(call.op.name)
-        given = call.arguments if found is None else _kept(call)
+        given = call.arguments if found is None else _arguments_before(call)
         result = proceed(call)
         if found is not None and result.dtype == np.float32:
             for product in found(given, result):
@@ -216,8 +216,8 @@ def products_as_asked() -> Iterator[None]:
         yield
 
 
-def _kept(call: Call) -> Mapping[str, Any]:
-    """The arguments, with a copy of the array that the result may take the place of."""
+def _arguments_before(call: Call) -> Mapping[str, Any]:
+    """The arguments, with a copy of the array that the result may overwrite."""
     name = call.op.schema.accumulates
     if not name or call.out is None:
         return call.arguments

@@ -1,4 +1,4 @@
-"""What one session of pytest knows: its devices, its cases, the devices it lost. A fork of it begins with its own."""
+"""The state of one pytest session: its devices, its cases and the devices that it has lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["HARNESS", "Harness", "begin_again"]
 
 
 class Harness:
-    """One session's state: its devices, its cases, the devices it lost."""
+    """The state of one session: devices, parametrization, lost devices, hang guard and trail."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.presence = _presence(config)
@@ -38,7 +38,7 @@ class Harness:
             self.trail = Trail(worker_input(config, "cuassay_trail", -1))
 
     def watched(self, case: dict[str, Any]) -> tuple[Device, ...]:
-        """The devices that a test can spoil: its own; without one every accelerator, if this process is replaceable."""
+        """The devices that a test may break: its own; without one, all accelerators if this process is replaceable."""
         if case:
             return (case["device"],)
         if not self.is_replaceable or sys.modules.keys().isdisjoint(_LIBRARIES):
@@ -46,20 +46,20 @@ class Harness:
         return tuple(device for device in self.presence.devices if device.kind not in HOST_KINDS)
 
 
-#: Without one of these no accelerator was used, and none is asked for.
+#: Libraries that can use an accelerator. If none of them is imported, no device needs to be checked.
 _LIBRARIES = ("cuda.bindings", "cupy", "jax", "numba.cuda", "torch")
 
 
-#: Where `pytest.Config` has it.
+#: The key under which `pytest.Config` stores the harness.
 HARNESS = pytest.StashKey[Harness]()
 
 
 def begin_again(config: pytest.Config) -> None:
-    """Be the harness of a worker, in a fork of the process that has collected."""
+    """Make the harness of a worker, in a process forked from the one that has collected."""
     before = config.stash[HARNESS]
     before.hang.close()
     config.stash[HARNESS] = Harness(config)
-    config.stash[HARNESS].presence = before.presence  # that of `SESSIONS`
+    config.stash[HARNESS].presence = before.presence  # the one in `SESSIONS`
 
 
 def _presence(config: pytest.Config) -> Presence:

@@ -1,6 +1,6 @@
-"""Failures of the machine, told from failures of a test: a lost GPU, a driver that is not there, a neighbour's memory.
+"""Tell failures of the machine from failures of a test: a lost GPU, a missing driver, memory held by other processes.
 
-A library often wraps such an error in one of its own, so that the whole chain of an exception is read.
+Libraries often wrap such an error in their own, so the whole chain of an exception is searched.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FAILED_BY_THE_MACHINE", "LOST_GPU", "chain", "infrastructure_failure"]
 
-#: How the reason of a test begins that such a failure ended.
+#: The start of the reason of a test that such a failure ended.
 FAILED_BY_THE_MACHINE = "failed by the machine"
 
-#: The cause after which a device is not used again, if there is another.
+#: The cause after which a device is avoided, if there is another.
 LOST_GPU = "the GPU is lost"
 
-#: What is wrong to what CUDA, CuPy, torch and NVML say of it. An error that a test's own kernel can cause is not here.
+#: Cause to a pattern for the messages of CUDA, CuPy, torch and NVML. Errors that a kernel can cause are left out.
 CAUSES = {
     LOST_GPU: (r"ECC_?UNCORRECTABLE|uncorrectable ECC|NVLINK_?UNCORRECTABLE|GPU is lost|fallen off the bus|\bXid\b"),
     "another process holds the GPU": r"DEVICE_UNAVAILABLE|DevicesUnavailable|CUDA-capable device\(s\) is/are busy",
@@ -32,19 +32,19 @@ CAUSES = {
 }
 _CAUSES = {cause: re.compile(pattern) for cause, pattern in CAUSES.items()}
 
-#: Share of a device's memory that others must hold, so that running out of it is not the test's fault.
+#: If other processes hold more than this fraction of the memory, running out of it is not the test's fault.
 _NEIGHBOURS_SHARE = 0.1
 
 
 def infrastructure_failure(error: BaseException, device: Device | None = None) -> str | None:
-    """What of the machine made a test fail with `error`, or None where the test itself may be at fault.
+    """The failure of the machine that caused `error`, or None if the test itself may be at fault.
 
     Parameters
     ----------
     error : BaseException
-        It, its causes and contexts, and the members of groups are looked at; the words of an assertion are not.
+        Its causes, contexts and group members are searched as well; assertion messages are ignored.
     device : Device, optional
-        The one that ran out of memory, should `error` say so.
+        The device that ran out of memory, if `error` is a `MemoryError`.
     """
     for found in chain(error):
         if isinstance(found, AssertionError):
@@ -59,7 +59,7 @@ def infrastructure_failure(error: BaseException, device: Device | None = None) -
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """`error` and all that led to it, each once."""
+    """`error` and all exceptions that led to it, each once."""
     waiting, seen = [error], set[int]()
     while waiting:
         found = waiting.pop(0)
@@ -72,7 +72,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _held_by_others(device: Device) -> float:
-    """The share of the device's memory that is neither free nor this process's; 0 where it is small or unknown."""
+    """The fraction of the device's memory that other processes hold; 0 if it is small or unknown."""
     from cuassay.devices import backend
 
     owner = backend(device.kind)

@@ -1,7 +1,7 @@
-"""The worker of ``pytest --cuassay-isolate`` that is not a fork: a session of its own, which collects for itself.
+"""The worker of ``pytest --cuassay-isolate`` that is not forked: a separate session, which collects for itself.
 
-To other plugins it is a worker of pytest-xdist: ``config.workerinput`` is set, and nothing is printed. What it does is
-`cuassay.testing.sending`'s; `cuassay.testing.forking` says when there is need of it.
+To other plugins it looks like a worker of pytest-xdist: ``config.workerinput`` is set, and nothing is printed.
+`cuassay.testing.sending` defines what it does, and `cuassay.testing.forking` when it is needed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["Worker", "main"]
 
 
 class Worker(Sender):
-    """A pytest plugin: the session of a worker.
+    """A pytest plugin that makes a session a worker.
 
     Parameters
     ----------
     told : dict
-        ``workerinput`` of the session; its ``cuassay_faults`` is the descriptor of the file for stacks.
+        The session's ``workerinput``; ``cuassay_faults`` in it is the descriptor of the file for crash stacks.
     orders, reports : Connection
-        From the controller, and to it.
+        The pipes from and to the controller.
     """
 
     def __init__(self, told: dict[str, Any], orders: Connection, reports: Connection) -> None:
@@ -39,7 +39,7 @@ class Worker(Sender):
 
     @pytest.hookimpl(wrapper=True)
     def pytest_cmdline_parse(self) -> Generator[None, pytest.Config, pytest.Config]:
-        """Be a worker before the first plugin is configured."""
+        """Set the attributes of a worker before the first plugin is configured."""
         config = self._config = yield
         config.workerinput = Told(self._told)  # type: ignore[attr-defined]
         config.workeroutput = self._output  # type: ignore[attr-defined]
@@ -50,55 +50,55 @@ class Worker(Sender):
         return config
 
     def _silence(self, config: pytest.Config) -> None:
-        """Let reporters print nothing.
+        """Make all reporters write nowhere.
 
-        Plugins replace pytest's reporter by their own, which takes the standard output that it finds; so there is one.
+        Plugins replace pytest's reporter by their own, which takes the current standard output, so this is replaced.
         """
         self.write_beside_stacks(config)
-        self._nowhere = Path(os.devnull).open("w")  # noqa: SIM115  to the end
+        self._nowhere = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
         self._stdout, sys.stdout = sys.stdout, self._nowhere
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Let tests print, now that the reporters are made."""
+        """Restore the standard output for tests, now that all reporters exist."""
         sys.stdout = self._stdout
 
     def pytest_internalerror(self, excrepr: object) -> None:
-        """Print an error of pytest or of a plugin where it can be seen."""
+        """Print an error of pytest or of a plugin to stderr, which is not silenced."""
         sys.stderr.write(f"{excrepr}\n")
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
-        """Write the stack of a crash where the controller finds it, instead of on the terminal."""
+        """Write the stacks of a crash to the controller's file, instead of the terminal."""
         faulthandler.enable(self._faults)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run the tests of the order."""
-        load_devices(session.items)  # while the controller collects, or another worker runs tests
+        """Run the ordered tests."""
+        load_devices(session.items)  # meanwhile the controller collects, or another worker runs tests
         self.send("ready")
         self.run_tests(session)
         return True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self) -> tuple[str, str, str]:
-        """Spare the silent reporter the words: the process that reports finds them."""
+        """Skip the computation of status words, because this process prints none."""
         return "", "", ""
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Pass on `pytest.exit`; Ctrl-C reaches the controller by itself."""
+        """Send `pytest.exit` to the controller; Ctrl-C reaches it directly."""
         if isinstance(excinfo.value, pytest.exit.Exception):
             self.send("exit", str(excinfo.value), excinfo.value.returncode)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Say that this worker came to its end; print no summary."""
+        """Send that this worker has finished, and print no summary."""
         sys.stdout = self._nowhere
         self.send_end(session)
 
 
 def main(argv: Sequence[str]) -> None:
-    """Run one session for the controller at the other end of two pipes."""
+    """Run one session for the controller, with which two pipes connect it."""
     orders, reports = (Connection(int(argv[0]), writable=False), Connection(int(argv[1]), readable=False))
     told: dict[str, Any] = orders.recv()
     sys.path[:] = told["path"]
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if worker.is_lost:
-        os._exit(int(status))  # a driver whose context is dead may hang while the interpreter ends
+        os._exit(int(status))  # a driver with a broken context may hang when the interpreter exits
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""A lost device and a hanging test: found, named once, and kept from taking the other tests with them.
+"""Detect lost devices and hanging tests, report each once, and keep them from affecting other tests.
 
-After a failed test its device is asked whether it is well. A dead one (an illegal access poisons a CUDA context for
-the rest of the process) is reported as one error of that test; the device's later tests are skipped with its name.
+After a failed test, its device is asked whether it still works. An illegal access, for example, breaks a CUDA context
+for the rest of the process. A lost device is reported as one error of that test, and its later tests are skipped with
+the test's name.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ __all__ = ["LOST", "HangGuard", "LostDevices", "worker_input"]
 
 
 def worker_input(config: pytest.Config, name: str, otherwise: Any = None) -> Any:
-    """What the controller gave this worker by `name`, or `otherwise`; also in a process that is not a worker."""
+    """The value that the controller sent to this worker as `name`; `otherwise` if there is none."""
     return getattr(config, "workerinput", {}).get(name, otherwise)
 
 
 class LostDevices:
-    """The devices found dead in this process, each with the test to blame.
+    """The devices that this process has lost, each with the test that lost it.
 
     Parameters
     ----------
     then : str
-        What becomes of the other tests, for the report.
+        What happens to the other tests, for the report.
     """
 
     def __init__(self, then: str = "its remaining tests are skipped; start a new process") -> None:
         self._then = then
-        self._blame: dict[Device, str] = {}  # by device, the test that lost it
+        self._blame: dict[Device, str] = {}  # device to the test that lost it
         self._news: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -49,7 +50,7 @@ class LostDevices:
         return bool(self._blame)
 
     def why(self, device: Device) -> str | None:
-        """Why no test can run on `device` any more, or None."""
+        """Why no test can run on `device` any more, or None if it is not lost."""
         nodeid = self._blame.get(device)
         return None if nodeid is None else f"{device}: device lost after {nodeid}"
 
@@ -58,7 +59,7 @@ class LostDevices:
         return self._blame.get(device) == nodeid
 
     def check(self, device: Device, nodeid: str) -> None:
-        """Ask `device` whether it is well, after the test `nodeid` failed on it."""
+        """Check whether `device` still works, after the test `nodeid` failed on it."""
         from cuassay.devices import backend
 
         if device in self._blame:
@@ -69,11 +70,11 @@ class LostDevices:
             self._news[nodeid] = f"device lost: {device}: {reason}; {self._then}"
 
     def take_news(self, nodeid: str) -> str | None:
-        """What to report of the test that lost a device; told once."""
+        """The report for the test that lost a device; returned once, and then None."""
         return self._news.pop(nodeid, None)
 
 
-#: The lost devices of a session.
+#: The key under which a session stores its lost devices.
 LOST = pytest.StashKey[LostDevices]()
 
 
@@ -82,13 +83,13 @@ def _own_timeout(config: pytest.Config) -> float:
 
 
 class HangGuard:
-    """Ends the process, printing every thread's stack, when a test runs too long.
+    """Ends the process and prints the stacks of all threads if a test runs too long.
 
-    A thread in C does it, so it fires although a driver call holds the interpreter's lock. Off unless the setting
-    CUASSAY_HANG_SECONDS is above 0; pytest's own ``faulthandler_timeout`` uses the same clock and goes first.
+    A thread in C does this, so it works even while a driver call holds the interpreter's lock. It is off unless the
+    setting CUASSAY_HANG_SECONDS is above 0. pytest's own ``faulthandler_timeout`` uses the same clock and has priority.
 
-    A test may fork. The thread would be missing in the child, and ``faulthandler`` would wait for it there without end,
-    at the latest when the child exits. So the guard is off while the process forks, and begins again in both.
+    In the child of a fork the thread is missing, and ``faulthandler`` would wait for it forever, at the latest when the
+    child exits. The guard is therefore stopped before a fork, and restarted in both processes.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -96,7 +97,7 @@ class HangGuard:
         self.yields = self.seconds > 0 and _own_timeout(config) > 0
         self._stderr, self._is_armed = -1, False
         if self.seconds and not self.yields:
-            told = worker_input(config, "cuassay_faults")  # an isolated worker's file for stacks
+            told = worker_input(config, "cuassay_faults")  # the file for crash stacks of an isolated worker
             own = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
             self._stderr = os.dup(own if told is None else told)
             _guards.add(self)
@@ -104,7 +105,7 @@ class HangGuard:
 
     @contextmanager
     def around(self) -> Iterator[None]:
-        """Watch what runs inside the block."""
+        """Limit the time of the block."""
         if self._stderr < 0:
             yield
             return
@@ -120,17 +121,17 @@ class HangGuard:
         faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stderr)
 
     def before_fork(self) -> None:
-        """Off, until `after_fork`."""
+        """Stop the clock until `after_fork`."""
         if self._is_armed:
             faulthandler.cancel_dump_traceback_later()
 
     def after_fork(self) -> None:
-        """On again, from the start of its time, in the parent and in the child."""
+        """Restart the clock with its full time, in the parent and in the child."""
         if self._is_armed:
             self._arm()
 
     def close(self) -> None:
-        """Give the copy of stderr back; twice is allowed."""
+        """Close the copy of stderr; may be called twice."""
         fd, self._stderr = self._stderr, -1
         if fd >= 0:
             os.close(fd)
@@ -151,10 +152,10 @@ def _after_fork() -> None:
 
 @cache
 def _watch_forks() -> None:
-    """Once, and only for a guard that is on.
+    """Register the fork handlers, once, and only if a guard is on.
 
-    The interpreter keeps these functions to its very end, and with them this module, pytest and its session: freeing
-    5,000 tests so late takes 0.14 s longer.
+    The interpreter keeps these functions until it ends, and with them this module, pytest and its session. Freeing
+    5,000 tests that late takes 0.14 s longer.
     """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -1,6 +1,6 @@
-"""What a session collects, as JSON lines, and a session of some of it: how a fleet learns the tests and divides them.
+"""List the collected tests as JSON lines, and run only a given list; a fleet uses this to divide the tests.
 
-A plugin that only ``cuassay fleet`` loads, by ``-p cuassay.testing.listing``.
+Only ``cuassay fleet`` loads this plugin, by ``-p cuassay.testing.listing``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register the two files."""
+    """Register the options for the two files."""
     group = parser.getgroup("cuassay")
     group.addoption("--cuassay-list", metavar="FILE", help="write the collected tests to FILE, and run none")
     group.addoption("--cuassay-only", metavar="FILE", help="run only the tests whose ids are the lines of FILE")
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests that are asked for, in order."""
+    """Keep the tests of the list, in order."""
     if (path := config.getoption("cuassay_only")) is None:
         return
     wanted = frozenset(Path(path).read_text(encoding="utf-8").splitlines())
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write the list: the root of the session, then the tests."""
+    """Write the list: first the root of the session, then the tests."""
     if (path := session.config.getoption("cuassay_list")) is None:
         return
     here = session.config.invocation_params.dir
@@ -58,9 +58,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Writing a list succeeds, though no test runs; no summary is read but that of a session that fails."""
+    """Succeed although no test ran, if a list was written; only the summary of a failed session is read."""
     config = session.config
-    if "hypothesis" not in sys.modules:  # its part of the summary would import all of it, for 0.4 s
+    if "hypothesis" not in sys.modules:  # its summary hook would import all of Hypothesis, which takes 0.4 s
         plugin = config.pluginmanager.get_plugin("hypothesispytest")
         caller = config.pluginmanager.subset_hook_caller("pytest_terminal_summary", [plugin] if plugin else [])
         config.hook.pytest_terminal_summary = caller  # type: ignore[attr-defined]

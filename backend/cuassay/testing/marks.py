@@ -1,7 +1,7 @@
-"""What a test declares: its devices, dtypes, ops, and what it needs.
+"""The decorators with which a test declares its devices, dtypes, ops and requirements.
 
-Names are checked where they are written, so that a typing error is an error of collection, with its file and line.
-Whether a device meets a requirement is asked when the test is about to run (`cuassay.testing.skips`).
+Names are checked when the decorator runs, so that a misspelt one is a collection error with its file and line. Whether
+a device meets a requirement is found out before the test runs (`cuassay.testing.skips`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from cuassay.testing.when import Condition, parse_when
 
 __all__ = ["EXCLUSIVE", "MARKERS", "RACING", "SpecLike", "devices", "dtypes", "exclusive", "ops", "racing", "requires"]
 
-#: The marks behind the decorators: how each is written, to meaning.
+#: The marks that the decorators set: their form and meaning.
 MARKERS: dict[str, str] = {
     "cuassay_devices(*names)": "devices the test may run on; written by cuassay.testing.devices",
     "cuassay_dtypes(*names)": "dtypes the test runs in; written by cuassay.testing.dtypes",
     "cuassay_ops(*names)": "ops the test runs for; written by cuassay.testing.ops",
     "cuassay_requires(*names, when)": "capabilities the device must have; written by cuassay.testing.requires",
-    "cuassay_case(test, device, dtype, op)": "what a made test runs; written by cuassay.testing.torchlike",
+    "cuassay_case(test, device, dtype, op)": "the case of an instantiated test; written by cuassay.testing.torchlike",
     "cuassay_racing": "makes unordered accesses on purpose; written by cuassay.testing.racing",
     "cuassay_exclusive": "reads the device's free memory or needs it alone; written by cuassay.testing.exclusive",
 }
 
-#: The mark of `exclusive`.
+#: The mark that `exclusive` sets.
 EXCLUSIVE = "cuassay_exclusive"
 
 exclusive: pytest.MarkDecorator = pytest.mark.cuassay_exclusive
@@ -40,37 +40,43 @@ exclusive: pytest.MarkDecorator = pytest.mark.cuassay_exclusive
 ``pytestmark = exclusive`` for a file.
 """
 
-#: The mark of `racing`.
+#: The mark that `racing` sets.
 RACING = "cuassay_racing"
 
 racing: pytest.MarkDecorator = pytest.mark.cuassay_racing
-"""The test makes unordered accesses, or frees memory too early, on purpose: ``--cuassay-sanitize`` lets them pass."""
+"""Let the test make unordered accesses, or free memory too early: ``--cuassay-sanitize`` then accepts them."""
 
 
 class SpecLike(Protocol):
-    """What parametrization needs of an OpSpec."""
+    """The part of an OpSpec that parametrization uses."""
 
     @property
     def name(self) -> str:
-        """Shown in the id."""
+        """The name shown in the id."""
 
     @property
     def dtypes(self) -> Sequence[str]:
-        """Every dtype to make a case for."""
+        """The dtypes to make cases for."""
 
     def leaves_to_other(self, check: str, kind: str) -> bool:
-        """Whether a check is generated for another op instead."""
+        """Whether the check is generated for another op instead."""
 
 
 def devices(*selectors: str) -> pytest.MarkDecorator:
     """Run the test on these devices only: ``@devices("cpu", "cuda:*")``.
 
-    Where the user chose devices on the command line, on those of them that match; else on all of these present.
+    If the user chose devices on the command line, the test runs on the matching ones among them. Otherwise it runs on
+    all matching devices that are present.
+
+    Parameters
+    ----------
+    *selectors : str
+        Devices in the form of `cuassay.testing.presence.parse_selector`.
 
     Raises
     ------
     pytest.UsageError
-        If a selector has no such form, or its kind does not exist.
+        If a selector has another form, or its kind does not exist.
     """
     __tracebackhide__ = True
     from cuassay.testing.presence import parse_selector
@@ -80,12 +86,17 @@ def devices(*selectors: str) -> pytest.MarkDecorator:
 
 
 def dtypes(*names: Any) -> pytest.MarkDecorator:
-    """Run the test in these dtypes: ``@dtypes("float32", "bfloat16")``; dtype objects are taken as well.
+    """Run the test in these dtypes: ``@dtypes("float32", "bfloat16")``.
+
+    Parameters
+    ----------
+    *names : str or dtype
+        Names of dtypes, or dtype objects.
 
     Raises
     ------
     pytest.UsageError
-        If a name is not one of our dtypes.
+        If a name is not that of a supported dtype.
     """
     __tracebackhide__ = True
     words: tuple[str, ...] = tuple(map(dtype_word, names))
@@ -94,21 +105,22 @@ def dtypes(*names: Any) -> pytest.MarkDecorator:
 
 
 def requires(*requirements: str, when: Condition | None = None) -> pytest.MarkDecorator:
-    """Skip the test on devices that lack any of these: ``@requires("graphs", "memory>=2GiB", "matmul:bfloat16")``.
+    """Skip the test on devices that lack a capability: ``@requires("graphs", "memory>=2GiB", "matmul:bfloat16")``.
 
     Parameters
     ----------
     *requirements : str
         Names of capabilities.
     when : str, sequence of str, or callable, optional
-        The cases that need them; left out, all. Words name dtypes and devices, ``when="float16"`` or
-        ``when=("cuda", "float16", "bfloat16")``: of each sort that is named, one must be the case's. A function takes
-        parameters of the test by their names, ``when=lambda size, dtype: size * dtype.itemsize > 1 << 30``.
+        The cases that have these requirements; by default all. Words are names of dtypes and devices, such as
+        ``when="float16"`` or ``when=("cuda", "float16", "bfloat16")``. The case must match one of the devices, if any
+        are named, and one of the dtypes, if any are named. A function takes parameters of the test by their names:
+        ``when=lambda size, dtype: size * dtype.itemsize > 1 << 30``.
 
     Raises
     ------
     pytest.UsageError
-        If nobody defines a capability of that name, or `when` is none of these.
+        If no capability has that name, or `when` has another form.
     """
     __tracebackhide__ = True
     _check(requirements, parse_requirement, "a requirement, such as 'graphs' or 'memory>=2GiB'")
@@ -121,12 +133,17 @@ def requires(*requirements: str, when: Condition | None = None) -> pytest.MarkDe
 
 
 def ops(*specs: SpecLike | str) -> pytest.MarkDecorator:
-    """Run the test for each spec, in each of its dtypes: `OpSpec` objects or names of our ops; none means all ours.
+    """Run the test for each spec, in each of its dtypes.
+
+    Parameters
+    ----------
+    *specs : OpSpec or str
+        Specs, or names of this package's ops. Without arguments, all of this package's ops.
 
     Raises
     ------
     pytest.UsageError
-        If it decorates a test without its parentheses, or a spec is a list of specs.
+        If the parentheses are missing, or a spec is a list of specs.
     """
     __tracebackhide__ = True
     if len(specs) == 1 and inspect.isroutine(specs[0]):

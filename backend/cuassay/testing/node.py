@@ -1,7 +1,8 @@
-"""What plugins for pytest-xdist see of a worker of ``pytest --cuassay-isolate``: their hooks, and a node to talk to.
+"""What plugins for pytest-xdist see of a worker of ``pytest --cuassay-isolate``: their hooks, and a node object.
 
-Such a plugin takes a process with ``config.workerinput`` for a worker of xdist, and expects there what its own hook
-``pytest_configure_node`` has put in. What it leaves in ``config.workeroutput`` reaches its ``pytest_testnodedown``.
+Such a plugin takes a process with ``config.workerinput`` for a worker of xdist, and expects it to contain what its hook
+``pytest_configure_node`` has stored. Its hook ``pytest_testnodedown`` gets what the worker stored in
+``config.workeroutput``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import pytest
 
 __all__ = ["Node", "Told", "followers"]
 
-#: Not called: pytest-cov measures the process that reports as if there were no workers, and combines the files that
-#: they leave; ours would look for devices that no test may need.
+#: Plugins whose hooks are not called. pytest-cov measures the controller as if there were no workers, and combines the
+#: files that these leave. Our own plugin would look for devices that no test may need.
 _LEFT_OUT = ("_cov", "cuassay_workers")
 
 
 def followers(config: pytest.Config) -> list[str]:
-    """The plugins that talk to workers of xdist while these are configured."""
+    """The plugins that communicate with xdist workers while these are configured."""
     manager = config.pluginmanager
     hook = getattr(manager.hook, "pytest_configure_node", None)
     found = [] if hook is None else hook.get_hookimpls()
@@ -33,7 +34,7 @@ class Told(dict[str, Any]):
     """The ``workerinput`` of a worker."""
 
     def __missing__(self, key: str) -> Any:
-        """Refuse what the process that reports was not asked to tell."""
+        """Raise for a key that no plugin has set in the controller."""
         raise pytest.UsageError(
             f"a plugin or conftest reads workerinput[{key!r}], which its hook pytest_configure_node has not set; "
             "install pytest-xdist, by which such plugins know that there are workers, or leave out --cuassay-isolate"
@@ -46,16 +47,16 @@ class Node:
     Parameters
     ----------
     config : pytest.Config
-        Of the process that reports.
+        The controller's configuration.
     run : str
-        Id of the session, the same for each of its workers.
+        The id of the session, the same for all of its workers.
 
     Attributes
     ----------
     workerinput : dict
-        What plugins tell the worker; it is plain data.
+        Plain data that plugins send to the worker.
     workeroutput : dict
-        What plugins of the worker left there; absent, as it is with xdist, if the worker did not come to its end.
+        What plugins of the worker stored there. As with xdist, it is absent if the worker did not finish.
     """
 
     workeroutput: dict[str, Any]
@@ -65,7 +66,7 @@ class Node:
         self.gateway = SimpleNamespace(id="master", spec=SimpleNamespace(popen=True, chdir=None))
         self.nodemanager = SimpleNamespace(roots=[], specs=[self.gateway.spec], testrunuid=run)
         self.workerinput: dict[str, Any] = {
-            "workerid": "master",  # xdist's word where tests are not spread; at any time one worker runs tests
+            "workerid": "master",  # xdist's name if tests are not distributed; only one worker runs tests at a time
             "workercount": 1,
             "testrunuid": run,
             "mainargv": sys.argv,
@@ -77,22 +78,22 @@ class Node:
         return f"Node({self.gateway.id})"
 
     def configure(self) -> dict[str, Any]:
-        """Let the plugins tell the worker what it must know."""
+        """Let the plugins store what the worker needs to know, and return it."""
         self._call("pytest_configure_node")
         return self.workerinput
 
     def went_down(self, error: str | None) -> None:
-        """Let the plugins see that the worker has ended, by `error` or well."""
+        """Tell the plugins that the worker has ended, with `error` if it failed."""
         self._call("pytest_testnodedown", error=error)
 
     def words(self) -> list[str]:
-        """The worker's command line: as here, and pytest-cov must not erase what other workers have left."""
+        """The worker's command line: that of the controller, with an option that keeps pytest-cov's earlier data."""
         words = [os.fspath(word) for word in self.config.invocation_params.args]
         return ["--cov-append", *words] if self.config.pluginmanager.hasplugin("_cov") else words
 
     def _call(self, name: str, **values: Any) -> None:
         manager = self.config.pluginmanager
-        if not hasattr(manager.hook, name):  # nobody has it: xdist declares it, or a plugin that does not need xdist
+        if not hasattr(manager.hook, name):  # neither xdist nor another plugin has declared the hook
             return
         left_out = [plugin for plugin in map(manager.get_plugin, _LEFT_OUT) if plugin is not None]
         manager.subset_hook_caller(name, left_out)(node=self, **values)

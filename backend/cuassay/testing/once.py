@@ -1,4 +1,4 @@
-"""What depends on the shapes, dtypes and options of a large call alone: found out once, as each answer takes long."""
+"""Cache what depends only on the shapes, dtypes and options of a large call, because finding it out takes long."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from cuassay.testing.samples import each, over_lists
 
 __all__ = ["once_if_large"]
 
-#: Elements of a large call.
+#: The number of elements from which a call is large.
 _LARGE = 2**20
 
 Found = TypeVar("Found")
 
-#: Spec to what is known of its large calls.
+#: Spec to the cached values of its large calls.
 _KNOWN: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 def once_if_large(
     spec: Any, what: str, args: Sequence[Any], kwargs: Mapping[str, Any], find: Callable[[], Found]
 ) -> Found:
-    """``find()``; of a large call what it gave for the first one of `spec` with these shapes, dtypes and options."""
+    """Return ``find()``; for a large call, the value found for an earlier one of equal shapes, dtypes and options."""
     if sum(one.size for one in each(args, kwargs) if isinstance(one, np.ndarray)) < _LARGE:
         return find()
     known = _KNOWN.setdefault(spec, {})

@@ -1,7 +1,7 @@
-"""`OpSpec`: one declaration of an operation, from which its tests and benchmarks are generated.
+"""`OpSpec`: the declaration of an operation, from which its tests and benchmarks are generated.
 
-A user writes at most a function; everything else has a default. What is then checked is decided in
-`cuassay.testing.generated`, how numbers are drawn in `samples`, how they are compared in `compare`.
+A function is enough. `cuassay.testing.generated` decides what is checked, `samples` how numbers are drawn, and
+`compare` how they are compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpe
 
 SampleFunction = Callable[..., Iterable[Any]]
 
-#: What NumPy refuses inputs by, and we.
+#: Errors with which NumPy and this package reject inputs.
 _REFUSALS = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, CuassayError)
 
 
@@ -174,7 +174,7 @@ class OpSpec(Declared):
         drawn = None if self.samples else default_samples(self.name, self.fn, self.op, has_reference=has_reference)
         self._set("samples", self.samples or drawn)
         before, mode = dict(os.environ), default_precision()
-        with np.printoptions(), np.errstate():  # what the function leaves changed, its tests must still find
+        with np.printoptions(), np.errstate():  # state that the function changes must be found by its tests instead
             check(self)
         for name in os.environ.keys() - before.keys():
             del os.environ[name]
@@ -188,7 +188,7 @@ class OpSpec(Declared):
         return f"OpSpec({self.name})"
 
     def name_after(self, variable: str) -> None:
-        """Take the name of the variable that holds the tests, where the function has none of its own."""
+        """Take the name of the variable that holds the tests, if the function is a lambda."""
         if self.name == _UNNAMED:
             self._set("name", variable.removeprefix("test_"))
 
@@ -196,12 +196,12 @@ class OpSpec(Declared):
 
     @cached_property
     def kinds(self) -> frozenset[Kind]:
-        """The kinds of samples there are."""
+        """The kinds of samples that the spec has."""
         return frozenset(sample.kind for sample in self.draw(0, self.dtypes[0]))
 
     @cached_property
     def has_lists(self) -> bool:
-        """Whether a function takes lists of arrays, or gives a list or tuple of them."""
+        """Whether it is a function that takes lists of arrays, or returns a list or tuple of them."""
         if self.op is not None:
             return False
         drawn = list(self.draw(0, self.dtypes[0], "values"))
@@ -212,30 +212,30 @@ class OpSpec(Declared):
 
     @property
     def declared(self) -> Op:
-        """The declared operation, for what is asked of one only. Raises `SpecError` where the spec is of a function."""
+        """The declared op. Raises `SpecError` if the spec is of a function."""
         if self.op is None:
             raise SpecError(f"{self.name} is a function: it has no schema, out=, meta or plan; declare it for these")
         return self.op
 
     @property
     def is_its_own_reference(self) -> bool:
-        """Whether a function is compared with itself on NumPy arrays in wide dtypes, for want of a `reference`."""
-        return self.fn is not None and self.reference is None
+        """Whether a function without `reference` is compared with itself on NumPy arrays in wide dtypes."""
+        return self.reference is None
 
     @property
     def rule(self) -> Tolerance:
-        """The tolerance in force: the one given, else that of the op's class, else that of a function."""
+        """The tolerance in force: the given one, or else that of the op's class or of functions."""
         if self.tolerance is not None:
             return self.tolerance
         return FUNCTION if self.op is None else BY_CLASS[self.op.schema.op_class]
 
     @property
     def op_class(self) -> str:
-        """The class of operation that, with a dtype, names a capability."""
+        """The class of the operation; with a dtype it names a capability."""
         return "elementwise" if self.op is None else self.op.schema.op_class
 
     def claims(self, device: str | Device) -> tuple[str, ...]:
-        """The dtypes said to run on `device`: claimed on its kind, and the device has them."""
+        """The dtypes expected to run on `device`: those claimed for its kind that the device supports."""
         found = devices.find(device)
         has = devices.capabilities(found)
         here = (dtype for dtype in self.dtypes if dtype not in self.unclaimed.get(found.kind, ()))
@@ -246,7 +246,7 @@ class OpSpec(Declared):
         )
 
     def leaves_to_other(self, check: str, kind: str) -> bool:
-        """Whether `check` is left to another op, or to another kind, that shares the code on `kind`; see `like`."""
+        """Whether `check` is generated for another op or kind with the same code on `kind` instead; see `like`."""
         other = self.like.get(kind)
         if other is None:
             return False
@@ -255,7 +255,7 @@ class OpSpec(Declared):
         return check not in (OF_OTHER_KIND if other in self.like else OF_OTHER_KIND | OF_DEVICES)
 
     def why_unsupported(self, device: str | Device, dtype: str) -> str | None:
-        """Why no case of `dtype` runs on `device`, or None; asks the device."""
+        """Why cases of `dtype` cannot run on `device`, or None; this queries the device."""
         found = devices.find(device)
         reason = next((text for need in self.requires if (text := devices.capabilities(found).missing(need))), None)
         if reason is not None:
@@ -268,14 +268,14 @@ class OpSpec(Declared):
         return has.missing(f"storage:{dtype}") or has.missing(f"{self.op_class}:{dtype}")
 
     def known_failure(self, device: str | Device, dtype: str | None, check: str) -> KnownFailure | None:
-        """The entry that expects this case to fail, or None; asks no device."""
+        """The entry that expects this case to fail, or None; this does not use the device."""
         kind = Device(device).kind
         return next((entry for entry in self.known_failures if entry.covers(kind, dtype, check)), None)
 
     # ---------------------------------------------------------------------------------------- inputs and answers
 
     def draw(self, seed: int, dtype: str, *kinds: Kind) -> Iterator[Sample]:
-        """The samples of these kinds (none named: all), the same at every call; any other name raises `SpecError`."""
+        """The samples of these kinds (by default all), the same in each call; `SpecError` for an unknown kind."""
         if self.samples is None:
             raise SpecError(f"{self.name} has no samples; give samples=")
         for sample in normalized(self.samples(Samples(seed, dtype, self.name))):
@@ -297,30 +297,30 @@ class OpSpec(Declared):
             yield from normalized(self.bench(BenchSamples(seed, dtype, self.name), sizes))
 
     def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call the operation on arrays of `device`; several arrays that a function gives are joined into one."""
+        """Call the operation on arrays of `device`; several results of a function are joined into one array."""
         if self.op is not None:
             is_single = self.op.schema.is_single
             return self.op(*args, **kwargs) if is_single else written(self.op, device, args, kwargs, self.meaning)
         found = Device(device)
-        with devices.backend(found.kind).activate(found.index):  # an array library's own operators need it
+        with devices.backend(found.kind).activate(found.index):  # operators of array libraries need a current device
             return one_on(found, self.apply(found, args, kwargs), in_place="inputs_unchanged" in self.without)
 
     def apply(self, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What the function gives for arrays of `device`, which is the current one: an array, or several."""
+        """Call the function on arrays of `device`, which is current; the result may be several arrays."""
         if self.fn is None:
             raise SpecError("an OpSpec needs fn= or op=")
         return self.fn(devices.namespace(device), *args, **kwargs)
 
     def answers(self, sample: Sample) -> Any:
-        """What the reference gives, computed wide: an array, or several."""
-        return self._given(*self._widened(sample))
+        """The reference's result in wide dtypes: an array, or several."""
+        return self._computed(*self._widened(sample))
 
     def expected(self, sample: Sample) -> NDArray[Any]:
-        """The reference's answer, computed wide from exactly the numbers of the sample; not to be written."""
+        """The reference's result in wide dtypes, as one array, for exactly the sample's numbers; do not write to it."""
         return self.timed(sample)[0]
 
     def timed(self, sample: Sample) -> tuple[NDArray[Any], float]:
-        """`expected`, and the seconds that the reference took. A function that is its own is called each time."""
+        """`expected`, and the seconds that the reference took. A function that is its own reference runs each time."""
         keeps = self.reference is not None
         return self._last.of(sample, lambda: self._answer(*self._widened(sample)), keeps=keeps)
 
@@ -332,9 +332,9 @@ class OpSpec(Declared):
         return as_arrays(args) if is_asked else args, kwargs
 
     def refusal(self, sample: Sample) -> Exception | None:
-        """Why a function's reference does not take `sample`, or None; an op's takes all.
+        """The error with which a function's reference rejects `sample`, or None; an op's reference accepts all.
 
-        It may be undefined for a generated input, as a maximum of nothing is. `SpecError` of an ordinary one is raised.
+        It may be undefined for a generated input, such as an empty one. `SpecError` for an ordinary sample is raised.
         """
         if self.op is not None:
             return None
@@ -347,18 +347,16 @@ class OpSpec(Declared):
         return None
 
     def _answer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NDArray[Any]:
-        return single(f"{'the reference of ' if self.reference else ''}{self.name}", self._given(args, kwargs))
+        return single(f"{'the reference of ' if self.reference else ''}{self.name}", self._computed(args, kwargs))
 
-    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _computed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with np.errstate(all="ignore"):
             if self.reference is not None:
                 return self.reference(*args, **kwargs)
-            host = Device("cpu")  # only a function: an op must have a reference
-            with devices.backend("cpu").activate(0):
-                return self.apply(host, args, kwargs)
+            return self.apply(Device("cpu"), args, kwargs)  # only a function: an op must have a reference
 
     def scale(self, sample: Sample, expected: NDArray[Any]) -> tuple[NDArray[Any], int]:
-        """Magnitude that errors are relative to, and accumulated terms an element."""
+        """The magnitude that errors are relative to, and the number of terms added up for one element."""
         with np.errstate(all="ignore"):
             size = np.abs(expected) if self.magnitude is None else np.abs(called(self.magnitude, sample))
         if self.terms is not None:
@@ -370,7 +368,7 @@ class OpSpec(Declared):
         return size if self.magnitude is not None else magnitude_of(arrays_of(args, kwargs), size, terms), terms
 
     def least_work(self, sample: Sample) -> Work:
-        """What the call must move and compute. Raises `SpecError` where `work` gives something else."""
+        """The least work of the call. Raises `SpecError` if `work` returns anything but a `Work`."""
         if self.work is not None:
             args, kwargs = sample.copied()
             least = self.work(*args, **kwargs)
@@ -380,7 +378,7 @@ class OpSpec(Declared):
         return Work(bytes=self.touched(sample))
 
     def touched(self, sample: Sample) -> int:
-        """Bytes of all arrays of a call, those read and those written."""
+        """The bytes of all arrays that the call reads or writes."""
         return sum(one.nbytes for one in arrays_of(*sample.host())) + self._written(sample)
 
     def _written(self, sample: Sample) -> int:
@@ -396,5 +394,5 @@ def _name(fn: Callable[..., Any] | None, op: Op | None) -> str:
     return _UNNAMED if name in ("", "<lambda>") else name
 
 
-#: What a lambda is called until something tells its name.
+#: The name of a lambda until a variable gives it another.
 _UNNAMED = "function"

@@ -1,9 +1,8 @@
-"""The harness' command line: which options there are, and under which names.
+"""The harness's command-line options and their names.
 
-They register as ``--cuassay-*``, which nobody else uses. The short names ``--device`` and ``--require-device`` are
-understood only where no plugin and no conftest has taken them; that is known once the conftests are loaded, so the
-short names are rewritten to the long ones then, and never enter the parser: a conftest found later may still add
-its own.
+They are registered as ``--cuassay-*``, a prefix that no other plugin uses. The short names ``--device`` and
+``--require-device`` work only if no plugin or conftest defines them. That is known once the conftests are loaded. Short
+names are then rewritten to long ones, and never registered, so that a conftest found later may still define them.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import pytest
 
 __all__ = ["SHORT_FLAGS", "SHORT_NAMES", "add_options", "hide_values", "split_list", "translate_short_names"]
 
-#: Short name to the option it means.
+#: Short names and the options that they mean.
 SHORT_NAMES = {"--device": "--cuassay-device", "--require-device": "--cuassay-require-device"}
 
-#: The same for options without a value.
+#: The same for options that take no value.
 SHORT_FLAGS = {"--check-skips": "--cuassay-check-skips"}
 
 _DEVICE_HELP = (
@@ -64,7 +63,7 @@ _WORKERS_HELP = (
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Register the long names."""
+    """Register the options under their long names."""
     group = parser.getgroup("cuassay", "cuassay: tests on every device")
     group.addoption("--cuassay-device", action="append", default=[], metavar="D", help=_DEVICE_HELP)
     group.addoption("--cuassay-require-device", action="append", default=[], metavar="D", help=_REQUIRE_HELP)
@@ -94,20 +93,20 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:
-    """Flatten repeated options and comma lists, each name once, in the order given."""
+    """Split comma-separated values of repeated options; each name once, in the order given."""
     names = (name.strip() for value in values for name in value.split(","))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def hide_values(early_config: pytest.Config, args: list[str]) -> None:
-    """Take the values of short names out of what pytest believes to be paths, before it looks there for conftests."""
+    """Remove the values of short names from pytest's list of paths, before it looks there for conftests."""
     values = {value for name, value in pairwise(args) if name in SHORT_NAMES}
     paths = early_config.known_args_namespace.file_or_dir
     paths[:] = [path for path in paths if path not in values or Path(path).exists()]
 
 
 def translate_short_names(args: list[str], parser: pytest.Parser, *, for_help: bool) -> None:
-    """Rewrite, in place, each short name in `args` that nobody else has taken; register it where help is to show it."""
+    """Rewrite short names in `args`, in place, unless somebody else defines them; with `for_help`, register them."""
     for short, long in (SHORT_NAMES | SHORT_FLAGS).items():
         if not _is_free(parser, short):
             continue
@@ -119,7 +118,7 @@ def translate_short_names(args: list[str], parser: pytest.Parser, *, for_help: b
 def _is_free(parser: pytest.Parser, name: str) -> bool:
     try:
         _, unknown = parser.parse_known_and_unknown_args([f"{name}=cpu"])
-    except (pytest.UsageError, ValueError):  # its owner refuses this value
+    except (pytest.UsageError, ValueError):  # the option that has this name rejects the value
         return False
     return bool(unknown)
 
@@ -130,6 +129,5 @@ def _renamed(argument: str, short: str, long: str) -> str:
 
 
 def _show(parser: pytest.Parser, short: str, long: str) -> None:
-    dest = long.removeprefix("--").replace("-", "_")
     form: dict[str, Any] = {"action": "store_true"} if short in SHORT_FLAGS else {"action": "append", "metavar": "D"}
-    parser.getgroup("cuassay").addoption(short, dest=dest, help=f"short for {long}; free in this project", **form)
+    parser.getgroup("cuassay").addoption(short, help=f"short for {long}; free in this project", **form)

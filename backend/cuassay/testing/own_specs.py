@@ -1,4 +1,4 @@
-"""The OpSpecs of this package's own operations, declared at the first call: each draws its samples then."""
+"""The OpSpecs of this package's ops. They are made in the first call, because each draws samples when it is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["own_specs"]
 
 
 def own_specs() -> tuple[OpSpec, ...]:
-    """The OpSpecs of this package's own operations."""
+    """The OpSpecs of this package's ops."""
     from cuassay.testing.specs import SPECS
 
     return SPECS

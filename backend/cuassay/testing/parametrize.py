@@ -1,8 +1,8 @@
-"""From a test's arguments to its cases: `device`, `dtype` and `op`, in this order in the id.
+"""Make the cases of a test from its arguments `device`, `dtype` and `op`, in this order in the id.
 
-A name that a project provides itself, by a fixture, a parametrize mark or a hook of its own, is left alone. Generated
-tests take arguments of other names, `OWN_NAMES`, so that they run on the device that their id says in every project.
-The list of cases is made once for each combination and shared: fifty thousand cases are a few lists.
+A name that a project provides itself, by a fixture, a parametrize mark or its own hook, is left alone. Generated tests
+take arguments of other names, `OWN_NAMES`, so that in every project they run on the device that their id says. The list
+of cases is made once for each combination and shared, because a session may have fifty thousand cases.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_DTYPES", "NAMES", "OWN_NAMES", "ConformanceClass", "Parametrizer", "provider"]
 
-#: The arguments that are ours, in the order of the id.
+#: The arguments that this plugin parametrizes, in the order of the id.
 NAMES = ("device", "dtype", "op")
 
-#: What generated tests call these arguments: a project may have a `device`, `dtype` or `op` that means something else.
+#: The names of these arguments in generated tests. A project may have a fixture `device` that means something else.
 OWN_NAMES = {name: f"cuassay_{name}" for name in NAMES}
 
 _OURS = frozenset((*NAMES, *OWN_NAMES.values()))
 
-#: What `dtype` is without ``@dtypes`` and without an op: the floats that most accelerators compute with.
+#: The dtypes of a test without ``@dtypes`` and without an op: the floats that most accelerators support.
 DEFAULT_DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 _SCOPES = ("function", "class", "module", "package", "session")
@@ -46,17 +46,17 @@ class ConformanceClass(pytest.Class):
         return found
 
     def funcnamefilter(self, name: str) -> bool:
-        """Ours are named ``test_*``, whatever the project calls its own."""
+        """Accept ``test_*``, the names of generated tests, whatever the project calls its own."""
         return name.startswith("test_")
 
 
 class Parametrizer:
-    """Gives tests their cases.
+    """Parametrizes tests.
 
     Parameters
     ----------
     presence : Presence
-        Asked for devices when the first test wants one.
+        The session's devices; they are looked for when the first test takes one.
     """
 
     def __init__(self, presence: Presence) -> None:
@@ -66,19 +66,19 @@ class Parametrizer:
     def __call__(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize one test function."""
         if _OURS.isdisjoint(metafunc.fixturenames) and not metafunc.definition.own_markers:
-            return  # nearly every test of a project that does not use this plugin
+            return  # the common case in projects that do not use this plugin
         arguments = _arguments(metafunc)
-        _refuse_idle_marks(arguments, metafunc)
+        _reject_idle_marks(arguments, metafunc)
         if not arguments:
             return
         specs = _specs(metafunc)
         if specs is None:
             arguments = {argument: name for argument, name in arguments.items() if name != "op"}
         if arguments:
-            cases = self._for(arguments, metafunc, specs)
+            cases = self._cases_for(arguments, metafunc, specs)
             metafunc.parametrize(",".join(arguments), cases, scope=_scope(arguments, metafunc))
 
-    def _for(
+    def _cases_for(
         self, arguments: Mapping[str, str], metafunc: pytest.Metafunc, specs: tuple[SpecLike, ...] | None
     ) -> list[Any]:
         dtypes = _closest(metafunc, "cuassay_dtypes")
@@ -106,15 +106,15 @@ class Parametrizer:
 
 
 def _arguments(metafunc: pytest.Metafunc) -> dict[str, str]:
-    """The arguments that we give values to, each with the one of `NAMES` that it means."""
+    """The arguments to parametrize, each with its name in `NAMES`."""
     asked = metafunc.fixturenames
     own = {argument: name for name, argument in OWN_NAMES.items() if argument in asked}
     return own | {name: name for name in NAMES if name in asked and not _is_taken(name, metafunc)}
 
 
-def _refuse_idle_marks(arguments: Mapping[str, str], metafunc: pytest.Metafunc) -> None:
-    """A test decorated for cases it does not take would run once, and pass for all of them."""
-    own = {mark.name for mark in metafunc.definition.own_markers}  # a class may be marked for some of its tests
+def _reject_idle_marks(arguments: Mapping[str, str], metafunc: pytest.Metafunc) -> None:
+    """Reject a mark without effect: the test would run once, and seem to pass for all the marked cases."""
+    own = {mark.name for mark in metafunc.definition.own_markers}  # a class's mark may be for some of its tests only
     for name in NAMES:
         if f"cuassay_{name}s" not in own or name in arguments.values():
             continue
@@ -128,7 +128,7 @@ def _refuse_idle_marks(arguments: Mapping[str, str], metafunc: pytest.Metafunc) 
 
 
 def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
-    """True when the project provides `name` itself."""
+    """Whether the project provides `name` itself."""
     # Both are private: pytest has no public way to ask. Tested on 8.4, 9.1 and 9.2.
     fixtures = metafunc._arg2fixturedefs.get(name)  # noqa: SLF001
     called = any(name in call.params for call in metafunc._calls)  # noqa: SLF001
@@ -137,10 +137,10 @@ def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
 
 
 def provider(fixtures: Sequence[Any] | None) -> str:
-    """Who provides an argument that is not ours, by pytest's definitions of the fixture, if it is one."""
+    """Say who provides an argument, from pytest's definitions of the fixture, if there is one."""
     function = None if not fixtures else inspect.unwrap(fixtures[-1].func)
     code = getattr(function, "__code__", None)
-    if code is None or "_pytest" in Path(code.co_filename).parts:  # there is one such for each parametrized argument
+    if code is None or "_pytest" in Path(code.co_filename).parts:  # pytest defines a fixture for each parametrization
         return "another plugin or conftest"
     return f"a fixture of {os.path.relpath(code.co_filename)}:{code.co_firstlineno}"
 
@@ -156,7 +156,7 @@ def _closest(metafunc: pytest.Metafunc, mark: str) -> tuple[str, ...] | None:
 
 
 def _specs(metafunc: pytest.Metafunc) -> tuple[SpecLike, ...] | None:
-    """The specs of the test's ``@ops``, or of the generated class it is in; None when it has neither."""
+    """The specs of the test's ``@ops``, or of its generated class; None if it has neither."""
     mark = metafunc.definition.get_closest_marker("cuassay_ops")
     if mark is None:
         generated = metafunc.definition.getparent(ConformanceClass)
@@ -198,7 +198,7 @@ def _cases(
 def _left_to_others(
     check: str, devices: Sequence[Device | None], specs: tuple[SpecLike, ...] | None
 ) -> frozenset[tuple[Device | None, int]]:
-    """The pairs of device and spec, by its id, for which a generated check says nothing new."""
+    """The pairs of device and spec (by id) whose generated check another op or kind covers."""
     pairs = ((device, spec) for device in devices if device is not None for spec in specs or () if check)
     return frozenset((device, id(spec)) for device, spec in pairs if spec.leaves_to_other(check, device.kind))
 
@@ -220,14 +220,14 @@ def _dtype_object(name: str) -> Any:
 
 
 def _nowhere(names: tuple[str, ...], patterns: tuple[str, ...], selected: Sequence[Device]) -> Any:
-    """One skipped case, so that a test whose devices were not chosen is seen."""
+    """One skipped case, so that a test for devices that were not selected appears in the report."""
     here = ", ".join(map(str, selected)) or "none"
     reason = f"needs a device of {', '.join(patterns) or 'some kind'}; selected: {here}; choose more with --device"
     return pytest.param(*(None for _ in names), id="nowhere", marks=pytest.mark.skip(reason=reason))
 
 
 def _scope(names: Iterable[str], metafunc: pytest.Metafunc) -> Any:
-    """The widest scope among the fixtures that ask for one of `names`: a module's fixture may ask for `device`."""
+    """The widest scope among the fixtures that ask for one of `names`, because a module's fixture may use `device`."""
     found = [
         definitions[-1].scope
         for definitions in metafunc._arg2fixturedefs.values()  # noqa: SLF001

@@ -1,8 +1,8 @@
-"""The pytest plugin: what happens at which moment. What is decided there is in the modules it calls.
+"""The pytest plugin: its hooks, in the order in which pytest calls them. The modules that they call make the decisions.
 
-Start: options. Collection: cases, from names alone. Before each test: whether its device can; then it is made the
-current one. After a failed one: whether its device is well. End: the table. NumPy and the devices load when the first
-test asks for one.
+At the start the options are read. Collection makes cases from names alone. Before each test the plugin finds out
+whether its device can run it, and makes that device the current one. After a failed test it checks that the device
+still works. NumPy and the devices are loaded only when the first test needs a device.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from cuassay.testing.reserving import held
 if TYPE_CHECKING:
     pass
 
-#: What reports carry of a case that is not a property of the test.
+#: Columns of a case that reports carry, but that are not added to the test's properties.
 _NOT_PROPERTIES = ("check", "target", "own_reference", "template")
 
 _CASE = pytest.StashKey[dict[str, Any]]()
-_TOLD = pytest.StashKey[dict[str, Any]]()
+_COLUMNS = pytest.StashKey[dict[str, Any]]()
 _IS_NOWHERE = pytest.StashKey[bool]()
 _CURRENT = pytest.StashKey[ExitStack]()
 
@@ -43,7 +43,7 @@ _CURRENT = pytest.StashKey[ExitStack]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register the long option names."""
+    """Register the options under their long names."""
     options.add_options(parser)
 
 
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, args: list[str], parser: pytest.Parser
 ) -> Generator[None, Any, Any]:
-    """Give the short names a meaning, once the conftests had their chance to take them."""
+    """Translate short option names, after the conftests had their chance to define options of these names."""
     options.hide_values(early_config, args)
     result = yield
     options.translate_short_names(args, parser, for_help=bool(early_config.known_args_namespace.help))
@@ -59,7 +59,7 @@ def pytest_load_initial_conftests(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide the devices the user named; a device that does not exist ends the session here."""
+    """Find the devices that the user chose; a device that does not exist ends the session here."""
     for form, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{form}: {meaning}")
     try:
@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_revision(config: pytest.Config) -> None:
-    """An invalid name of a revision is told before a record is opened."""
+    """Report an invalid revision name before a record is opened."""
     if settings.get("CUASSAY_REVISION"):
         from cuassay.results.fingerprint import revision
 
@@ -84,14 +84,14 @@ def _check_revision(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close what was opened."""
+    """Close the file of the hang guard."""
     harness = config.stash.get(HARNESS, None)
     if harness is not None:
         harness.hang.close()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what is tested, where the user chose it."""
+    """Name the devices, if the user chose them."""
     harness = config.stash[HARNESS]
     notes = [f"cuassay: {name} is not a setting; did you mean {meant}?" for name, meant in settings.misspelt().items()]
     if harness.hang.yields:
@@ -102,7 +102,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say what is tested, where the first test that takes `device` made us choose."""
+    """Name the devices, if they were chosen because a test takes `device`."""
     harness = config.stash[HARNESS]
     return _header(config) if harness.presence.is_decided and not harness.presence.is_explicit else []
 
@@ -117,11 +117,11 @@ def _header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that takes `device`, `dtype` or `op` its cases."""
+    """Parametrize a test that takes `device`, `dtype` or `op`."""
     try:
         metafunc.config.stash[HARNESS].parametrize(metafunc)
     except pytest.UsageError as error:
-        raise pytest.Collector.CollectError(str(error)) from None  # shown without our stack
+        raise pytest.Collector.CollectError(str(error)) from None  # shown without the frames of this plugin
 
 
 def pytest_pycollect_makeitem(
@@ -132,7 +132,7 @@ def pytest_pycollect_makeitem(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under ``--benchmark-only`` leave the other cases out: skipped, they would pass for what a device cannot do."""
+    """With ``--benchmark-only``, deselect cases without a benchmark: if skipped, they would look unsupported."""
     if not config.getoption("benchmark_only", default=False):
         return
     left_out = [item for item in items if skips.case_of(item) and "benchmark" not in getattr(item, "fixturenames", ())]
@@ -144,17 +144,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def xp(device: Any) -> Any:
-    """The array namespace of `device`, which is the current one in the test: NumPy's names, arrays made there."""
+    """The array module of `device`, which is the current device during the test."""
     from cuassay.devices import backend, find, namespace
 
-    found = find(device)  # a project's own `device` may be a name
+    found = find(device)  # a project's own `device` fixture may return a name
     with backend(found.kind).activate(found.index):
         yield namespace(found)
 
 
 @pytest.fixture
 def device_benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
-    """Measure calls by the device's clock; see `cuassay.benchmarking.pytest_benchmark.DeviceBenchmark`."""
+    """Measure calls with the device's clock; see `cuassay.benchmarking.pytest_benchmark.DeviceBenchmark`."""
     from cuassay.benchmarking.pytest_benchmark import device_benchmark
 
     return device_benchmark(benchmark, request)
@@ -165,12 +165,12 @@ def device_benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Name the case in every report of the test, and watch its time."""
+    """Name the case in every report of the test, and limit the time that it may take."""
     harness = item.config.stash[HARNESS]
     item.stash[_CASE] = skips.case_of(item)
-    told = item.stash[_TOLD] = case_columns(item)
+    columns = item.stash[_COLUMNS] = case_columns(item)
     item.stash[_IS_NOWHERE] = skips.is_nowhere(item)
-    item.user_properties.extend((name, value) for name, value in told.items() if name not in _NOT_PROPERTIES)
+    item.user_properties.extend((name, value) for name, value in columns.items() if name not in _NOT_PROPERTIES)
     if harness.trail is not None:
         harness.trail.begin()
     token = rerun.TARGET.set(rerun.target_of(item))
@@ -183,9 +183,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a case its device cannot run, with one reason that names everything missing; else make the device current.
+    """Skip a case that its device cannot run, with one reason that names everything missing; else make it current.
 
-    So what a test's own calls of an array library make lies there too; its fixtures are set up and undone there.
+    While the device is current, fixtures and tests that call an array library directly allocate on it.
     """
     case = item.stash.get(_CASE, {})
     if case and "fingerprint" not in dict(item.user_properties):
@@ -195,7 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if case and lost.is_by(item.nodeid, case["device"]):  # a skip would hide that it failed
         pytest.fail(f"{reason}: it ran again, which needs a fresh process", pytrace=False)
     if reason is not None:
-        item.stash[_TOLD]["is_of_check"] = skips.is_of_check(item, case)
+        item.stash[_COLUMNS]["is_of_check"] = skips.is_of_check(item, case)
         raise pytest.skip.Exception(reason, _use_item_location=True)
     skips.expect_known_failure(item, case)
     if case:
@@ -223,7 +223,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Collect how close to its tolerances the test came, and where in a result the errors are."""
     compare = sys.modules.get("cuassay.testing.compare")
     is_case = bool(compare is not None and item.stash.get(_CASE, {}))
-    with compare.collecting(item.stash[_TOLD]) if compare is not None and is_case else nullcontext():
+    with compare.collecting(item.stash[_COLUMNS]) if compare is not None and is_case else nullcontext():
         result = yield
     if item.config.stash[HARNESS].is_replaceable:
         _find_late_fault(item)
@@ -231,7 +231,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _find_late_fault(item: pytest.Item) -> None:
-    """Fail the test that passed and left its device dead: a kernel's fault shows when the host waits for it."""
+    """Fail a test that passed but broke its device: a fault in a kernel shows only when the host waits for it."""
     harness = item.config.stash[HARNESS]
     for device in harness.watched(item.stash.get(_CASE, {})):
         harness.lost.check(device, item.nodeid)
@@ -241,7 +241,7 @@ def _find_late_fault(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Let the report carry its case; ask the device of a failed test whether it is well."""
+    """Attach the case to the report, and check whether the device of a failed test still works."""
     if call.excinfo is not None and not item.config.getoption("fulltrace") and not item.config.getoption("usepdb"):
         from cuassay.testing.tracebacks import shorten
 
@@ -250,15 +250,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     case = item.stash.get(_CASE, {})
     is_nowhere = item.stash.get(_IS_NOWHERE, False)
     if case or is_nowhere:
-        # xdist carries plain attributes to the controller
-        report.__dict__["cuassay"] = item.stash.get(_TOLD, {}).copy()
+        # xdist sends plain attributes to the controller.
+        report.__dict__["cuassay"] = item.stash.get(_COLUMNS, {}).copy()
     if report.failed and call.excinfo is not None:
         _diagnose(item, case, call.excinfo.value, report)
     return report
 
 
 def _diagnose(item: pytest.Item, case: dict[str, Any], error: BaseException, report: pytest.TestReport) -> None:
-    """Look whether a failed test lost its device, and whether the machine is to blame."""
+    """Find out whether a failed test lost its device, and whether the machine caused the failure."""
     from cuassay.testing.infrastructure import infrastructure_failure
 
     harness = item.config.stash[HARNESS]
@@ -266,7 +266,7 @@ def _diagnose(item: pytest.Item, case: dict[str, Any], error: BaseException, rep
         harness.lost.check(device, item.nodeid)
     cause = infrastructure_failure(error, None if harness.lost else case.get("device"))
     if cause is not None:
-        report.__dict__["cuassay_infrastructure"] = cause  # xdist carries it too
+        report.__dict__["cuassay_infrastructure"] = cause  # sent by xdist as well
     if harness.is_replaceable and harness.lost:
         report.__dict__["cuassay_lost"] = "crashed"
         if (news := harness.lost.take_news(item.nodeid)) is not None:
@@ -277,14 +277,14 @@ def _diagnose(item: pytest.Item, case: dict[str, Any], error: BaseException, rep
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Make the former device current again; report a lost device once, as the error of the test that lost it."""
+    """Restore the previous current device; report a lost device once, as the error of the test that lost it."""
     lost = item.config.stash[HARNESS].lost
     if lost and item.config.stash[HARNESS].is_replaceable:
         return (yield from _undo_on_lost(item))
     try:
         with item.stash.get(_CURRENT, nullcontext()):
             result = yield
-    except Exception as error:  # as a dead device's fixtures raise
+    except Exception as error:  # fixtures of a lost device may raise
         if (news := lost.take_news(item.nodeid)) is not None:
             raise pytest.fail.Exception(f"{news}\nthen, undoing the test: {error!r}", pytrace=False) from error
         raise
@@ -294,6 +294,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _undo_on_lost(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Undo what can be undone: that a dead device refuses the rest is part of its one report."""
+    """Run the teardown, and ignore errors: the test's report already says that the device is lost."""
     with suppress(Exception), item.stash.get(_CURRENT, nullcontext()):
         return (yield)

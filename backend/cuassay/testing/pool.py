@@ -1,7 +1,7 @@
-"""Which worker of xdist has which device: by UUID, within what the caller's own mask leaves visible.
+"""Assign devices to xdist workers by UUID, within what the caller's own mask leaves visible.
 
-A worker is told before it imports anything, through the variable that masks devices of the kind. In it the device has
-index 0, so that every worker collects the same tests.
+A worker gets its device before it imports anything, through the variable that masks devices of that kind. In the worker
+the device has index 0, so that all workers collect the same tests.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["DevicePool", "pools_of"]
 
 
 class DevicePool:
-    """The devices of one kind.
+    """The devices of one kind that workers can get.
 
     Parameters
     ----------
     kind : str
         The kind.
     variable : str
-        What masks its devices in a new process, such as CUDA_VISIBLE_DEVICES.
+        The environment variable that masks its devices in a new process, such as CUDA_VISIBLE_DEVICES.
     words : sequence of str
-        The devices, as `variable` names them.
+        The devices, by their names in `variable`.
     shares : bool
-        Whether several workers may have one device.
+        Whether several workers may have the same device.
     """
 
     def __init__(self, kind: str, variable: str, words: Sequence[str], *, shares: bool) -> None:
@@ -48,13 +48,13 @@ class DevicePool:
         return f"DevicePool({self.kind}, {len(self.words)} devices, {len(set(self._taken.values()))} taken)"
 
     def word_of(self, worker: str) -> str | None:
-        """The device that `worker` has."""
+        """The device of `worker`, or None."""
         return self._taken.get(worker)
 
     def take(self, worker: str, avoid: Collection[str] = ()) -> str | None:
-        """Give `worker` the device that fewest others have, of those the one that failed least; None if none is left.
+        """Give `worker` a device with the fewest users, and among these the fewest failures; None if none is free.
 
-        A lost device is given again only if no other is left at all, and one of those to `avoid` if no other is free.
+        A lost device is given only if all are lost. A device of `avoid` is given only if no other is free.
         """
         users = Counter(self._taken.values())
         free = self._free(users)
@@ -64,26 +64,26 @@ class DevicePool:
         return self._taken[worker]
 
     def _free(self, users: Counter[str]) -> list[str]:
-        return [word for word in self._well if self._shares or not users[word]]
+        return [word for word in self._usable if self._shares or not users[word]]
 
     @property
-    def _well(self) -> Sequence[str]:
+    def _usable(self) -> Sequence[str]:
         return [word for word in self.words if word not in self._lost] or self.words
 
     def has_other(self, failed: str) -> bool:
-        """Whether there is a device on which a test may run again that failed on `failed`."""
-        return any(word != failed for word in self._well)
+        """Whether a test that failed on `failed` can run again on another device."""
+        return any(word != failed for word in self._usable)
 
     def is_other_free(self, failed: str) -> bool:
-        """Whether a new worker can have such a device now."""
+        """Whether a new worker could get such a device now."""
         return any(word != failed for word in self._free(Counter(self._taken.values())))
 
     def give_back(self, worker: str) -> None:
-        """The worker has ended."""
+        """Free the device of a worker that has ended."""
         self._taken.pop(worker, None)
 
     def fail(self, worker: str, *, is_lost: bool) -> None:
-        """A test of `worker` failed by its device, which may be lost."""
+        """Count a failure of the worker's device, and remember whether it is lost."""
         word = self._taken.get(worker)
         if word is not None:
             self._failures[word] += 1
@@ -91,12 +91,12 @@ class DevicePool:
 
 
 def pools_of(presence: Presence, mode: str) -> list[DevicePool]:
-    """A pool for each kind whose devices can be given to workers.
+    """A pool for each selected kind whose devices can be assigned to workers.
 
     Raises
     ------
     pytest.UsageError
-        If a device is chosen that is not the first of its kind, or none can be given.
+        If a selected device does not have index 0, or no selected device can be assigned.
     """
     from cuassay.devices import backend
 

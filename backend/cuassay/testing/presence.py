@@ -1,7 +1,7 @@
-"""Which devices a session tests: decided once, without touching a driver's context.
+"""Which devices a session tests. This is decided once, without creating a context in a driver.
 
-Selectors are words: ``kind`` (index 0), ``kind:index``, ``kind:*`` and ``all``. A kind is loaded, and asked how many
-devices it has, only when a selector names it. Under xdist the controller decides and the workers are told.
+Selectors are ``kind`` (index 0), ``kind:index``, ``kind:*`` and ``all``. A kind is loaded, and its devices are counted,
+only when a selector names it. Under xdist the controller decides, and sends its decision to the workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["SESSIONS", "Presence", "Selector", "current_presence", "parse_select
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """One parsed selector; `kind` None is every kind, `index` None is every index."""
+    """A parsed selector. `kind` is None for every kind, and `index` is None for every index."""
 
     text: str
     kind: str | None
@@ -31,17 +31,17 @@ class Selector:
         return self.text
 
     def matches(self, device: Device) -> bool:
-        """True when `device` is among those it names."""
+        """Whether this selects `device`."""
         return self.kind in (None, device.kind) and self.index in (None, device.index)
 
 
 def parse_selector(text: str) -> Selector:
-    """Read ``cuda``, ``cuda:1``, ``cuda:*`` or ``all``.
+    """Parse ``cuda``, ``cuda:1``, ``cuda:*`` or ``all``.
 
     Raises
     ------
     DeviceError
-        If it has another form, or names a kind that nobody provides, or whose arrays hold no values.
+        If the text has another form, no backend provides the kind, or its arrays hold no values.
     """
     from cuassay.devices import kinds, unknown_kind
 
@@ -65,14 +65,14 @@ class Presence:
     Parameters
     ----------
     wanted : sequence of str
-        Selectors the user gave; none means the default: each kind of accelerator present, else the cpu.
+        The selectors that the user gave. By default each kind of accelerator present, or cpu if there is none.
     required : sequence of str
-        Selectors of devices that must be there; they are selected too.
+        Selectors of devices that must be present; these devices are selected too.
 
     Raises
     ------
     DeviceError
-        If a selector cannot be read.
+        If a selector cannot be parsed.
     """
 
     def __init__(self, wanted: Sequence[str] = (), required: Sequence[str] = ()) -> None:
@@ -86,17 +86,17 @@ class Presence:
 
     @property
     def is_explicit(self) -> bool:
-        """True when the user chose the devices."""
+        """Whether the user chose the devices."""
         return bool(self._wanted)
 
     @property
     def is_decided(self) -> bool:
-        """True when the devices were asked for already."""
+        """Whether the devices have been looked for already."""
         return "devices" in self.__dict__
 
     @property
     def absent(self) -> Mapping[str, str]:
-        """Kind to the reason, of those asked and not there."""
+        """The kinds that were looked for and are absent, with the reasons."""
         return self._reasons
 
     @cached_property
@@ -106,7 +106,7 @@ class Presence:
         Raises
         ------
         DeviceError
-            If a device given by its index does not exist, or those of ``kind:*`` are none, and nothing else is chosen.
+            If a device given by its index does not exist, or if ``kind:*`` selects none and nothing else is chosen.
         """
         return _unique([*self._chosen(), *self.required])
 
@@ -127,7 +127,7 @@ class Presence:
 
     @cached_property
     def required(self) -> tuple[Device, ...]:
-        """The required devices. Raises `DeviceError` when one does not exist, or ``kind:*`` selects no device."""
+        """The required devices; raises `DeviceError` if one does not exist, or if ``kind:*`` selects none."""
         found = {selector: self.expand(selector) for selector in self._required}
         for selector, devices in found.items():
             if not devices:
@@ -135,7 +135,7 @@ class Presence:
         return _unique(device for devices in found.values() for device in devices)
 
     def matching(self, patterns: Sequence[str]) -> tuple[Device, ...]:
-        """The devices for a test that names its own: among the user's choice, else among all that are present."""
+        """The devices for a test with patterns of its own: those among the user's choice, or else among all present."""
         selectors = tuple(map(parse_selector, patterns))
         if self.is_explicit:
             return tuple(device for device in self.devices if any(s.matches(device) for s in selectors))
@@ -144,7 +144,7 @@ class Presence:
         return tuple(device for device in found if any(s.matches(device) for s in selectors))
 
     def expand(self, selector: Selector) -> tuple[Device, ...]:
-        """The existing devices a selector names; raises `DeviceError` for an index that does not exist."""
+        """The existing devices that a selector selects; raises `DeviceError` for an index that does not exist."""
         from cuassay.devices import kinds
 
         if selector.kind is None:
@@ -162,7 +162,7 @@ class Presence:
         return self._reasons.get(kind) or f"the last is {kind}:{self.count(kind) - 1}"
 
     def count(self, kind: str) -> int:
-        """How many devices of `kind` are here; asked once."""
+        """The number of devices of `kind` that are present; counted once."""
         if kind not in self._counts:
             self._counts[kind], reason = _ask(kind)
             if not self._counts[kind]:
@@ -170,7 +170,7 @@ class Presence:
         return self._counts[kind]
 
     def to_worker(self) -> dict[str, Any]:
-        """The decision in plain types, for `from_controller`."""
+        """The decision as plain types, to be passed to `from_controller`."""
         return {
             "wanted": [selector.text for selector in self._wanted],
             "devices": list(map(str, self.devices)),
@@ -180,7 +180,7 @@ class Presence:
 
     @classmethod
     def from_controller(cls, told: Mapping[str, Any]) -> Presence:
-        """The controller's decision: a worker that asked again could see fewer devices, and collect other tests."""
+        """Take the controller's decision: a worker might see fewer devices itself, and then collect other tests."""
         presence = cls(told["wanted"])
         presence._counts.update(told["counts"])
         presence._reasons.update(told["reasons"])
@@ -188,12 +188,12 @@ class Presence:
         return presence
 
 
-#: The presences of the pytest sessions in this process, the innermost last: a module that is imported asks for devices.
+#: The presences of pytest sessions in this process, the innermost last; modules ask it for devices during import.
 SESSIONS: list[Presence] = []
 
 
 def current_presence() -> Presence:
-    """The presence of the pytest session in this process; outside of one, what ``CUASSAY_DEVICES`` selects."""
+    """The presence of the pytest session in this process; outside of a session, what ``CUASSAY_DEVICES`` selects."""
     return SESSIONS[-1] if SESSIONS else Presence(settings.get("CUASSAY_DEVICES"))
 
 
@@ -202,7 +202,7 @@ def _unique(devices: Iterable[Device]) -> tuple[Device, ...]:
 
 
 def _ask(kind: str) -> tuple[int, str]:
-    """How many devices of `kind` are here, and why none is; a kind that cannot even answer must not stop the others."""
+    """The number of devices of `kind`, and why there are none; a kind that fails must not affect the others."""
     from cuassay.devices import backend
 
     try:
@@ -216,5 +216,5 @@ def _ask(kind: str) -> tuple[int, str]:
 
 
 def sizes_for(device: str | Device) -> ModelSizes:
-    """GPT-2 small on accelerators; smaller on cpu and sim, where the host computes."""
+    """The sizes of GPT-2 small for accelerators, and smaller ones for cpu and sim, which compute on the host."""
     return REDUCED if Device(device).kind in HOST_KINDS else GPT2

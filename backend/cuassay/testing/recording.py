@@ -1,8 +1,8 @@
-"""The outcomes of a session as rows of results.
+"""Write the outcomes of a session as rows of a result file.
 
-Only the process that prints the summary writes: under xdist the controller, from what the workers' reports carry. A row
-before each test names what a process that dies was running. What cannot be recorded stops no test: it is counted, told
-at the end, and makes the session fail.
+Only the process that prints the summary writes: under xdist the controller, from the workers' reports. A row is written
+before each test, so that a record names the test during which the process died. A row that cannot be written stops no
+test. It is counted, reported at the end, and makes the session fail.
 """
 
 from __future__ import annotations
@@ -32,23 +32,31 @@ if TYPE_CHECKING:
 
 __all__ = ["TIMELINE", "Recording"]
 
-#: The property of a report that says which page holds its test's timeline.
+#: The property of a report that names the page with the test's timeline.
 TIMELINE = "cuassay_timeline"
 
-#: Modules that are named where they could not be collected.
+#: The most modules that are named if they could not be collected.
 _NAMED = 3
 
-#: What a report carries that is a column of its row.
+#: The report's entries that become columns of its row.
 _CARRIED = ("device", "dtype", "op", "check", "template", "headroom", "error_map")
 
 
 class Recording:
-    """Writes the run, its devices and each test's outcome to one file; a pytest plugin of its own.
+    """A pytest plugin that writes the run, its devices and each test's outcome to one file.
 
     Parameters
     ----------
+    path : Path
+        The file.
+    presence : Presence
+        The session's devices.
+    run : str or None
+        The id of a run that another process has begun; None to begin one.
+    root : Path
+        The root of the project; paths below it are written relative to it.
     shard : str, optional
-        Which part of the run's tests this session runs, such as ``2/4``; all of them where left out.
+        The part of the run's tests that this session runs, such as ``2/4``; by default all.
     """
 
     def __init__(
@@ -71,17 +79,17 @@ class Recording:
 
     @property
     def run(self) -> str:
-        """Id of the run the rows belong to; others who write to the same file use it too."""
+        """The id of the run; other writers to the same file use it too."""
         return self._recorder.run
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remember what could not be collected: its tests are in no plan."""
+        """Remember what could not be collected, because its tests are not in the plan."""
         if report.failed:
             self._not_collected.append(report.nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:
-        """Before the first test: what runs, and where."""
+        """Write the run, the plan and the devices before the first test."""
         if self._writes_run:
             self._write_run(session.config)
         if not session.config.option.collectonly:
@@ -97,13 +105,13 @@ class Recording:
         return (yield)
 
     def write_devices(self, rows: Iterable[Mapping[str, object]]) -> None:
-        """Write what devices are; `rows` as `device_columns` gives them."""
+        """Write rows of devices, as `device_columns` returns them."""
         for row in rows:
             self._part.write("device", **row)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Under xdist the workers collect: all of them the same."""
+        """Write the plan under xdist, where the workers collect, all of them the same tests."""
         if len(ids) != self._planned:
             self._plan(len(ids))
 
@@ -116,15 +124,15 @@ class Recording:
         begin(self._part, " ".join(["pytest", *words]), self._root)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Know whose figures come next, and what runs should the process die."""
+        """Remember which test the next times belong to, and write it in case the process dies."""
         self._test = nodeid
         self._part.begin(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather a test's three reports; write its row with the last."""
+        """Store a test's three reports, and write its row with the last one."""
         phases = self._open.setdefault(report.nodeid, [])
         phases.append(report)
-        if report.when not in ("setup", "call"):  # teardown, or a worker's crash, which has no phase
+        if report.when not in ("setup", "call"):  # the teardown, or a worker's crash, which has no phase
             del self._open[report.nodeid]
             self._write_test(_row(phases))
 
@@ -133,20 +141,20 @@ class Recording:
         self._part.write("test", **row)
 
     def look(self, device: Device) -> None:
-        """Record the clocks, power and temperature of `device`, now and then while others follow."""
+        """Record the clocks, power and temperature of `device` at intervals, as long as calls follow."""
         if self._watch is None:
-            from cuassay.benchmarking.conditions import Watch  # brings the timer, which few sessions need
+            from cuassay.benchmarking.conditions import Watch  # imports the timer, which few sessions need
 
             self._watch = Watch(self._part.write)
         self._watch.look(device)
 
     def write_time(self, **columns: object) -> None:
-        """Append one measured series of this run.
+        """Write one measured series of this run.
 
         Raises
         ------
         ArgumentError
-            If another test has recorded the same series: a report would keep the last.
+            If another test has recorded the same series, because a report would keep only the last one.
         """
         first = self._timed.setdefault(tuple(map(columns.get, SERIES)), self._test)
         if first != self._test:
@@ -160,7 +168,7 @@ class Recording:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write how it ended; what stopped before its last test, or could not be recorded, is never a success."""
+        """Write how the session ended; if it stopped early, or rows were lost, it does not succeed."""
         if session.config.option.collectonly:
             return
         self._write_unfinished()
@@ -174,14 +182,14 @@ class Recording:
     def _write_unfinished(self) -> None:
         for phases in self._open.values():
             row = _row(phases)
-            if row["outcome"] == "passed":  # as far as it came
+            if row["outcome"] == "passed":  # only the phases so far
                 told = "the session ended before this test did"
                 row |= {"outcome": "error", "message": told, "reason": told}
             self._write_test(row)
         self._open.clear()
 
     def _why_early(self, session: pytest.Session, exitstatus: int) -> str | None:
-        """What ended the session before its last test, or None."""
+        """Why the session ended before its last test, or None."""
         told = [str(session.shouldfail or session.shouldstop or "")] if self._done < self._planned else []
         if exitstatus == pytest.ExitCode.INTERRUPTED:
             told.insert(0, "interrupted")
@@ -194,7 +202,7 @@ class Recording:
         return ", ".join(filter(None, told)) or None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what could not be recorded."""
+        """Report the rows that could not be written."""
         if self._part.lost:
             terminalreporter.write_line(f"ERROR cuassay: {self._part.told()}", red=True)
 
@@ -229,7 +237,7 @@ def _row(phases: list[pytest.TestReport]) -> dict[str, object]:
 
 
 def _decisive(phases: list[pytest.TestReport]) -> pytest.TestReport:
-    """The report that says how the test ended: a failure, else a skip, else the call."""
+    """The report that determines the outcome: that of a failure, or else a skip, or else the call."""
     for outcome in ("failed", "skipped"):
         for report in phases:
             if report.outcome == outcome:
@@ -239,15 +247,15 @@ def _decisive(phases: list[pytest.TestReport]) -> pytest.TestReport:
 
 def _outcome(report: pytest.TestReport) -> str:
     if report.outcome == "failed":
-        is_own = report.when == "call" and not _not_its_own(report)
+        is_own = report.when == "call" and not _other_cause(report)
         return "failed" if is_own else "error"
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.skipped else "passed"
     return report.outcome
 
 
-def _not_its_own(report: pytest.TestReport) -> str:
-    """What became of a test that did not fail by itself: its process was lost, or the machine failed."""
+def _other_cause(report: pytest.TestReport) -> str:
+    """Why a test failed that is not to blame: its process was lost, or the machine failed; otherwise empty."""
     is_machine = hasattr(report, "cuassay_infrastructure")
     return FAILED_BY_THE_MACHINE if is_machine else getattr(report, "cuassay_lost", "")
 
@@ -257,22 +265,22 @@ def _reason(report: pytest.TestReport, outcome: str) -> str | None:
         return None
     if outcome == "xfailed":
         return str(getattr(report, "wasxfail", ""))
-    what, line = _not_its_own(report), first_line(report).removeprefix("Failed: ")
+    what, line = _other_cause(report), first_line(report).removeprefix("Failed: ")
     return _portable(line if line.startswith(what) else f"{what}: {line}")
 
 
-#: A path up to the installed packages or the standard library, and one of pytest's temporary folders.
+#: Paths up to the installed packages or the standard library, and paths of pytest's temporary folders.
 _LIBRARY = re.compile(r"(?<![\w.])/[^\s:'\"]*/(?=(?:site|dist)-packages/|python3\.\d+/)")
 _TEMPORARY = re.compile(r"(?<![\w.])/[^\s:'\"]*/pytest-of-[^/\s]+/pytest-\d+/")
 
 
 def _portable(text: str) -> str:
-    """A failure's text without where one machine keeps libraries and temporary files: the same failure reads alike."""
+    """The text without this machine's paths of libraries and temporary files, so that equal failures read alike."""
     return _TEMPORARY.sub("TMP/", _LIBRARY.sub("", text))
 
 
 def _relative(word: object, root: Path) -> str:
-    """A command line's word, without the machine's path to the project or to its interpreter."""
+    """A word of the command line, without this machine's path to the project or the interpreter."""
     text = str(word).replace(f"{root}/", "").replace(f"{sys.prefix}/", "")
     name, equals, value = text.rpartition("=")
     return name + equals + (Path(value).name if value.startswith("/") else value)

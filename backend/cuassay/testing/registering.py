@@ -1,6 +1,6 @@
-"""The plugins of ours that a session has: what the options ask for, in a worker and in the process that reports.
+"""Register the plugins that a session's options ask for, in workers and in the process that reports.
 
-Each loads when it is wanted.
+Each plugin's module is imported only if it is needed.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def register(config: pytest.Config, presence: Presence) -> None:
 
 def _register_in_worker(config: pytest.Config) -> None:
     if worker_input(config, "cuassay_faults") is not None:
-        return  # of ours, which follows its controller already; xdist may not be installed
+        return  # an isolated worker, which follows its controller already; xdist may not be installed
     from cuassay.results.lifeline import follow
     from cuassay.testing.workers import Reporter
 
-    follow(os.getppid())  # a worker of xdist notices only between two tests that its controller is gone
+    follow(os.getppid())  # otherwise a worker of xdist notices only between tests that its controller is gone
     config.pluginmanager.register(Reporter(), "cuassay_reporter")
 
 
@@ -88,7 +88,7 @@ def _register_in_controller(config: pytest.Config, presence: Presence) -> None:
     is_part = bool(config.getoption("cuassay_shard"))
     config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
     _expect(config)
-    if config.getoption("tx", default=None):  # else xdist starts no worker
+    if config.getoption("tx", default=None):  # otherwise xdist starts no workers
         config.pluginmanager.register(_workers(config, presence), "cuassay_workers")
     if config.getoption("cuassay_record"):
         _record(config, presence)
@@ -111,7 +111,7 @@ def _workers(config: pytest.Config, presence: Presence) -> Any:
 
 
 def _record(config: pytest.Config, presence: Presence) -> None:
-    """Write rows of what the tests do."""
+    """Record the outcomes of the tests."""
     from cuassay.testing.recording import Recording
 
     path = Path(config.getoption("cuassay_record"))
@@ -124,7 +124,7 @@ def _record(config: pytest.Config, presence: Presence) -> None:
 
 
 def _expect(config: pytest.Config) -> None:
-    """Fail by what was skipped or checked nothing, if an option asks for it."""
+    """Fail the session for skipped or unchecked tests, if an option asks for it."""
     budgets, baseline = config.getoption("cuassay_skip_budget"), config.getoption("cuassay_skip_baseline")
     fails_nowhere = config.getoption("cuassay_fail_nowhere")
     if not (budgets or baseline or fails_nowhere or config.getoption("cuassay_fail_unchecked")):
@@ -144,11 +144,11 @@ def _required(presence: Presence) -> tuple[Any, ...]:
 
 
 class _WithoutBenchmark:
-    """Replaces pytest-benchmark where it is not installed, or turned off by ``-p no:benchmark``."""
+    """Provides the fixture `benchmark` if pytest-benchmark is not installed, or turned off by ``-p no:benchmark``."""
 
     @pytest.fixture
     def benchmark(self) -> None:
-        """Skip in place of pytest-benchmark's fixture."""
+        """Skip tests that measure."""
         if find_spec("pytest_benchmark") is None:
             pytest.skip("pytest-benchmark is not installed; install it with: pip install 'cuassay[benchmark]'")
         pytest.skip("pytest-benchmark is turned off; leave out -p no:benchmark")

@@ -1,4 +1,4 @@
-"""The line that runs a test again, on the same numbers: printed with its failure, and kept in its row."""
+"""The command that repeats a test with the same numbers: printed with a failure, and stored in the test's row."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cuassay.core import settings
 
 __all__ = ["TARGET", "line", "target_of"]
 
-#: What names the test that runs now; empty outside of one.
+#: The command-line argument that selects the running test; empty outside of a test.
 TARGET: ContextVar[str] = ContextVar("cuassay_rerun_target", default="")
 
-#: Our own test module: where it lies is of no use to the reader, who names it by module.
+#: This package's own test module, which the command names by module instead of by path.
 _OWN = Path(__file__).parent / "generated" / "test_conformance.py"
 
 
 def target_of(item: pytest.Item) -> str:
-    """What names `item` on pytest's command line, in the folder where this session began."""
+    """The argument that selects `item` on pytest's command line, relative to the folder where the session started."""
     test = item.nodeid.partition("::")[2]
     if item.path == _OWN:
         return f"--pyargs {quote(f'cuassay.testing.generated.test_conformance::{test}')}"
@@ -31,11 +31,11 @@ def target_of(item: pytest.Item) -> str:
 
 @lru_cache
 def _relative(path: Path, folder: Path) -> str:
-    """Where the file of many tests lies."""
+    """The relative path of a test file; cached because a file has many tests."""
     return os.path.relpath(path, folder)
 
 
 def line(target: str, device: object = None) -> str:
-    """The shell line for a `target`, on `device` where the test takes one."""
+    """The shell command for a `target`, on `device` if the test takes one."""
     chosen = "" if device is None else f" --cuassay-device {device}"
     return f"CUASSAY_SEED={settings.get('CUASSAY_SEED')} pytest{chosen} {target}"

@@ -1,7 +1,7 @@
-"""Memory of a device that processes reserve from one another: files in a folder, each locked by its owner.
+"""Reservations of device memory between processes: files in a folder, each locked by its owner.
 
-A reservation waits in the order of arrival until it fits with all that came before it, so that none waits for ever.
-The kernel drops the lock of a process that ends, however it ends; whoever looks next removes its file.
+A reservation waits until it fits next to all earlier ones, so that none waits forever. The kernel releases the lock of
+a process that ends in any way, and the next process that looks removes its file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cuassay.core.handle import Handle
 
 __all__ = ["Need", "Reservation"]
 
-#: Seconds between two looks of a reservation that waits.
+#: Seconds between two attempts of a waiting reservation.
 _POLL_SECONDS = 0.02
 
 
@@ -32,11 +32,11 @@ class Need:
     Attributes
     ----------
     device : str
-        The device, by a name that it has in every process: its UUID.
+        A name of the device that is the same in every process: its UUID.
     nbytes, total : int
-        How much of how much memory. The need of more is one of all.
+        The bytes needed, and the device's memory. A need above `total` counts as `total`.
     alone : bool
-        Whether nobody else may use the device.
+        Whether no other process may use the device.
     """
 
     device: str
@@ -47,7 +47,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A reservation as the name of its file has it."""
+    """A reservation, as the name of its file encodes it."""
 
     ticket: int
     nbytes: int
@@ -67,14 +67,14 @@ _ENTRY = re.compile(r"\d{12}-\d+-[01]")
 
 
 class Reservation(Handle):
-    """A place in the queue for a device; begins when `try_begin` or `wait` says so, and ends with `close`.
+    """A place in the queue for a device. It takes effect when `try_begin` or `wait` succeeds, and ends with `close`.
 
     Parameters
     ----------
     folder : path
-        Shared by the processes; made if it is not there.
+        The folder that the processes share; created if it does not exist.
     need : Need
-        What is reserved.
+        What to reserve.
     """
 
     def __init__(self, folder: Path, need: Need) -> None:
@@ -93,19 +93,19 @@ class Reservation(Handle):
         return f"Reservation({self._need.device}, {self._entry.nbytes:,} bytes{', alone' * self._need.alone})"
 
     def try_begin(self) -> bool:
-        """Whether what is reserved is there now; it stays so until `close`."""
+        """Whether the reservation is in effect; if so, it stays in effect until `close`."""
         if not self._is_first:
             with self._locked():
                 self._is_first = self._fits()
         return self._is_first
 
     def wait(self) -> None:
-        """Wait until what is reserved is there."""
+        """Wait until the reservation is in effect."""
         while not self.try_begin():
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Give it back; twice is allowed."""
+        """End the reservation; may be called twice."""
         file, self._file = self._file, -1
         if file >= 0:
             with suppress(FileNotFoundError):  # somebody has removed the folder
@@ -113,7 +113,7 @@ class Reservation(Handle):
             os.close(file)
 
     def forget(self) -> None:
-        """In a forked child: the reservation is the parent's."""
+        """Close the file in a forked child, where the reservation belongs to the parent."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -128,7 +128,7 @@ class Reservation(Handle):
         return (_Entry.parse(path.name) for path in self._folder.iterdir() if _ENTRY.fullmatch(path.name))
 
     def _is_alive(self, entry: _Entry) -> bool:
-        """Whether its process lives; the file of one that does not is removed."""
+        """Whether the process of the entry lives; removes the file of one that does not."""
         path = self._folder / entry.name
         try:
             file = os.open(path, os.O_RDONLY)
@@ -146,7 +146,7 @@ class Reservation(Handle):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Nobody else enters or looks at the queue meanwhile."""
+        """Lock the queue, so that no other process can read or change it."""
         lock = _open(self._folder / "lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

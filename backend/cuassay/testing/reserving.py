@@ -1,8 +1,8 @@
-"""What a test reserves of its device before it starts, where processes share devices.
+"""Reserve what a test needs of its device before it starts, if processes share devices.
 
-They do if the setting CUASSAY_RESERVATIONS names a folder: ``cuassay run`` with several jobs and
-``--cuassay-workers share`` set it for their processes. Each test enters, so that one that needs its device alone has
-it alone; `cuassay.testing.reservations` keeps the queue.
+They share devices if the setting CUASSAY_RESERVATIONS names a folder. ``cuassay run`` with several jobs and
+``--cuassay-workers share`` set it for their processes. Every test makes a reservation, so that a test that needs its
+device alone can wait for the others. `cuassay.testing.reservations` implements the queue.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _HELD = pytest.StashKey[bool]()
 
 @contextmanager
 def held(item: pytest.Item, before_waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold inside the block what `item` needs of its device; an inner block of the same test adds nothing.
+    """Hold a reservation for `item` inside the block; a nested block for the same test does nothing.
 
     Parameters
     ----------
     item : pytest.Item
         The test that is about to run.
     before_waiting : callable
-        Called once if the device has no room yet.
+        Called once if the device does not have enough free memory yet.
     """
     folder = settings.get("CUASSAY_RESERVATIONS")
     case = case_of(item) if folder and _HELD not in item.stash else {}
@@ -62,9 +62,9 @@ def held(item: pytest.Item, before_waiting: Callable[[], object] = lambda: None)
 
 
 def need_of(item: pytest.Item, case: dict[str, Any]) -> Need | None:
-    """The most memory that the test declares; nothing if the device has less: then the test is skipped.
+    """The memory that the test declares to need; 0 if the device has less, because the test is then skipped.
 
-    None if the device or the declaration is bad: the set-up of the test reports it.
+    None if the device or the declaration is invalid, which the set-up of the test reports.
     """
     from cuassay.devices import backend, capabilities
     from cuassay.testing.reservations import Need
@@ -80,17 +80,17 @@ def need_of(item: pytest.Item, case: dict[str, Any]) -> Need | None:
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    """Whether the test is disturbed by others on its device: it says so, or it is measured."""
+    """Whether other tests on the device would disturb this one: it is marked exclusive, or it is a benchmark."""
     if item.get_closest_marker(EXCLUSIVE) is not None:
         return True
     return "benchmark" in getattr(item, "fixturenames", ()) and not item.config.getoption("benchmark_disable", True)
 
 
 def _release(device: Device) -> None:
-    """Give the memory back that this process keeps for later: the next test may be in another process."""
+    """Free the memory that this process caches, because the next test may run in another process."""
     from cuassay.devices import backend
 
     release = getattr(backend(device.kind), "release_cached", None)
     if release is not None:
-        with suppress(CuassayError):  # a device that the test has lost
+        with suppress(CuassayError):  # the test may have lost the device
             release(device.index)

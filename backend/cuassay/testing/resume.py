@@ -1,7 +1,7 @@
-"""``--cuassay-resume FILE``: only the tests without an outcome in a record, such as that of a session that was killed.
+"""``--cuassay-resume FILE`` runs only the tests without an outcome in a record, such as that of a killed session.
 
-What was under way when it was killed has none. Workers read as much of the file as the process that reports found,
-because that process may write to the same file.
+The test that ran when the session was killed has no outcome. Workers read only as much of the file as the controller
+has read, because the controller may append to the same file.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from cuassay.testing.isolation import worker_input
 
 __all__ = ["Resume"]
 
-_TOLD = "cuassay_resume_nbytes"
+_NBYTES_KEY = "cuassay_resume_nbytes"
 
 
 class Resume:
-    """Leaves out the tests that ran; a pytest plugin of its own.
+    """A pytest plugin that deselects the tests that have an outcome.
 
     Parameters
     ----------
     path : Path
         The record.
     nbytes : int, optional
-        How much of it to read; by default all that is there.
+        The number of bytes to read; by default the whole file.
 
     Raises
     ------
     pytest.UsageError
-        If it is not a record.
+        If the file is not a record.
     """
 
     def __init__(self, path: Path, nbytes: int | None = None) -> None:
@@ -53,17 +53,17 @@ class Resume:
 
     @classmethod
     def of(cls, config: pytest.Config) -> Resume:
-        """As the option asks, in a worker as much as its controller found."""
-        return cls(Path(config.getoption("cuassay_resume")), worker_input(config, _TOLD))
+        """Make the plugin from the option; in a worker, read as much of the file as the controller did."""
+        return cls(Path(config.getoption("cuassay_resume")), worker_input(config, _NBYTES_KEY))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Let a worker leave out the same tests."""
-        node.workerinput[_TOLD] = self._nbytes
+        """Make a worker deselect the same tests."""
+        node.workerinput[_NBYTES_KEY] = self._nbytes
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep what has no outcome; of two tests of one name the first ran first."""
+        """Keep the tests without an outcome; of several tests with one node id, the first ones ran."""
         done, kept, left_out = self._done.copy(), list[pytest.Item](), list[pytest.Item]()
         for item in items:
             (left_out if done[item.nodeid] > 0 else kept).append(item)
@@ -75,12 +75,12 @@ class Resume:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Succeed if nothing is left to run."""
+        """Let the session succeed if no test is left."""
         if self._left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
 
 
 def _outcomes_in(text: bytes) -> Counter[str]:
-    """How often each test has an outcome; a last line that a kill cut is left out."""
+    """The number of outcomes of each test; a last line that is incomplete is ignored."""
     rows = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
     return Counter(row["nodeid"] for row in rows if row["record"] == "test")

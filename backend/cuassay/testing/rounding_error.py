@@ -1,8 +1,8 @@
-"""How far a user's function is off by rounding alone: found by running it on the host, in its dtype and in float64.
+"""Measure the rounding error of a user's function: run it on the host, in its own dtype and in float64.
 
-A bound that holds for every function is of no use in 16 bits: a sum of a thousand numbers, each step rounded to
-float16, may be off by a quarter, and a softmax that gives zeros would be within that. So the function itself is asked.
-What it gets wrong in both runs does not count; whether it is right the reference tells.
+A bound that holds for every function is useless in 16 bits. A sum of a thousand numbers may be off by a quarter if each
+step is rounded to float16, and a softmax that returns zeros would be within that bound. So the function itself is
+measured. An error that it makes in both runs does not count here; the reference shows whether the function is right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cuassay.testing.samples import over_lists
 
 __all__ = ["RoundingError", "is_coarse", "rounding_error", "rounding_errors"]
 
-#: Runs on numbers that differ by about a unit: one alone may be rounded without an error by chance.
+#: The number of runs, on numbers that differ by about a unit: a single run may happen to be exact.
 _RUNS = 4
 
 Call = Callable[[Sequence[Any], Mapping[str, Any]], NDArray[Any]]
@@ -31,14 +31,14 @@ def is_coarse(dtype: Any) -> bool:
 
 
 class RoundingError(NamedTuple):
-    """What rounding does to a function on some numbers.
+    """The effect of rounding on a function's result for some numbers.
 
     Attributes
     ----------
     rounding : float
         The largest absolute error of an element.
     inputs : float
-        The largest change of an element of the exact answer where inputs move by a unit in their last place at most.
+        The largest change of an element of the exact result if inputs move by at most a unit in their last place.
     """
 
     rounding: float
@@ -46,19 +46,19 @@ class RoundingError(NamedTuple):
 
 
 def rounding_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> RoundingError | None:
-    """What rounding does to ``call(args, kwargs)``, over a few runs on nearly these numbers.
+    """Measure the effect of rounding on ``call(args, kwargs)``, in a few runs with slightly different numbers.
 
     Parameters
     ----------
     call : callable
-        From arguments and keywords of NumPy arrays to an array.
+        Takes positional and keyword arguments with NumPy arrays, and returns an array.
     args, kwargs
-        In the dtypes of the sample, and laid out as they are.
+        The arguments, in the dtypes and layouts of the sample.
 
     Returns
     -------
     RoundingError or None
-        None where the function does not run on NumPy's arrays.
+        None if the function does not run on NumPy arrays.
     """
     chance = np.random.default_rng(0)
     errors: list[float] = []
@@ -70,7 +70,7 @@ def rounding_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -
                 rounded = np.asarray(call(*_changed(*given, np.copy))).astype(np.float64)
                 exact.append(np.asarray(call(*_changed(*given, _widened))).astype(np.float64))
                 errors.append(_largest(rounded - exact[-1]))
-        except Exception:  # noqa: BLE001  whatever it raises, it does not tell
+        except Exception:  # noqa: BLE001  a function that raises cannot be measured
             return None
     with np.errstate(all="ignore"):
         return RoundingError(max(errors), max(_largest(other - exact[0]) for other in exact[1:]))
@@ -79,13 +79,13 @@ def rounding_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 def rounding_errors(
     call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], *, runs: int = _RUNS
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]] | None:
-    """What rounding does to each element of ``call(args, kwargs)``, and which of them leave the range on the way.
+    """Measure the effect of rounding on each element, and which elements leave the dtype's range in some step.
 
     Returns
     -------
     tuple of numpy.ndarray, or None
-        The largest error of each over a few runs on nearly these numbers; which of them are infinite, NaN or zero in
-        the dtype itself only. None where the function does not run on NumPy's arrays.
+        For each element the largest error in a few runs with slightly different numbers, and whether it is infinite,
+        NaN or zero in the dtype itself only. None if the function does not run on NumPy arrays.
     """
     chance = np.random.default_rng(0)
     largest: Any = 0.0
@@ -98,10 +98,10 @@ def rounding_errors(
                 exact = np.asarray(call(*_changed(*given, _widened)))
                 kind = np.complex128 if np.iscomplexobj(exact) else np.float64
                 error = np.abs(rounded.astype(kind) - exact.astype(kind))
-                # Twice infinity, as of what overflows in both, tells of the way as well.
+                # A step may have overflowed even if the exact result is infinite as well.
                 outside = outside | ~np.isfinite(rounded) | ((rounded == 0) & (exact != 0))
                 largest = np.maximum(largest, np.where(np.isfinite(error), error, 0.0))
-        except Exception:  # noqa: BLE001  whatever it raises, it does not tell
+        except Exception:  # noqa: BLE001  a function that raises cannot be measured
             return None
     return np.asarray(largest), np.asarray(outside)
 
@@ -111,10 +111,10 @@ def _largest(difference: NDArray[np.float64]) -> float:
 
 
 def _moved(array: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
-    """Each number by a unit in its last place at most, up or down."""
+    """Move each number up or down by at most a unit in its last place."""
     if not is_float(array.dtype):
         return array
-    moved = np.empty_like(array)  # its axes in the same order in memory, which decides how NumPy adds
+    moved = np.empty_like(array)  # keeps the order of axes in memory, which determines the order in which NumPy adds
     moved[...] = array.astype(np.float64) * (1 + epsilon(array.dtype) * chance.uniform(-1, 1, array.shape))
     return moved
 
@@ -126,7 +126,7 @@ def _widened(array: NDArray[Any]) -> NDArray[Any]:
 def _changed(
     args: Sequence[Any], kwargs: Mapping[str, Any], change: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments, every array changed."""
+    """The arguments with `change` applied to every array."""
 
     def put(value: Any) -> Any:
         return change(value) if isinstance(value, np.ndarray) else value

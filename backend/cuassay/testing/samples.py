@@ -1,8 +1,8 @@
-"""Seeded inputs: arrays by shape, layout and range, made on the host, the same numbers on every machine.
+"""Make seeded inputs on the host: arrays by shape, layout and range, with the same numbers on every machine.
 
-Decides how numbers are drawn and laid out; which shapes an operation is given is decided in its OpSpec. One generator
-feeds tests and benchmarks. Only the raw stream of NumPy's Philox is used, which NumPy keeps stable between
-versions (NEP 19); its distributions it may change.
+This module decides how numbers are drawn and laid out; an OpSpec decides which shapes an operation gets. Tests and
+benchmarks use the same generator. Of NumPy's Philox only the raw stream is used, which NumPy keeps stable between
+versions (NEP 19), unlike its distributions.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ __all__ = [
 
 Shape = tuple[int, ...]
 
-#: The range of numbers where none is asked for.
+#: The range of numbers if none is requested.
 SPAN = (-3.0, 3.0)
 
-#: What a sample is for; each generated check takes the samples of one kind.
+#: The purpose of a sample; each generated check uses the samples of some kinds.
 Kind = Literal["values", "empty", "scalar", "broadcast", "promotion", "python", "extremal"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a view of some base array gets the wanted shape: the base's shape, and the view of it."""
+    """How to make an array of a wanted shape as a view: the shape of its base array, and the view of that."""
 
     base: Callable[[Shape], Shape]
     view: Callable[[Any, Shape], Any]
 
 
 def _every(step: slice) -> Callable[[Any, Shape], Any]:
-    return lambda base, shape: base[(..., *(step,) * len(shape))]  # with the dots a view even in 0-d
+    return lambda base, shape: base[(..., *(step,) * len(shape))]  # the ellipsis makes it a view even in 0-d
 
 
-#: Elements on both sides of an array whose surroundings are watched: more than one vector access, and aligned as it is.
+#: Elements on each side of an array whose surroundings are checked: more than a vector access, and a multiple of one.
 MARGIN = 256
 
-#: Only basic indexing and reshapes that are views, so that every array type can follow.
+#: Only basic indexing, and reshapes that are views, so that every array library can make these layouts.
 LAYOUTS: dict[str, Layout] = {
     "contiguous": Layout(lambda shape: shape, lambda base, shape: base),
     "transposed": Layout(lambda shape: shape[::-1], lambda base, shape: base.T),
@@ -77,14 +77,14 @@ LAYOUTS: dict[str, Layout] = {
         lambda shape: (*shape[:-1], 3 * shape[-1]) if shape else shape,
         lambda base, shape: base[..., 2::3] if shape else base,
     ),
-    # The first columns of a wider array: elements of a row are adjacent, rows are not.
+    # The first columns of a wider array: elements of a row are adjacent, but rows are not.
     "pitched": Layout(
         lambda shape: (*shape[:-1], shape[-1] + 3) if shape else shape,
         lambda base, shape: base[..., : shape[-1]] if shape else base,
     ),
-    # Three elements in: a pointer that no vector load wider than the element may touch.
+    # An offset of three elements, so that vector loads wider than an element are misaligned.
     "offset": Layout(lambda shape: (_size(shape) + 3,), lambda base, shape: base[3:].reshape(shape)),
-    # Contiguous and aligned, with poison on both sides: what a tail reads beyond the array shows in the result.
+    # Contiguous and aligned, with poison on both sides, so that a read beyond the array shows in the result.
     "inside": Layout(
         lambda shape: (_size(shape) + 2 * MARGIN,),
         lambda base, shape: base[MARGIN : MARGIN + _size(shape)].reshape(shape),
@@ -98,18 +98,18 @@ def _size(shape: Shape) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostArray:
-    """An input before it has a device: contiguous numbers, and the layout its view will have.
+    """An input that is not on a device yet: its numbers, and the layout of the array that will hold them.
 
     Attributes
     ----------
     values : numpy.ndarray
-        What the array holds, C-contiguous.
+        The numbers, C-contiguous.
     layout : str
-        One of `LAYOUTS`.
+        A key of `LAYOUTS`.
     span : tuple of two floats, optional
-        The range that was asked for; None where none was.
+        The requested range; None if there is none.
     is_free : bool
-        Drawn by `Samples` without a range: checks may fill it with numbers of any size.
+        Whether `Samples` drew the numbers without a requested range; checks may then use numbers of any size.
     """
 
     values: NDArray[Any]
@@ -119,12 +119,12 @@ class HostArray:
 
     @property
     def shape(self) -> Shape:
-        """Shape of the array."""
+        """The shape of the array."""
         return self.values.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of the elements."""
+        """The dtype of the elements."""
         return self.values.dtype
 
     def laid_out(self, layout: str) -> HostArray:
@@ -132,14 +132,14 @@ class HostArray:
         return replace(self, layout=layout)
 
     def base(self) -> NDArray[Any]:
-        """The array underneath the view, its unused elements poisoned with the largest finite number."""
+        """The base array of the view, with its unused elements set to the largest finite number."""
         layout = LAYOUTS[self.layout]
         base = np.full(layout.base(self.shape), _poison(self.dtype), self.dtype)
         layout.view(base, self.shape)[...] = self.values
         return base
 
     def on(self, device: Any) -> Any:
-        """A fresh array on `device`, in this layout."""
+        """A new array on `device`, in this layout."""
         return LAYOUTS[self.layout].view(from_host(self.base(), device), self.shape)
 
     def __repr__(self) -> str:
@@ -156,17 +156,17 @@ def _poison(dtype: np.dtype[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Sample(Declared):
-    """One call: positional and named arguments, and a label that failures print.
+    """One call: positional and keyword arguments, and a label that failures print.
 
-    `HostArray` and `numpy.ndarray` arguments, alone or in a list, are moved to the device under test. `kind` says which
-    check takes the call: ``"values"`` most of them, the others one each: ``"empty"`` (no elements), ``"scalar"`` (0-d),
-    ``"broadcast"`` (shapes of different lengths), ``"promotion"`` (two dtypes), ``"python"`` (Python numbers next to
-    arrays) and ``"extremal"`` (infinities, NaN and other edges of the dtype).
+    `HostArray` and `numpy.ndarray` arguments, alone or in a list, are moved to the device under test. `kind` decides
+    which checks use the call. Most checks use ``"values"``. One check each uses ``"empty"`` (no elements), ``"scalar"``
+    (0-d), ``"broadcast"`` (shapes of different lengths), ``"promotion"`` (two dtypes), ``"python"`` (Python numbers
+    next to arrays) and ``"extremal"`` (infinities, NaN and other special numbers of the dtype).
 
     Raises
     ------
     SpecError
-        If `args` is not a tuple, or nothing tests samples of that `kind`.
+        If `args` is not a tuple, or `kind` is unknown.
     """
 
     args: tuple[Any, ...]
@@ -181,19 +181,19 @@ class Sample(Declared):
             raise SpecError(f"a sample has kind {self.kind!r}; give one of {', '.join(KINDS)}")
 
     def host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments as NumPy arrays: the sample's own, to be read only."""
+        """The arguments as NumPy arrays; they are shared with the sample, so do not write to them."""
         return self._changed(_to_numpy)
 
     def copied(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments as fresh NumPy arrays, for a function of a user's, which may write them."""
+        """The arguments as new NumPy arrays, for a user's function, which may write to them."""
         return self._changed(lambda value: value.copy() if isinstance(value := _to_numpy(value), np.ndarray) else value)
 
     def on(self, device: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments as fresh arrays on `device`."""
+        """The arguments as new arrays on `device`."""
         return self._changed(lambda value: _to_device(value, device))
 
     def laid_out(self, layout: str, *, only_first: bool = False) -> Sample:
-        """The same call with every array, or the first one alone, in another layout."""
+        """The same call with every array, or only the first, in another layout."""
         met = False
 
         def put(value: Any) -> Any:
@@ -207,7 +207,7 @@ class Sample(Declared):
         return replace(self, args=args, kwargs=kwargs, label=f"{self.label}, {layout}")
 
     def changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments with each array, as NumPy's, changed; what `change` gives back unchanged stays the sample's own."""
+        """The arguments with `change` applied to each NumPy array; an array that it returns itself stays as it was."""
 
         def put(value: Any) -> Any:
             array = _to_numpy(value)
@@ -217,30 +217,30 @@ class Sample(Declared):
         return self._changed(put)
 
     def _changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        kwargs = {name: over_lists(value, change) for name, value in self.kwargs.items()}
-        return tuple(over_lists(value, change) for value in self.args), kwargs
+        args = tuple(over_lists(value, change) for value in self.args)
+        return args, {name: over_lists(value, change) for name, value in self.kwargs.items()}
 
 
 def is_sorted(array: NDArray[Any]) -> bool:
-    """Whether the numbers along the last axis are in order, as a function may require of edges or offsets."""
+    """Whether the numbers along the last axis are sorted, as a function may require of edges or offsets."""
     return array.ndim > 0 and array.shape[-1] > 2 and bool((array[..., 1:] >= array[..., :-1]).all())
 
 
 def is_permutation(array: NDArray[Any]) -> bool:
-    """Whether the integers are each place once, in another order than theirs: a function may write where they say."""
+    """Whether the integers are each index once, unsorted: a function may use them as places to write to."""
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size < 3 or is_sorted(array):
         return False
     return bool(np.array_equal(np.sort(array), np.arange(array.size)))
 
 
 def each(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> Iterator[Any]:
-    """Every argument of a call, those in lists one by one."""
+    """The arguments of a call, with the members of lists as separate items."""
     for value in (*args, *(kwargs or {}).values()):
         yield from value if isinstance(value, list) else (value,)
 
 
 def over_lists(value: Any, change: Callable[[Any], Any]) -> Any:
-    """`change` of an argument; of those in a list, one by one."""
+    """Apply `change` to an argument, or to each member of a list."""
     return [over_lists(one, change) for one in value] if isinstance(value, list) else change(value)
 
 
@@ -261,16 +261,16 @@ def _to_device(value: Any, device: Any) -> Any:
 
 
 class Samples:
-    """Makes the arrays of one test; what it makes depends on the seed, the salt and the order of the calls only.
+    """Makes the arrays of one test. They depend only on the seed, the salt and the order of the calls.
 
     Parameters
     ----------
     seed : int
-        The run's base seed (setting ``CUASSAY_SEED``).
+        The base seed of the run (setting ``CUASSAY_SEED``).
     dtype : str
-        Dtype of an array where none is given.
+        The default dtype of arrays.
     salt : str
-        Tells one operation's numbers from another's.
+        Makes the numbers of different operations different.
     """
 
     def __init__(self, seed: int, dtype: str, salt: str = "") -> None:
@@ -290,10 +290,10 @@ class Samples:
         dtype: str | None = None,
         layout: str = "contiguous",
     ) -> HostArray:
-        """Uniform numbers in ``[low, high)``, by default -3 to 3; integers include `high`, unsigned ones start at 0.
+        """Make uniform random numbers in ``[low, high)``, by default -3 to 3.
 
-        With either end given the function is taken to be meant for this range: no check goes beyond it by more than a
-        rounding of its least number.
+        Integers include `high`, and unsigned integers start at 0. If `low` or `high` is given, the function is assumed
+        to be meant for this range: checks exceed it at most by a rounding of its least number.
         """
         is_free = low is None and high is None
         span = (SPAN[0] if low is None else low, SPAN[1] if high is None else high)
@@ -303,26 +303,26 @@ class Samples:
         return HostArray(np.asarray(values), layout, None if is_free else span, is_free)
 
     def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:
-        """The same number everywhere."""
+        """Make an array with the same number everywhere."""
         return HostArray(np.full(shape, value, as_dtype(dtype or self.dtype)))
 
     def of(self, values: Iterable[Any], *, dtype: str | None = None) -> HostArray:
-        """These numbers, in one dimension."""
+        """Make a one-dimensional array of these numbers."""
         return HostArray(np.array(list(values)).astype(as_dtype(dtype or self.dtype)))
 
     def extremal(self, *, largest: bool = True, dtype: str | None = None) -> HostArray:
-        """What a dtype's edge is made of: zeros of both signs, subnormals, the largest numbers, infinities, NaN.
+        """Make an array of special numbers: zeros of both signs, subnormals, the largest numbers, infinities, NaN.
 
-        Without `largest` it is for a function of unknown steps, which may overflow where the wider reference does not,
-        and take subnormals for 0, as CuPy's float32 does, of which infinity makes NaN. Complex numbers get finite edges
-        only: C and NumPy differ on infinity times a complex number.
+        Without `largest` the array suits a function of unknown steps. These may overflow where the wider reference does
+        not. They may also flush subnormals to 0, as CuPy does in float32, which infinity turns into NaN. Complex arrays
+        have only finite numbers, because C and NumPy differ on infinity times a complex number.
         """
         return HostArray(_extremal(as_dtype(dtype or self.dtype), largest=largest))
 
     def far(self) -> HostArray:
-        """Finite numbers whose exponentials are not: a function that shifts its argument first takes them.
+        """Make finite numbers whose exponentials overflow, unless the function shifts its argument first.
 
-        For functions with a reference only: one that overflows on the way would be its own excuse.
+        Only for functions with a reference: a function that is its own reference would overflow on both sides.
         """
         most = 2 * math.log(dtypes.largest(as_dtype(self.dtype)))
         return self.of([-most, -1, 0, 1, most])
@@ -344,14 +344,14 @@ class Samples:
         return np.asarray((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
 
 
-#: Numbers after which a benchmark's large array repeats itself. A prime, so that no row equals another one.
+#: The length after which a benchmark's large array repeats. It is a prime, so that no two rows are equal.
 BENCH_TILE = 1_048_573
 
 
 class BenchSamples(Samples):
-    """The numbers of benchmarks: a large array repeats its first `BENCH_TILE` numbers.
+    """Makes arrays for benchmarks; a large array repeats its first `BENCH_TILE` numbers.
 
-    Drawing 100 million numbers takes seconds, and measuring what uses them takes milliseconds.
+    Drawing 100 million numbers would take seconds, although a measurement takes milliseconds.
     """
 
     def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
@@ -370,17 +370,17 @@ def _extremal(dtype: np.dtype[Any], *, largest: bool) -> NDArray[Any]:
         limits = np.iinfo(dtype)
         return np.array([limits.min, limits.max, 0, 1, limits.max - 1, limits.min + 1], dtype)
     tiny, eps = smallest_subnormal(dtype), epsilon(dtype)
-    edges = [0.0, tiny / eps, 1.0, eps]  # a normal number starts where a unit of 1 is the smallest subnormal
+    edges = [0.0, tiny / eps, 1.0, eps]  # the smallest normal number is the smallest subnormal divided by epsilon
     if largest:
         edges += [tiny, dtypes.largest(dtype)]
     if name not in COMPLEX:
-        edges += [np.inf, np.nan]  # float8_e4m3fn has no infinity: the cast makes it NaN
+        edges += [np.inf, np.nan]  # float8_e4m3fn has no infinity, so the cast makes it NaN
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array([sign * edge for edge in edges for sign in (1.0, -1.0)]).astype(dtype)
 
 
 def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
-    """What a spec's generator gave, each as a labelled `Sample`: a tuple is the arguments, an array the only one."""
+    """Make labelled samples of what a spec's function yields: a tuple holds the arguments, an array is the only one."""
     for position, one in enumerate(drawn):
         sample = one if isinstance(one, Sample) else Sample(one if isinstance(one, tuple) else (one,))
         yield sample if sample.label else replace(sample, label=f"{position}: {_described(sample)}")

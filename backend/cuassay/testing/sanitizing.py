@@ -1,7 +1,7 @@
-"""``pytest --cuassay-sanitize``: a race or an early free on a CUDA device fails the test that makes it.
+"""``pytest --cuassay-sanitize``: a race or an early free on a CUDA device fails the test that causes it.
 
-One sanitizer judges the whole session, fixtures included, so that work which one test leaves unordered is known to the
-next. Of workers each process has its own.
+One sanitizer checks the whole session, fixtures included, so that work which one test leaves unordered is known in the
+next. If workers run the tests, each process has its own sanitizer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Sanitizing"]
 
 
 class Sanitizing:
-    """Judges from here to the end of the session."""
+    """A pytest plugin that runs a sanitizer until the end of the session."""
 
     def __init__(self) -> None:
         self._sanitizer = Sanitizer()
@@ -30,7 +30,7 @@ class Sanitizing:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """An early free that the test's last lines make is the test's failure."""
+        """Run the sanitizer's final checks within the test, so that an early free in its last lines fails it."""
         sanitizer = self._sanitizer
         with sanitizer.quiet() if item.get_closest_marker(RACING) is not None else nullcontext():
             result = yield
@@ -38,10 +38,10 @@ class Sanitizing:
         return result
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Tell how many were found, and what could not be seen."""
+        """Print how many faults were found, and what the sanitizer cannot see."""
         for line in summary(self._sanitizer):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
-        """Judge no more."""
+        """Stop the sanitizer."""
         self._sanitizer.stop()

@@ -1,6 +1,6 @@
-"""In which worker of xdist a test runs, where workers and devices must match.
+"""A scheduler for xdist that matches tests to workers by their devices.
 
-xdist's own ``--dist loadgroup`` would say the same by a mark, but pytest 9.2 with xdist 3.8 ignores the mark silently
+xdist's ``--dist loadgroup`` with a mark would do the same, but pytest 9.2 with xdist 3.8 ignores the mark silently
 (pytest-xdist issue 1386).
 """
 
@@ -17,24 +17,24 @@ from cuassay.testing.pool import DevicePool
 
 __all__ = ["DeviceScheduling"]
 
-#: Tests that a worker must know of to go on.
+#: The number of pending tests that a worker needs before it starts one.
 _AHEAD = 2
 
-#: Begins the scope of a test that runs again, alone.
+#: Prefix of the scope of a test that runs again, alone.
 _AGAIN = "again "
 
 
 class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Splits the tests by accelerator, or gives them to workers that have one; the others as ``--dist`` asks.
+    """Assigns tests of an accelerator to one worker, or to workers that have a device; others as ``--dist`` says.
 
     Parameters
     ----------
     config, log
-        xdist's own.
+        Passed to xdist's scheduler.
     accelerators : iterable of str
-        Names of the devices that only some workers may use: one at a time, or those of `pools`.
+        Names of devices that only one worker at a time may use, or those of `pools`.
     pools : sequence of DevicePool
-        What each worker has; if there are none, every worker sees every device.
+        The devices of the workers; if there are none, every worker sees every device.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
         self._again: dict[str, str | None] = {}
 
     def remove_node(self, node: Any) -> str | None:
-        """The test that ended the worker, if one did; xdist itself would give it to the next worker, and so on."""
+        """Return the test that crashed the worker, if any, and keep xdist from giving it to the next worker."""
         units = self.assigned_work.get(node, {}).values()
         crashed = next(((unit, name) for unit in units for name, is_done in unit.items() if not is_done), None)
         if crashed is not None:
@@ -63,7 +63,7 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
         return None if crashed is None else str(crashed[1])
 
     def run_again(self, nodeid: str, worker: str) -> None:
-        """When `worker` has ended, run its test again: on another device of `pools`, if there is one."""
+        """Run a test of `worker` again when that has ended; on another device of `pools`, if there is one."""
         self._to_begin.add(nodeid)
         found = self._device.search(nodeid)
         pool = None if found is None else self._pools.get(found[1])
@@ -83,7 +83,7 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
     # ---------------------------------------------------------------------------------------------- who has what
 
     def _assign_work_unit(self, node: Any) -> None:
-        """Assign the first unit that `node` can run, one that needs a device before the others."""
+        """Assign the first unit that `node` can run; units that need a device come before others."""
         if self._pools and not self._needs:
             for scope in sorted(self.workqueue, key=lambda scope: not self._pools_of(scope)):
                 self.workqueue.move_to_end(scope)
@@ -92,12 +92,13 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
             super()._assign_work_unit(node)
 
     def _reschedule(self, node: Any) -> None:
-        """As xdist's; a worker that can run nothing of what is left ends, like one for which nothing is left.
+        """Assign more work as xdist does; shut a worker down if it can run none of the remaining units.
 
-        A worker runs a test when it knows of the next: xdist gives one that replaces another a single unit, and waits.
+        A worker runs a test only when it knows the next one. xdist gives a replacement worker a single unit, with which
+        it would wait forever.
         """
         if node not in self.registered_collections:
-            return  # it still collects; `schedule` comes
+            return  # it is still collecting; xdist will call `schedule`
         if self.workqueue and not node.shutting_down and self._next(node) is None:
             node.shutdown()
         else:
@@ -106,35 +107,35 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
                 self._reschedule(node)
 
     def _next(self, node: Any) -> str | None:
-        """The next unit for `node`: one without a device looks from the end, where those are that need none."""
+        """The next unit for `node`; one without a device searches from the end, where units without devices are."""
         has_device = any(pool.word_of(node.gateway.id) for pool in self._pools.values())
         scopes = self.workqueue if has_device or not self._pools else reversed(self.workqueue)
         return next((scope for scope in scopes if self._can_run(node, scope)), None)
 
     def _can_run(self, node: Any, scope: str) -> bool:
         pools = self._pools_of(scope) if self._pools else ()
-        return all(pool.word_of(node.gateway.id) for pool in pools) and self._is_elsewhere(node, scope, pools)
+        return all(pool.word_of(node.gateway.id) for pool in pools) and self._is_other_device(node, scope, pools)
 
     def _pools_of(self, scope: str) -> Sequence[DevicePool]:
-        """The pools of the devices that the tests of a unit need."""
+        """The pools of the devices that a unit's tests need."""
         if scope not in self._needs:
             found = {match[1] for nodeid in self.workqueue[scope] if (match := self._device.search(nodeid))}
             self._needs[scope] = [pool for name, pool in self._pools.items() if name in found]
         return self._needs[scope]
 
-    def _is_elsewhere(self, node: Any, scope: str, pools: Sequence[DevicePool]) -> bool:
-        """Whether a test that failed by its device may run in `node`: on another device, or if there is no other."""
+    def _is_other_device(self, node: Any, scope: str, pools: Sequence[DevicePool]) -> bool:
+        """Whether a unit may run in `node`: a test failed by its device needs another device, if there is one."""
         failed = self._failed_on(scope)
         return failed is None or all(
             pool.word_of(node.gateway.id) != failed or not pool.has_other(failed) for pool in pools
         )
 
     def _failed_on(self, scope: str) -> str | None:
-        """The device that failed the test of a unit, where it waits to run again."""
+        """The device that failed a unit's test, if that waits to run again; otherwise None."""
         return self._again.get(scope.removeprefix(_AGAIN)) if scope.startswith(_AGAIN) else None
 
     def waiting_to_run_elsewhere(self) -> list[tuple[DevicePool, str]]:
-        """The devices that failed a test which waits for another one, where no worker at work has that."""
+        """The pools and failed devices of tests that wait for another device, if no active worker has one."""
         at_work = [node for node in self.nodes if not node.shutting_down]
         return [
             (pool, failed)

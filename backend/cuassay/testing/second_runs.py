@@ -1,7 +1,7 @@
-"""Under xdist a failure of the machine is not reported but runs again, once, in another process.
+"""Under xdist, a test that the machine failed is not reported but runs once more, in another process.
 
-The worker ends after such a test, as `cuassay.testing.workers` has it, and xdist starts another. This is the
-controller's side: it keeps the reports of the first run until the test has been given out again.
+Its worker ends after such a test (`cuassay.testing.workers`), and xdist starts another. This is the controller's side:
+it holds the reports of the first run back until the test has been scheduled again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SecondRuns:
     Attributes
     ----------
     causes : dict
-        By the name of each, what was wrong.
+        Node id to what was wrong.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class SecondRuns:
         return f"SecondRuns({len(self.causes)} tests, {len(self._first)} of them to begin)"
 
     def keeps(self, node: Any, report: pytest.TestReport) -> bool:
-        """Whether the report is of a first run that the machine failed; then it is not to be published."""
+        """Whether the report belongs to a first run that the machine failed; then it must not be published."""
         cause = getattr(report, "cuassay_infrastructure", None)
         if cause and report.nodeid not in self.causes:
             self.causes[report.nodeid] = cause
@@ -44,7 +44,7 @@ class SecondRuns:
         return True
 
     def begin(self, nodeid: str) -> bool:
-        """Whether `nodeid` is to run again; asked once, when its worker has ended."""
+        """Whether `nodeid` must run again; called once, when its worker has ended."""
         return self._first.pop(nodeid, None) is not None
 
     def publish(self, report: Report) -> None:

@@ -1,8 +1,7 @@
-"""What a worker of ``pytest --cuassay-isolate`` does, however it was made: it runs tests and sends each one's reports.
+"""The part of an isolated worker that does not depend on how it was made: it runs tests and sends their reports.
 
-What it sends goes through a pipe, so that the kernel keeps it when this process is killed.
-`cuassay.testing.controller` reads it. The workers are those of `cuassay.testing.isolated` and
-`cuassay.testing.forked`.
+The reports go through a pipe, so that the kernel keeps them when this process is killed. `cuassay.testing.controller`
+reads them. `cuassay.testing.isolated` and `cuassay.testing.forked` define the workers.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from cuassay.testing.skips import case_of
 
 __all__ = ["Key", "Order", "Sender", "Sent", "keyed", "load_devices", "restored"]
 
-#: Plugins of pytest itself that send reports.
+#: pytest's own plugins that implement the serialization of reports.
 _PYTESTS = ("reports", "subtests")
 
-#: A test's name and how many tests of the same name are before it: pytest allows two of one name.
+#: A test's node id, and the number of earlier tests with the same id: pytest allows duplicates.
 Key = tuple[str, int]
 
-#: The tests to run, how many failed before, and the devices to describe for the record.
+#: The tests to run, the number of tests that failed before, and the devices to describe for the record.
 Order = tuple[Sequence[Key], int, Sequence[str]]
 
-#: A report: whether it is sent plain, and its attributes, or what pytest-xdist would send.
+#: A report: whether it is sent as plain attributes, and these, or what pytest-xdist would send.
 Sent = tuple[bool, dict[str, Any]]
 
 
 def keyed(nodeids: Iterable[str]) -> Iterator[Key]:
-    """Number the tests of each name."""
+    """Number the tests of each node id."""
     seen: Counter[str] = Counter()
     for nodeid in nodeids:
         yield nodeid, seen[nodeid]
@@ -47,12 +46,12 @@ def keyed(nodeids: Iterable[str]) -> Iterator[Key]:
 
 
 class Sender:
-    """A pytest plugin: runs what the controller asks for, and sends it what happens.
+    """A pytest plugin that runs the tests that the controller orders, and sends it the results.
 
     Parameters
     ----------
     orders, reports : Connection
-        From the controller, and to it.
+        The pipes from and to the controller.
     """
 
     def __init__(self, orders: Connection, reports: Connection) -> None:
@@ -70,32 +69,32 @@ class Sender:
         return f"{type(self).__name__}({self._process})"
 
     def send(self, *message: object) -> None:
-        """Send `message`, with the one that was kept for it: each write costs more than what it says."""
+        """Send `message` with the one that was held back for it; fewer writes cost less time."""
         self._unsent.append(message)
         self._flush()
 
     def _flush(self) -> None:
         messages, self._unsent = self._unsent, []
-        if messages and os.getpid() == self._process:  # a fork of a test is not the worker
+        if messages and os.getpid() == self._process:  # a process that a test forked is not the worker
             self._reports.send(messages)
 
     def send_end(self, session: pytest.Session) -> None:
-        """Say that this worker came to its end, why it stopped early, and what its plugins left."""
+        """Send that this worker has finished, why it stopped early, and the output of its plugins."""
         self.send("end", str(session.shouldfail or ""), str(session.shouldstop or ""), self._output)
 
     def write_beside_stacks(self, config: pytest.Config) -> None:
-        """Let what pytest-timeout writes before it ends the process go next to the stacks of a crash."""
-        faults = open(self._faults, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115  to the end
+        """Redirect what pytest-timeout writes before it ends the process to the file for crash stacks."""
+        faults = open(self._faults, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115  kept
         writer = pytest.TerminalReporter(config, faults)._tw  # noqa: SLF001  pytest has no public one
         config.get_terminal_writer = lambda: writer  # type: ignore[method-assign]
 
     @property
     def is_lost(self) -> bool:
-        """Whether a device of this process is lost."""
+        """Whether this process has lost a device."""
         return bool(self._config.stash.get(LOST, None))
 
     def run_tests(self, session: pytest.Session) -> None:
-        """Run the tests of the order, until one loses its device or the session must stop."""
+        """Run the ordered tests, until a test loses its device or the session must stop."""
         order: Order = self._orders.recv()
         wanted, session.testsfailed, described = order
         if described:
@@ -110,19 +109,19 @@ class Sender:
         for place, (key, item) in enumerate(items):
             following = items[place + 1][1] if place + 1 < len(items) else None
             _save_coverage()
-            os.ftruncate(self._faults, 0)  # of the test before
+            os.ftruncate(self._faults, 0)  # what the previous test left
             os.lseek(self._faults, 0, os.SEEK_SET)
-            with held(item, self._flush):  # the time of the test does not run while it waits
+            with held(item, self._flush):  # the wait for the device does not count as time of the test
                 self.send("start", key)
                 self._test = []
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._unsent.append(("finish", key, self._test))  # goes with the start of the next
+            self._unsent.append(("finish", key, self._test))  # sent with the start of the next test
             if session.shouldfail or session.shouldstop or self.is_lost or self._is_unwell:
                 break
         self._flush()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep a report until the test has ended, as pytest-xdist sends it, or plain where that changes nothing."""
+        """Store a report until the test has ended, serialized as for pytest-xdist, or plain if that is equivalent."""
         self._is_unwell = self._is_unwell or hasattr(report, "cuassay_infrastructure")
         hook = self._config.hook.pytest_report_to_serializable
         is_plain = type(report) is pytest.TestReport and report.longrepr is None and _is_pytests(hook)
@@ -132,7 +131,7 @@ class Sender:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
     ) -> None:
-        """Send a test's warning as text: its class may not be importable elsewhere. The controller collects itself."""
+        """Send a test's warning as text, because its class may not be importable in the controller."""
         if when == "runtest":
             category = warning_message.category
             plain = (str(warning_message.message), category.__name__, warning_message.filename, warning_message.lineno)
@@ -140,12 +139,12 @@ class Sender:
 
 
 def _is_pytests(hook: pluggy.HookCaller) -> bool:
-    """Whether no plugin has a say in how a report is sent; it may be given other reports by pytest's own."""
+    """Whether only pytest's own plugins serialize reports."""
     return all(one.plugin_name in _PYTESTS for one in hook.get_hookimpls())
 
 
 def restored(config: pytest.Config, sent: Sent) -> Any:
-    """The report that a worker sent."""
+    """Restore the report that a worker sent."""
     is_plain, data = sent
     if not is_plain:
         return config.hook.pytest_report_from_serializable(config=config, data=data)
@@ -155,7 +154,7 @@ def restored(config: pytest.Config, sent: Sent) -> Any:
 
 
 def load_devices(items: Iterable[pytest.Item]) -> None:
-    """Import what the tests' devices need: the time limit of the first test is not for that."""
+    """Import the backends of the tests' devices, so that this does not count as time of the first test."""
     kinds = {case["device"].kind for item in items if (case := case_of(item))}
     if kinds:
         from cuassay.devices import backend
@@ -165,7 +164,7 @@ def load_devices(items: Iterable[pytest.Item]) -> None:
 
 
 def _save_coverage() -> None:
-    """Write what coverage.py has measured, if it measures this process: a kill in the next test would erase it."""
+    """Save the data of coverage.py, if it measures this process, because a kill in the next test would lose it."""
     coverage = sys.modules.get("coverage")
     measured = coverage.Coverage.current() if coverage is not None else None
     if measured is not None:

@@ -1,8 +1,8 @@
-"""Which part of the collected cases this process runs: one of N, or what shares a device with nobody.
+"""Select the part of the collected cases that this process runs: one of N, or those that need their device alone.
 
-N processes that are given ``1/N`` to ``N/N`` run every case once, at the same time and on the same device. In addition
-nobody may read the device's free memory, or hold it to a time: such tests are marked by `cuassay.testing.exclusive`,
-are in no part, and run by ``alone`` afterwards.
+N processes with the parts ``1/N`` to ``N/N`` run every case once, at the same time and on the same device. A test that
+reads the device's free memory, or must finish within a time, would be disturbed. Such tests are marked by
+`cuassay.testing.exclusive`. They belong to no part, and ``alone`` runs them afterwards.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cuassay.testing.skips import case_of
 
 __all__ = ["ALONE", "Shard", "Sharding", "parse_shard", "part_of_each"]
 
-#: The part that is run by itself.
+#: The name of the part with exclusive tests.
 ALONE = "alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The `number`-th of `total` parts, from 1; 0 of 0 is what runs alone."""
+    """The part `number` of `total`, counted from 1; 0 of 0 is the part with exclusive tests."""
 
     number: int
     total: int
@@ -34,12 +34,12 @@ class Shard:
 
 
 def parse_shard(text: str) -> Shard:
-    """Read ``2/8`` or ``alone``.
+    """Parse ``2/8`` or ``alone``.
 
     Raises
     ------
     pytest.UsageError
-        If it has another form, or there is no such part.
+        If the text has another form, or there is no such part.
     """
     if text == ALONE:
         return Shard(0, 0)
@@ -53,7 +53,7 @@ def parse_shard(text: str) -> Shard:
 
 
 class Sharding:
-    """Leaves the other parts out of the collection; a pytest plugin of its own."""
+    """A pytest plugin that deselects the cases of the other parts."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -64,7 +64,7 @@ class Sharding:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep this part, in order: of what ``-k`` and ``-m`` have left."""
+        """Keep the cases of this part, in order, after ``-k`` and ``-m`` have selected."""
         kept = self._kept(items)
         others = [item for item in items if item.nodeid not in kept]
         items[:] = [item for item in items if item.nodeid in kept]
@@ -82,7 +82,7 @@ class Sharding:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A part that holds no test does not fail: the others hold them."""
+        """Let a part without tests succeed, because the other parts have them."""
         if self._left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
 
@@ -92,24 +92,29 @@ def _file(item: pytest.Item) -> str:
 
 
 def _bundle(item: pytest.Item) -> str:
-    """What stays together: the checks of one op in one dtype need the same kernels, which one process compiles once."""
+    """The name of a group of cases that stay together: one process then compiles their common kernels once."""
     case = case_of(item)
     return f"{case['device']} {case['op'].name} {case.get('dtype')}" if "op" in case else item.nodeid
 
 
 def part_of_each(cases: Iterable[tuple[str, str, str]], total: int) -> dict[str, int]:
-    """The part, from 1 to `total`, of each case by its name.
+    """Assign each case, by its name, to a part from 1 to `total`.
 
-    Each file is spread over all parts by itself: its cases take similar times, those of two files do not. The largest
-    bundles come first, each into the part that has the fewest of that file, and then the fewest of all. The order in
-    which the cases are given does not matter.
+    Each file is spread over all parts separately, because cases of one file take similar times and those of two files
+    do not. The largest bundles come first. Each goes to the part with the fewest cases of its file, and among these to
+    the part with the fewest cases overall. The result does not depend on the order of the cases.
 
     Parameters
     ----------
     cases : iterable of (file, bundle, name)
-        A bundle's cases are in one part.
+        The cases. Those of one bundle go to the same part.
     total : int
-        Number of parts.
+        The number of parts.
+
+    Returns
+    -------
+    dict
+        Name to part.
     """
     files: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for file, bundle, name in cases:

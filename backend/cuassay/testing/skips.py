@@ -1,6 +1,6 @@
-"""Whether one case can run on its device: asked when it is about to run, answered in words.
+"""Decide whether a case can run on its device. This is done just before it runs, and the reason is given in words.
 
-Collecting asks no device anything; a skip names what is missing, never a platform.
+Collection uses no device. A skip names the missing capability, never a platform.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def case_of(item: pytest.Item) -> dict[str, Any]:
-    """The item's `device`, `dtype` and `op`, where they are ours; empty for every other test."""
+    """The item's `device`, `dtype` and `op`, if this plugin made them; empty for every other test."""
     params = parameters_of(item)
     if not isinstance(params.get("device"), Device):
         return {}
@@ -36,23 +36,23 @@ def case_of(item: pytest.Item) -> dict[str, Any]:
 
 
 def parameters_of(item: pytest.Item) -> dict[str, Any]:
-    """What the item's parameters say of `NAMES`; a generated test's own arguments go first."""
+    """The item's parameters of `NAMES`; a generated test's `OWN_NAMES` take precedence."""
     made = item.get_closest_marker("cuassay_case")
     params = getattr(getattr(item, "callspec", None), "params", {}) if made is None else made.kwargs
     return {name: params[argument] for name, argument in _ARGUMENTS if argument in params} if params else {}
 
 
-#: Parameter to the arguments that may hold it.
+#: Each parameter with the arguments that may hold it.
 _ARGUMENTS = [(name, argument) for name, own in OWN_NAMES.items() for argument in (name, own)]
 
 
 def template_of(item: pytest.Item) -> str | None:
-    """``TestFoo::test_x``, of which `cuassay.testing.torchlike` made this test; None for every other test."""
+    """The template ``TestFoo::test_x`` from which `cuassay.testing.torchlike` made this test; None for other tests."""
     made = item.get_closest_marker("cuassay_case")
     return None if made is None else made.kwargs["test"]
 
 
-#: Parameter to whether a value of it is ours: a test may have a `dtype` or an `op` of its own, and our `device`.
+#: Parameter to a test of its value: a test with our `device` may have its own `dtype` or `op`.
 _OURS: dict[str, Callable[[Any], bool]] = {
     "device": lambda value: isinstance(value, Device),
     "dtype": lambda value: hasattr(value, "itemsize") and hasattr(value, "name"),
@@ -61,7 +61,7 @@ _OURS: dict[str, Callable[[Any], bool]] = {
 
 
 def is_nowhere(item: pytest.Item) -> bool:
-    """True for the one case of a test none of whose devices was chosen."""
+    """Whether this is the placeholder for a test none of whose devices is selected."""
     return parameters_of(item).get("device", item) is None and _names_devices(item)
 
 
@@ -70,12 +70,12 @@ def _names_devices(item: pytest.Item) -> bool:
 
 
 def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:
-    """Everything the device of this case lacks, in one line, or None.
+    """Everything that the device of this case lacks, in one line, or None.
 
     Raises
     ------
     pytest.UsageError
-        If the test declares requirements but takes no device of ours; whose it takes.
+        If the test declares requirements but does not take this plugin's `device`; the message says whose it takes.
     """
     if "device" not in case:
         if item.get_closest_marker("cuassay_requires") is not None and not _is_skipped(item):
@@ -85,7 +85,7 @@ def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:
 
 
 def is_of_check(item: pytest.Item, case: dict[str, Any]) -> bool:
-    """Whether a skipped case is a generated check whose device lacks nothing but what the check needs, as graphs."""
+    """Whether a skipped case is a generated check, and the device lacks only what that check needs, such as graphs."""
     test = getattr(item, "obj", None)
     if "device" not in case or not hasattr(test, "cuassay_check"):
         return False
@@ -124,12 +124,12 @@ def _reasons(item: pytest.Item, device: Device, dtype: Any = None, op: Any = Non
 
 
 def requirements(item: pytest.Item) -> Iterator[str]:
-    """What the test declares for this case."""
+    """The requirements that the test declares for this case."""
     return (need for mark in item.iter_markers("cuassay_requires") if _holds(item, mark) for need in mark.args)
 
 
 def _holds(item: pytest.Item, mark: pytest.Mark) -> bool:
-    """Whether the requirement is for this case."""
+    """Whether the requirement applies to this case."""
     if "when" not in mark.kwargs:
         return True
     parameters = getattr(getattr(item, "callspec", None), "params", {}) | parameters_of(item)
@@ -140,7 +140,7 @@ def _holds(item: pytest.Item, mark: pytest.Mark) -> bool:
 
 
 def expect_known_failure(item: pytest.Item, case: dict[str, Any]) -> None:
-    """Mark the case as expected to fail where its spec says so."""
+    """Mark the case as expected to fail, if its spec says so."""
     op = case.get("op")
     if op is None or not hasattr(op, "known_failure"):
         return
@@ -151,7 +151,7 @@ def expect_known_failure(item: pytest.Item, case: dict[str, Any]) -> None:
 
 
 def check_of(item: pytest.Item) -> str:
-    """The name of the property tested: the function's, without ``test_``."""
+    """The name of the tested property: the test function's name without ``test_``."""
     template = template_of(item)
     name: str = template.rpartition("::")[2] if template else getattr(item, "originalname", None) or item.name
     return name.removeprefix("test_")

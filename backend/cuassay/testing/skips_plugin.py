@@ -1,7 +1,8 @@
-"""What a session does with tables of skips and expected failures; a pytest plugin of its own.
+"""Apply tables of skips and expected failures to a session; a pytest plugin.
 
-Each test gets the entry that covers it when it is collected, before ``-k`` and shards leave any out. At the end the
-session fails for entries that cover no test, where the tests they name were collected; under xdist the workers tell.
+Each test gets the entry that covers it when it is collected, before ``-k`` and shards deselect tests. At the end, the
+session fails for entries that cover no test, if the tests that they name were collected. Under xdist the workers send
+the controller which entries they have used.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ __all__ = ["SkipTables", "register"]
 
 _ENTRY = pytest.StashKey[Entry]()
 
-#: What pytest begins the text of an unexpected pass with.
+#: The start of pytest's message about an unexpected pass.
 _UNEXPECTED = "[XPASS(strict)] "
 
-#: How a worker of xdist tells its controller.
-_TOLD = "cuassay_used_skips"
+#: The key under which a worker of xdist sends the used entries to its controller.
+_USED_KEY = "cuassay_used_skips"
 
 
 def register(config: pytest.Config, presence: Presence) -> None:
-    """Register the plugin where the project has tables. Raises `pytest.UsageError` for a table with a fault."""
+    """Register the plugin if the project has tables. Raises `pytest.UsageError` if a table is invalid."""
     paths: list[Path] = config.getini("cuassay_skips")
     check = config.getoption("cuassay_check_skips")
     if not paths:
@@ -50,16 +51,16 @@ def register(config: pytest.Config, presence: Presence) -> None:
 
 
 class SkipTables:
-    """Applies a table to a session's tests, and judges the table by them.
+    """Applies a table to a session's tests, and checks that its entries are used.
 
     Parameters
     ----------
     table : SkipTable
         The entries.
     presence : Presence
-        Whose devices are tested: an entry for other kinds covers nothing in this session, rightly.
+        The devices under test. An entry for other kinds need not cover a test in this session.
     check : bool
-        Run what the table skips, and tell what passes.
+        Run the tests that the table skips, and report which pass.
     """
 
     def __init__(self, table: SkipTable, presence: Presence, *, check: bool) -> None:
@@ -76,7 +77,7 @@ class SkipTables:
         return f"SkipTables({self._table!r})"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Remember the entry of a test; mark the test if it must fail."""
+        """Remember the entry of a test; mark the test if it is expected to fail."""
         case = skips.case_of(item)
         kind, dtype = (case["device"].kind if "device" in case else None), getattr(case.get("dtype"), "name", None)
         found = self._table.find(item.nodeid, kind, dtype)
@@ -88,19 +89,19 @@ class SkipTables:
             item.add_marker(pytest.mark.xfail(reason=entry.told, strict=entry.action == "xfail"))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Judge no entry where a file could not be collected."""
+        """Remember whether a file could not be collected, because then no entry can be called unused."""
         self._is_whole = self._is_whole and not report.failed
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Skip what the table skips, before any device is asked."""
+        """Skip the tests that the table skips, before any device is used."""
         entry = item.stash.get(_ENTRY, None)
         if entry is not None and entry.action == "skip" and not self._check:
             raise pytest.skip.Exception(entry.told, _use_item_location=True)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Say what to do about an unexpected pass; let the report carry the entry to the controller."""
+        """Say what to do about an unexpected pass; attach the entry to the report for the controller."""
         report: pytest.TestReport = yield
         entry = item.stash.get(_ENTRY, None)
         if entry is None:
@@ -112,7 +113,7 @@ class SkipTables:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count what passes of the tests that the table skips."""
+        """Count the passing tests among those that the table skips."""
         where = getattr(report, "cuassay_skip", None)
         if where is None or (report.skipped and not hasattr(report, "wasxfail")):
             return
@@ -121,23 +122,23 @@ class SkipTables:
             passes[report.nodeid] = report.passed and passes.get(report.nodeid, True)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Tell the controller of xdist, which collects nothing, what has covered a test."""
+        """Send the used entries to the controller of xdist, which collects nothing."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None and self._is_whole:
-            output[_TOLD] = sorted(self._used)
+            output[_USED_KEY] = sorted(self._used)
         self._has_collected = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Hear what a worker of xdist collected."""
-        told = getattr(node, "workeroutput", {}).get(_TOLD)
+        """Receive the entries that a worker of xdist has used."""
+        told = getattr(node, "workeroutput", {}).get(_USED_KEY)
         if told is not None:
             self._used.update(told)
             self._has_collected = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail for entries that cover no test."""
+        """Fail the session for entries that cover no test."""
         if hasattr(session.config, "workerinput") or not (self._is_whole and self._has_collected):
             return
         self._unused = list(self._find_unused(session.config))
@@ -152,7 +153,7 @@ class SkipTables:
                 yield entry
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the entries to change, each with its file and line."""
+        """List the entries to change, each with its file and line."""
         notes = [*self._notes()]
         if notes or self._unused:
             terminalreporter.section("tables of skips")
@@ -182,7 +183,7 @@ def _advice(entry: Entry, passed: int, ran: int) -> str:
 
 
 def _was_collected(test: str, config: pytest.Config) -> bool:
-    """Whether the session collected every test that `test` could mean, as far as its arguments tell."""
+    """Whether the session collected every test that `test` may name, as far as its arguments show."""
     left_out = ("ignore", "ignore_glob", "lf", "pyargs")
     if any(config.getoption(name, default=None) for name in left_out):
         return False

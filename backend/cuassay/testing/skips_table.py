@@ -1,7 +1,6 @@
 """Tables of known skips and expected failures: TOML files that a project keeps with its tests.
 
-This file reads and checks them, and finds the entry of a case. What a session does with it is decided in
-`cuassay.testing.skips_plugin`.
+This module reads and checks them, and finds the entry of a case. `cuassay.testing.skips_plugin` applies them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from cuassay.errors import SettingError
 
 __all__ = ["ACTIONS", "KEYS", "Entry", "SkipTable", "read_tables"]
 
-#: The arrays of tables in a file, with what happens to a test of theirs.
+#: The arrays of tables in a file, and what happens to the tests of their entries.
 ACTIONS = {
     "skip": "the test is not run",
     "xfail": "the test must fail; if it passes, the run fails",
@@ -35,8 +34,8 @@ KEYS = {
     "reason": "why",
     "since": "the date, or the first 7 to 40 digits of the commit, of the entry",
     "until": "the last day on which the entry applies",
-    "device": "a device kind, or several; left out, every test, also one without a device",
-    "dtype": "a dtype, or several; left out, every test, also one without a dtype",
+    "device": "a device kind, or several; if omitted, every test, also one without a device",
+    "dtype": "a dtype, or several; if omitted, every test, also one without a dtype",
 }
 
 _REQUIRED = ("test", "owner", "reason", "since")
@@ -47,7 +46,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a table; no `devices` and no `dtypes` stand for all. `where` is its file and line."""
+    """One entry of a table; empty `devices` or `dtypes` mean all. `where` is its file and line."""
 
     action: str
     test: str
@@ -61,11 +60,11 @@ class Entry:
 
     @property
     def told(self) -> str:
-        """The reason as a run tells it."""
+        """The reason as a run prints it."""
         return f"{self.reason} ({self.owner}, since {self.since}; {self.where})"
 
     def covers(self, parameters: str, kind: str | None, dtype: str | None) -> bool:
-        """Whether a case of a test that `test` names is meant: by its parameters, device kind and dtype."""
+        """Whether a case, of a test that `test` names, matches in parameters, device kind and dtype."""
         _, bracket, wanted = self.test.partition("[")
         return (
             (not self.devices or kind in self.devices)
@@ -78,7 +77,7 @@ class Entry:
         return self.until is not None and self.until < today
 
     def overlaps(self, other: Entry) -> bool:
-        """Whether both name the same test for a device kind and a dtype that they have in common."""
+        """Whether both entries name the same test for a common device kind and dtype."""
         return (
             self.test == other.test
             and (not self.devices or not other.devices or bool({*self.devices} & {*other.devices}))
@@ -87,14 +86,14 @@ class Entry:
 
 
 class SkipTable:
-    """The entries of all files, and those of each test, looked up once a function.
+    """The entries of all files. Those for a test function are looked up once.
 
     Parameters
     ----------
     entries : sequence of Entry
-        In the order of the files; of two that cover a case the first is meant.
+        The entries in the order of the files; of two that cover a case the first applies.
     today : date
-        Entries whose last day is before it do not apply.
+        Entries that end before this day do not apply.
     """
 
     def __init__(self, entries: Sequence[Entry], *, today: date) -> None:
@@ -106,7 +105,7 @@ class SkipTable:
         return f"SkipTable({len(self.entries)} entries, {len(self.expired)} expired)"
 
     def find(self, nodeid: str, kind: str | None, dtype: str | None) -> list[Entry]:
-        """Every entry that covers a case; the first one is meant."""
+        """All entries that cover a case; the first one applies."""
         function, _, parameters = nodeid.partition("[")
         if function not in self._by_function:
             self._by_function[function] = [entry for entry in self.entries if _names(entry.test, function)]
@@ -125,7 +124,7 @@ def _above(text: str) -> re.Pattern[str]:
 
 @cache
 def _glob(text: str) -> re.Pattern[str]:
-    """Only ``*`` and ``?`` are special: an id holds brackets."""
+    """A pattern in which only ``*`` and ``?`` are special, because an id contains brackets."""
     return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
@@ -133,19 +132,23 @@ def _glob(text: str) -> re.Pattern[str]:
 
 
 def read_tables(paths: Sequence[Path], *, root: Path, kinds: Sequence[str], today: date) -> SkipTable:
-    """Read the files of `paths`; a folder means every ``*.toml`` in it.
+    """Read tables.
 
     Parameters
     ----------
+    paths : sequence of Path
+        Files, or folders, of which every ``*.toml`` is read.
     root : Path
-        What the files are named from in messages.
+        The folder relative to which messages name the files.
     kinds : sequence of str
-        The device kinds that exist.
+        The existing device kinds.
+    today : date
+        Entries that end before this day do not apply.
 
     Raises
     ------
     SettingError
-        If a file cannot be read, or an entry says something wrong: every fault, each with its file and line.
+        If a file cannot be read, or entries are invalid; it lists every fault with its file and line.
     """
     faults: list[str] = []
     entries: list[Entry] = []
@@ -171,7 +174,7 @@ def _shown(path: Path, root: Path) -> str:
 
 
 def _entries(path: Path, name: str, kinds: Sequence[str]) -> Iterator[Entry | str]:
-    """The entries of one file, and what is wrong with the others."""
+    """The entries of one file, and a message for each invalid one."""
     try:
         text = path.read_text(encoding="utf-8")
         tables = tomllib.loads(text)
@@ -190,7 +193,7 @@ def _entries(path: Path, name: str, kinds: Sequence[str]) -> Iterator[Entry | st
 
 
 def _lines(text: str, action: str) -> list[int]:
-    """The line of each header of `action`; tomllib does not tell."""
+    """The line number of each header of `action`, which tomllib does not provide."""
     text = _LONG_TEXT.sub(lambda found: "\n" * found[0].count("\n"), text)
     return [text.count("\n", 0, found.start()) + 1 for found in _HEADER.finditer(text) if found[1] == action]
 

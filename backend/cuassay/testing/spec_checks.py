@@ -1,6 +1,6 @@
-"""What is refused when an `OpSpec` is declared: what says nothing testable, or contradicts itself.
+"""Reject an `OpSpec` at its declaration if it cannot be tested or contradicts itself.
 
-Everything here is known without a device. What the fields mean is described in `opspec`.
+These checks need no device. `cuassay.testing.opspec` describes the fields.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 __all__ = ["check", "check_fields"]
 
 
-#: How like a check's name a test of the user's must not be.
+#: A test of the user's whose name is at least this similar to a check's is taken for a misspelt check.
 _MISSPELT = 0.8
 
-#: As many times its arrays a call may say that it must move.
+#: `work` may declare at most this many times the bytes of the call's arrays.
 _MOST_READS = 8
 
 
 def check_fields(given: Mapping[str, Any]) -> None:
-    """Raise `SpecError` where a field of a spec, by name, holds something of another kind than it takes."""
+    """Raise `SpecError` if a field of a spec, given by name, has a value of the wrong kind."""
     for name, form in FORMS.items():
         if given[name] is not None and not callable(given[name]):
             raise SpecError(f"{name}= takes a function; got {given[name]!r}; write {name}={form}")
@@ -61,11 +61,11 @@ def check_fields(given: Mapping[str, Any]) -> None:
 
 
 def check(spec: OpSpec) -> None:
-    """Raise `SpecError` for everything that can be known to be wrong without a device."""
+    """Raise `SpecError` for everything in the spec that is wrong on any device."""
     try:
         _check(spec)
     except SpecError as error:
-        raise error.with_traceback(None) from of_caller(error.__cause__)  # our insides help nobody
+        raise error.with_traceback(None) from of_caller(error.__cause__)  # frames of this package would not help
 
 
 def _check(spec: OpSpec) -> None:
@@ -75,7 +75,7 @@ def _check(spec: OpSpec) -> None:
             raise SpecError(f"{spec.name}: {unknown_dtype(name)}")
     for kind in spec.unclaimed:
         if advice := _unknown_kind(kind):
-            raise SpecError(f"{spec.name}: unclaimed= speaks of {kind!r}, {advice}")
+            raise SpecError(f"{spec.name}: unclaimed= names {kind!r}, {advice}")
     if spec.op is not None:
         _check_op(spec, spec.op)
     _check_known_failures(spec)
@@ -96,7 +96,7 @@ def _check_op(spec: OpSpec, op: Op) -> None:
             f"{spec.name} has no reference, and a kernel cannot judge itself; give reference= in NumPy float64"
         )
     if spec.result_dtype is not None:
-        raise SpecError(f"{spec.name} is an op, whose schema says the result's dtype; leave result_dtype= out")
+        raise SpecError(f"{spec.name} is an op, whose schema determines the dtype of the result; omit result_dtype=")
 
 
 def _check_known_failures(spec: OpSpec) -> None:
@@ -112,7 +112,7 @@ def _check_known_failures(spec: OpSpec) -> None:
 
 
 def _check_words(spec: OpSpec) -> None:
-    """Relations and the checks left out are known by name; leaving one out has a reason."""
+    """Check that relations and omitted checks are known, and that each omission has a reason."""
     if not isinstance(spec.without, Mapping):
         raise SpecError(
             f"{spec.name}: without= maps checks to reasons; got {spec.without!r}; write without={{'aliasing': 'why'}}"
@@ -130,12 +130,12 @@ def _check_words(spec: OpSpec) -> None:
 
 
 def _check_like(spec: OpSpec) -> None:
-    """It names, for a kind of device, another op or another kind."""
+    """Check that `like` maps device kinds to other ops or other kinds."""
     if spec.like and spec.op is None:
-        raise SpecError(f"{spec.name} is a function, and like= is for ops; leave it out")
+        raise SpecError(f"{spec.name} is a function, and like= is for ops; omit it")
     for kind, other in spec.like.items():
         if advice := _unknown_kind(kind):
-            raise SpecError(f"{spec.name}: like= speaks of {kind!r}, {advice}")
+            raise SpecError(f"{spec.name}: like= names {kind!r}, {advice}")
         if other in (kind, spec.name) or not (registry.is_declared(other) or other in devices.kinds()):
             raise SpecError(
                 f"{spec.name}: like= has {other!r} for {kind!r}; name another op, or another kind of device, such as "
@@ -144,7 +144,7 @@ def _check_like(spec: OpSpec) -> None:
 
 
 def _check_name(spec: OpSpec, name: str) -> None:
-    """A name that is not one of our checks may be a user's test; one that is nearly a check's name is misspelt."""
+    """Accept the name of a check, or of a user's test unless it is so similar to a check's that it is misspelt."""
     known = (*CHECK_NAMES, "speed")
     if name.startswith("test_"):
         right = name.removeprefix("test_")
@@ -158,7 +158,7 @@ def _check_name(spec: OpSpec, name: str) -> None:
 
 
 def _unknown_kind(kind: str, form: str = "") -> str | None:
-    """A kind that is not installed here may be elsewhere; one that is nearly a known one is misspelt."""
+    """Advice on a misspelt kind, or None; an unknown name may be a kind that is installed elsewhere."""
     meant = nearest(kind.partition(":")[0], devices.kinds())
     if kind == meant or (meant is None and kind.isidentifier()):
         return None
@@ -167,28 +167,32 @@ def _unknown_kind(kind: str, form: str = "") -> str | None:
 
 
 def _check_drawn(spec: OpSpec) -> None:
-    """A spec whose samples cannot be drawn, or whose reference cannot take them, tests nothing."""
+    """Check that samples can be drawn and that the reference accepts one, because otherwise nothing would be tested."""
     seed, dtype = 0, spec.dtypes[0]
-    with _blamed(spec, "samples=", f"it gets what makes arrays: write samples={FORMS['samples']}"):
+    with _as_spec_error(
+        spec, "samples=", f"it is called with make, which makes arrays: write samples={FORMS['samples']}"
+    ):
         first = next(spec.draw(seed, dtype, "values"), None)
     if first is None:
         raise SpecError(f"{spec.name} draws no sample of kind 'values'; yield at least one")
-    first = _taken(spec, first)
+    first = _first_accepted(spec, first)
     if callable(spec.result_dtype):
         _check_result_dtype(spec, spec.result_dtype, first)
-    with _blamed(spec, "error_inputs=", f"write error_inputs={FORMS['error_inputs']}"):
+    with _as_spec_error(spec, "error_inputs=", f"write error_inputs={FORMS['error_inputs']}"):
         for one in spec.draw_errors(seed, dtype):
             re.compile(one.match)
     if spec.work is not None:
-        with _blamed(spec, "work=", f"it gets exactly a sample's arguments: write work={FORMS['work']}"):
+        with _as_spec_error(
+            spec, "work=", f"it is called with exactly a sample's arguments: write work={FORMS['work']}"
+        ):
             _check_work(spec, first)
     if spec.op is None:
         for claimed in spec.dtypes:
             _check_sample_dtype(spec, claimed)
 
 
-def _taken(spec: OpSpec, first: Sample) -> Sample:
-    """The first ordinary sample that the reference takes; where it takes none, what it says of the `first` is told."""
+def _first_accepted(spec: OpSpec, first: Sample) -> Sample:
+    """The first ordinary sample that the reference accepts; if it accepts none, raise its error for the `first`."""
     taken = (one for one in spec.draw(0, spec.dtypes[0], "values") if spec.refusal(one) is None)
     given = f"a sample's arguments, here {_forms(first)}, arrays as NumPy's in {reference_dtype(spec.dtypes[0])}"
     remedy = "give samples= that it takes" if spec.has_default_samples else f"correct samples=: {_ONE_CALL}"
@@ -199,27 +203,27 @@ def _taken(spec: OpSpec, first: Sample) -> Sample:
         advice = f"it is its own reference, and gets xp=numpy and {given}; give reference=, or {remedy}"
     if mistaken := _mistaken_namespace(spec):
         advice = mistaken
-    with _blamed(spec, part, advice):
+    with _as_spec_error(spec, part, advice):
         sample = next(taken, first)
         spec.expected(sample)
     return sample
 
 
-#: How samples are written.
+#: Advice on the form of samples.
 _ONE_CALL = (
     "in their list a tuple is one call, as (make(3), make(3)), and options are given as Sample((a,), {'eps': 0.1})"
 )
 
 
 def _forms(sample: Sample) -> str:
-    """The arguments of a call in words: shapes of arrays, and the rest as it is."""
+    """The arguments of a call in words: the shapes of arrays, and other arguments as they are."""
     shown = [f"an array {one.shape}" if hasattr(one, "shape") else repr(one)[:40] for one in sample.args]
     shown += [f"{name}={value!r}"[:40] for name, value in sample.kwargs.items()]
     return ", ".join(shown) or "none"
 
 
 def _mistaken_namespace(spec: OpSpec) -> str:
-    """What to write where the reference takes the array module, or the function does not; else nothing."""
+    """Advice if the reference takes the array module, or the function does not take it; otherwise empty."""
     if spec.fn is None or spec.reference is None:
         return ""
     own, others = _parameters(spec.fn), _parameters(spec.reference)
@@ -234,7 +238,7 @@ def _mistaken_namespace(spec: OpSpec) -> str:
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
-    """The names of what must be given by position; none where it does not tell them."""
+    """The names of required positional parameters; empty if the function has no signature."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -243,27 +247,29 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample) -> None:
-    """It names a dtype for those of a sample's arrays."""
+    """Check that a callable `result_dtype` returns the name of a dtype."""
     names = [dtype_name(one.dtype) for one in sample.host()[0] if isinstance(one, np.ndarray)]
-    with _blamed(spec, "result_dtype=", "it gets the names of its arrays' dtypes: write result_dtype=lambda a: a"):
+    with _as_spec_error(
+        spec, "result_dtype=", "it is called with the names of its arrays' dtypes: write result_dtype=lambda a: a"
+    ):
         word = dtype_word(given(*names))
     if word not in DTYPE_NAMES:
         raise SpecError(f"{spec.name}: result_dtype= gives {word!r} for {', '.join(names)}: {unknown_dtype(word)}")
 
 
 def _check_work(spec: OpSpec, sample: Sample) -> None:
-    """It is the least that must be moved: not several times what there is."""
+    """Check that `work` declares the least that must be moved, not several times the size of the arrays."""
     least = spec.least_work(sample).bytes
     if spec.op is None and least > _MOST_READS * (there := spec.touched(sample)):
         raise SpecError(
-            f"{spec.name}: work= says {least:,.0f} bytes of a call whose arrays have {there:,} in all; it is the least "
-            "that must be moved: every array once, for most"
+            f"{spec.name}: work= declares {least:,.0f} bytes for a call whose arrays have {there:,} in all; it is the "
+            "least that must be moved, for most functions every array once"
         )
 
 
 @contextmanager
-def _blamed(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
-    """Whatever `part` of the spec raises is an error of the spec."""
+def _as_spec_error(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
+    """Turn any error of `part` of the spec into a `SpecError`."""
     try:
         yield
     except CuassayError:
@@ -276,18 +282,18 @@ def _blamed(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
 
 
 def _check_sample_dtype(spec: OpSpec, dtype: str) -> None:
-    """An array that `make` did not make has the same dtype whichever is under test, and would pass for it."""
-    with _blamed(spec, "samples=", f"they are drawn in {dtype}, which it claims"):
+    """Check that samples have the dtype under test: an array that `make` did not make has always the same dtype."""
+    with _as_spec_error(spec, "samples=", f"they are drawn in {dtype}, which it claims"):
         first = next(spec.draw(0, dtype, "values"), None)
     given = () if first is None else (*first.args, *first.kwargs.values())
     arrays = [one for one in each(given) if hasattr(one, "dtype")]
     if not arrays:
         raise SpecError(
-            f"{spec.name}: its samples hold no array, {', '.join(map(repr, given))[:200]}; make them by make((3, 5))"
+            f"{spec.name}: its samples hold no array, {', '.join(map(repr, given))[:200]}; make them with make((3, 5))"
         )
     found = {dtype_name(one.dtype) for one in arrays}
     if all(isinstance(one, np.ndarray) for one in arrays) and dtype not in found:
         raise SpecError(
             f"{spec.name} claims {dtype}, but its samples are arrays of {', '.join(sorted(found))}; make them in the "
-            "dtype under test, by make(shape) or make.of(numbers), or claim what they are"
+            "dtype under test, with make(shape) or make.of(numbers), or claim the dtypes that they have"
         )

@@ -1,4 +1,4 @@
-"""What the terminal says of devices: a line at the start, a table at the end, the verdict on required devices."""
+"""What the terminal shows of devices: a line at the start, a table at the end, and the verdict on required devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Outcomes", "Tally", "counted", "first_line", "header"]
 
 _SHOWN = 20
 
-#: What is said of functions that are their own reference.
+#: Advice about functions that are their own reference.
 _WITHOUT_REFERENCE = (
     "  This finds what differs between devices, dtypes, layouts, sizes, streams and calls. It cannot find a wrong",
     "  formula: a wrong constant, sign, axis or term is the same on both sides. Give reference=, the formula written",
@@ -28,7 +28,7 @@ _WITHOUT_REFERENCE = (
 
 
 def header(presence: Presence, root: str) -> list[str]:
-    """The lines that say what is tested: devices, profile of the simulated ones, revision, seed."""
+    """The lines that say what is tested: devices, profile of simulated ones, revision and seed."""
     from cuassay.results.fingerprint import revision
 
     devices = ", ".join(map(str, presence.devices)) or "none"
@@ -43,7 +43,7 @@ def header(presence: Presence, root: str) -> list[str]:
 
 
 def _shared(devices: Iterable[Device]) -> Iterator[str]:
-    """A line for each device that is a part of a GPU, or that processes share."""
+    """A line for each device that is a part of a GPU, or that several processes share."""
     from cuassay.devices import backend
 
     for device in devices:
@@ -53,7 +53,7 @@ def _shared(devices: Iterable[Device]) -> Iterator[str]:
 
 
 class Outcomes:
-    """Counts outcomes by device, and knows which tests ran on none."""
+    """Counts outcomes by device, and finds the tests that ran on no device."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
@@ -66,7 +66,7 @@ class Outcomes:
         return f"Outcomes({len(self._counts)} devices, {len(self._ran)} tests ran)"
 
     def compared_with_themselves(self) -> Iterator[str]:
-        """What the tests of functions without a reference cannot find, and what would; nothing where all have one."""
+        """Lines about functions without a reference: what their tests cannot find, and what to do about it."""
         if self._own_references:
             names = sorted(self._own_references)
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
@@ -74,7 +74,7 @@ class Outcomes:
             yield from _WITHOUT_REFERENCE
 
     def options_of_no_sample(self) -> Iterator[str]:
-        """Which options of functions no sample gives; nothing where each is given."""
+        """Lines about options of functions that no sample passes; nothing if there are none."""
         if self._unasked:
             names = [f"{name} ({', '.join(options)})" for name, options in sorted(self._unasked.items())]
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
@@ -82,9 +82,10 @@ class Outcomes:
             yield "  Give them in samples=, as in Sample((make((3, 5)),), {'name': value})."
 
     def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
-        """Count one case: `told` may name its device and op, `why` says why it was skipped.
+        """Count one case. `told` may contain its device and op; `why` is the reason for a skip.
 
-        Nobody asked by name for a generated check of what a device lacks, so that it ran nowhere is not told.
+        If a generated check is skipped only because the device lacks what it needs, it is not reported as having run
+        nowhere: nobody asked for that check by name.
         """
         if "device" in told:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1
@@ -100,7 +101,7 @@ class Outcomes:
             self._ran.add(name)
 
     def idle(self, required: Iterable[str]) -> list[str]:
-        """What to say of each required device on which no test passed or failed."""
+        """A message for each required device on which no test passed or failed."""
         names = [name for name in required if not self._ran_on(name)]
         return [f"required device {name}: no test passed or failed on it; {self._why(name)}" for name in names]
 
@@ -115,7 +116,7 @@ class Outcomes:
         return f"there were {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
 
     def table(self) -> Iterator[str]:
-        """A line a device."""
+        """A line for each device."""
         for device, counts in sorted(self._counts.items()):
             yield f"{device}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
 
@@ -136,15 +137,15 @@ _NOTHING_TO_MEASURE = (
 
 
 class Tally:
-    """Tells of the outcomes in the process that prints; a pytest plugin of its own.
+    """A pytest plugin that summarizes the outcomes, in the process that prints.
 
     Parameters
     ----------
     required : iterable of Device
-        Devices that must have run at least one test.
+        Devices on which at least one test must run.
     is_part : bool
-        Others run the rest of the cases: what this process did not run says nothing, so that neither the verdict on
-        required devices nor what ran nowhere is told.
+        Whether other processes run the rest of the cases. Then neither required devices nor tests that ran nowhere are
+        reported, because they may have run in another process.
     """
 
     def __init__(self, required: Iterable[Device] = (), *, is_part: bool = False) -> None:
@@ -159,19 +160,19 @@ class Tally:
         return f"Tally({self._outcomes!r})"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count one report of a test that takes a device of ours."""
+        """Count one report of a test that takes `device`."""
         told = getattr(report, "cuassay", None)
         outcome = counted(report)
         if told is not None and outcome is not None:
             self._outcomes.add(report.nodeid, told, outcome, first_line(report) if outcome == "skipped" else "")
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Count the tests of declarations that do not run."""
+        """Count the deselected tests of declarations."""
         self._left_out += sum("op" in case_of(item) for item in items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session where a required device ran nothing; of failures with one cause show what names it first."""
+        """Fail the session if a required device ran nothing; order failures so that the likely cause comes first."""
         if session.config.option.collectonly:
             return
         self._order_failures(session.config.pluginmanager.get_plugin("terminalreporter"))
@@ -204,7 +205,7 @@ class Tally:
 
 
 def first_line(report: pytest.TestReport) -> str:
-    """Why `report` skipped or failed, in one line."""
+    """The reason why `report` was skipped or failed, in one line."""
     if isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -213,7 +214,7 @@ def first_line(report: pytest.TestReport) -> str:
 
 
 def counted(report: pytest.TestReport) -> str | None:
-    """The outcome this report adds, or None: a test counts by its call, unless set-up or tear-down decided."""
+    """The outcome to count, or None: that of a test's call, unless set-up or tear-down failed or skipped it."""
     if report.when == "call":
         return "xfailed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
     if report.failed:
@@ -222,7 +223,7 @@ def counted(report: pytest.TestReport) -> str | None:
 
 
 def _name(nodeid: str, told: Mapping[str, str]) -> str:
-    """The test without its device: the function, and the op where there is one."""
+    """The test without its device: the function, and the op if there is one."""
     base = nodeid.partition("[")[0]
     if "template" in told:
         base = f"{nodeid.partition('::')[0]}::{told['template']}"

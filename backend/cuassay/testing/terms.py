@@ -1,8 +1,8 @@
-"""How many numbers go into one number of a function's result: found out by changing some and looking what follows.
+"""Find out how many numbers go into one element of a function's result, by changing some of them.
 
-Nothing is known of a user's function, and yet what rounding may do to it depends on whether it works element by element
-or adds up whole arrays. Its reference tells: where an input is changed a little, the elements of the answer that change
-with it are counted.
+The effect of rounding on a user's function depends on whether it works element by element or adds up whole arrays. To
+find out, its reference is called again with one input changed a little, and the elements of the result that change are
+counted.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from cuassay.testing.samples import each, over_lists
 
 __all__ = ["arrays_of", "count_terms", "is_elementwise", "terms_of"]
 
-#: Where in each array a number is changed, as parts of its size.
+#: The positions in each array at which a number is changed, as fractions of its size.
 _PLACES = (0.0, 0.4, 1.0)
 
-#: By how much: a part of the number, and an amount. Small, so that what a function is defined for stays so.
+#: The relative and the absolute change. They are small, so that the function stays defined.
 _OF_IT, _ADDED = 2.0**-10, 2.0**-20
 
 Call = Callable[[Sequence[Any], Mapping[str, Any]], NDArray[Any]]
 
 
 def arrays_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[NDArray[Any]]:
-    """The arrays among a call's arguments, those in lists one by one."""
+    """The arrays among a call's arguments, including the members of lists."""
     return [one for one in each(args, kwargs) if isinstance(one, np.ndarray)]
 
 
 def terms_of(spec: Any, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expected: NDArray[Any]) -> int:
-    """As `count_terms`; of large calls of `spec` with equal shapes, dtypes and options the terms of the first one."""
+    """As `count_terms`, but cached for large calls of `spec` with equal shapes, dtypes and options."""
     return once_if_large(spec, "terms", args, kwargs, lambda: count_terms(call, args, kwargs, expected))
 
 
 def count_terms(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expected: NDArray[Any]) -> int:
-    """Numbers that go into an element of ``call(args, kwargs)``, which is `expected`, on average; 1 at least.
+    """The average number of inputs that affect an element of ``call(args, kwargs)``, which is `expected`; at least 1.
 
-    All of them, where the function refuses a changed input.
+    If the function rejects a changed input, all numbers of the largest array are assumed.
     """
     arrays = [one for one in arrays_of(args, kwargs) if one.size and one.dtype.kind in "fc"]
     if not arrays or not expected.size:
@@ -57,7 +57,7 @@ def count_terms(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expe
 def _changed(
     call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], array: NDArray[Any], place: int, expected: NDArray[Any]
 ) -> int | None:
-    """Elements of the answer that another number at `place` of `array` changes; None where there is no answer."""
+    """The number of elements that change with the number at `place` of `array`; None if the call fails."""
     other = array.copy()
     flat = other.reshape(-1)
     flat[place] += flat[place] * _OF_IT + _ADDED
@@ -67,7 +67,7 @@ def _changed(
 
     try:
         answer = call([over_lists(one, put) for one in args], {k: over_lists(one, put) for k, one in kwargs.items()})
-    except Exception:  # noqa: BLE001  whatever it raises, it has no answer
+    except Exception:  # noqa: BLE001  any error means that there is no result
         return None
     if answer.shape != expected.shape:
         return None
@@ -75,7 +75,7 @@ def _changed(
 
 
 def is_elementwise(terms: int, arrays: Sequence[NDArray[Any]], expected: NDArray[Any]) -> bool:
-    """Whether each element seems to come from those at its own place, of arrays that broadcast to the answer."""
+    """Whether each element seems to depend only on those at its own index, of arrays that broadcast to the result."""
     if terms > len(arrays):
         return False
     try:

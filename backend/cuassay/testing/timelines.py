@@ -1,6 +1,6 @@
-"""``pytest --cuassay-timeline DIR``: the timeline of each test that fails or is slow, as a page of its own.
+"""``pytest --cuassay-timeline DIR`` writes the timeline of each test that fails or is slow, as a separate page.
 
-Every test is recorded, and what is not wanted is dropped: that costs a test a few microseconds for each call of an op.
+Every test is recorded, and most recordings are discarded. This costs a few microseconds for each call of an op.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from cuassay.testing.recording import TIMELINE
 
 __all__ = ["Timelines", "page_name"]
 
-#: Moments kept of one test; a page of 100,000 takes about 3 MB.
+#: The most events that are kept of one test; a page with 100,000 takes about 3 MB.
 _LIMIT = 200_000
 
-#: Characters of a test's id that stay in the name of its page.
+#: The most characters of a test's id in the name of its page.
 _LONGEST = 100
 
 
 class Timelines:
-    """Keeps pages in a folder, which is made with the first.
+    """Writes pages to a folder, which is created with the first page.
 
     Parameters
     ----------
     folder : Path
-        Where.
+        The folder.
     slow_s : float
         Seconds from which the call of a test is slow.
     record : Path, optional
-        The result file, whose rows name the pages, so that a report links them.
+        The result file, whose rows name the pages, so that a report can link to them.
     """
 
     def __init__(self, folder: Path, slow_s: float, record: Path | None = None) -> None:
@@ -51,7 +51,7 @@ class Timelines:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Record the call; in a test with a profile of its own, until that begins."""
+        """Record the call; in a test that starts its own profile, only until then."""
         recorded = profile(_device(item), limit=_LIMIT, gives_way=True)
         begin, is_wanted = perf_counter(), True
         recorded.start()
@@ -77,18 +77,18 @@ class Timelines:
         item.add_report_section("call", "cuassay timeline", f"{path}")
 
     def _link(self, page: Path) -> str:
-        """`page` as seen from the result file; its name alone where that is elsewhere, because rows name no folders."""
+        """The path of `page` from the result file; only its name if it is elsewhere, as rows contain no folders."""
         place = "" if self._record is None else Path(relpath(page, self._record.resolve().parent)).as_posix()
         return page.name if not place or place.startswith("../..") else place
 
 
 def page_name(nodeid: str) -> str:
-    """A file's name for the test: its id as far as file systems take it, and a digest that keeps names apart."""
+    """A file name for the test: a readable part of its id, and a digest that makes it unique."""
     readable = re.sub(r"[^A-Za-z0-9_.=-]+", "-", nodeid.rpartition("/")[2])[:_LONGEST].strip("-.")
     return f"{readable}-{sha256(nodeid.encode()).hexdigest()[:8]}.html"
 
 
 def _device(item: pytest.Item) -> Device | None:
-    """The device of the test's case, whose clock the timeline has."""
+    """The device of the test's case; the timeline uses its clock."""
     name = dict(item.user_properties).get("device")
     return Device(str(name)) if name else None

@@ -1,8 +1,8 @@
-"""How wrong a right answer may be: one table, each number with its reason.
+"""How far a right result may be from the reference: one table, with a reason for each number.
 
-A result is right when it is the rounding, to its dtype, of *some* number within the tolerance of the reference.
-So a bfloat16 result computed in float32 gets float32's tolerance and no more; the rounding to bfloat16 costs
-nothing on top. How two arrays are compared by it is decided in `compare`.
+A result is right if it is the rounding, to its dtype, of *some* number within the tolerance of the reference. So a
+bfloat16 result computed in float32 has the tolerance of float32; its rounding to bfloat16 adds nothing to that.
+`cuassay.testing.compare` applies the tolerance.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ __all__ = [
 
 Growth = Literal["none", "sqrt", "linear"]
 
-#: What n accumulated terms do to the error of one.
+#: How the error of one term grows with the number n of accumulated terms.
 GROWTH: dict[str, Callable[[int], float]] = {
     "none": lambda n: 1.0,
-    # Roundings of a sum are independent: they add like a random walk (Higham & Mary 2019, doi 10.1137/18M1226312).
+    # Roundings of a sum are independent: they add up like a random walk (Higham & Mary 2019, doi 10.1137/18M1226312).
     "sqrt": lambda n: math.sqrt(max(n, 1)),
-    # The bound that always holds (Higham 2002, eq. 3.5); for code whose order of summation is not known.
+    # The bound that always holds (Higham 2002, eq. 3.5), for code whose order of summation is not known.
     "linear": lambda n: float(max(n, 1)),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance(Declared):
-    """``ulps`` units of the computing dtype, times the growth over the terms, times the result's magnitude.
+    """The tolerance ``ulps`` times the epsilon of the computing dtype, the growth over the terms, and the magnitude.
 
     Attributes
     ----------
     ulps : float
-        Error of one term, in units of the computing dtype's epsilon.
+        The error of one term, in units of the computing dtype's epsilon.
     growth : str
-        How it grows with the number of accumulated terms; one of `GROWTH`.
+        How it grows with the number of accumulated terms; a key of `GROWTH`.
     computed_in : str or None
-        ``None``: 16-bit and 8-bit floats are computed in float32, as our kernels do. ``"self"``: in the dtype
-        itself, rounded after each step, as an array library's functions may.
+        ``None``: 16-bit and 8-bit floats are computed in float32, as by this package's kernels. ``"self"``: they are
+        computed in the dtype itself, rounded after each step, as by many functions of array libraries.
     roundings : int
-        How often a result is rounded to its dtype on the way: a composition of n operations does it n times.
+        The number of times that results are rounded to their dtype: n for a composition of n operations.
     most : float
-        Never more than this part of what errors are relative to: beyond, nothing could fail.
+        The largest relative tolerance; with a larger one, no test could fail.
     """
 
     ulps: float
@@ -80,61 +80,66 @@ class Tolerance(Declared):
             )
 
 
-#: By class of operation. Each number is at most twice what the named implementations are documented to need.
+#: By class of operation. Each number is at most twice the documented error of the named implementations.
 BY_CLASS: dict[str, Tolerance] = {
-    "storage": Tolerance(ulps=0),  # moved, not computed
-    # CUDA documents 2 ulp for expf and 2 for erff, 2 for tanhf; three such steps and their roundings fit in 8.
+    "storage": Tolerance(ulps=0),  # moves elements without computing
+    # CUDA documents 2 ulp for expf, erff and tanhf each; three such steps and their roundings fit into 8.
     "elementwise": Tolerance(ulps=8),
-    # Tree sums and sequential ones both; exp, division and square root around them are the constant.
+    # For tree sums and sequential ones; the constant covers exp, division and square root around them.
     "reduction": Tolerance(ulps=8, growth="sqrt"),
-    # One product and one sum a term, in an order the library chooses.
+    # One product and one sum for each term, in an order that the library chooses.
     "matmul": Tolerance(ulps=2, growth="sqrt"),
     "random": Tolerance(ulps=4),  # a logarithm and a cosine
 }
 
-#: Two arrays of which nothing is known.
+#: For two arrays of which nothing is known.
 GENERAL = Tolerance(ulps=16, computed_in="self")
 
-#: A user's function, of whose steps nothing is known; how many numbers go into one is found out (`terms`). Sums in the
-#: order of the elements, in the dtype itself, were up to 9 ulps of a term times the root of their number away (NumPy's
-#: cumsum of 8,256 in float16). An error of a quarter is not rounding, even if bfloat16 could explain it.
+#: For a user's function, of whose steps nothing is known; `cuassay.testing.terms` finds the number of terms. Sums in
+#: the order of the elements, in the dtype itself, were off by up to 9 ulps of a term times the root of their number
+#: (NumPy's cumsum of 8,256 in float16). An error of a quarter is not rounding, even if bfloat16 could explain it.
 FUNCTION = Tolerance(ulps=8, growth="sqrt", computed_in="self", most=0.25)
 
-#: A device may round differently from NumPy, and meets other numbers: this many times the error found on the host.
+#: Factor on the error found on the host: a device may round differently from NumPy, and in tests it gets other numbers.
 _OWN_ERRORS = 3.0
 
-#: Nobody can ask for more than what as many units of the inputs make; NumPy adds float16 in float32, CuPy's blocks do
-#: not pass on their sums so (a sum of 1,023 numbers was 1.3 times the rounding of its inputs off).
+#: Any function may be off by the effect of this many units of its inputs. NumPy adds float16 in float32, but CuPy's
+#: blocks pass their sums on in float16 (a sum of 1,023 numbers was off by 1.3 times the rounding of its inputs).
 _UNITS_OF_INPUTS = 2.0
 
-#: Roundings of the largest number on the way, apart from those of sums.
+#: Roundings of the largest intermediate number, apart from those of sums.
 _STEPS = 4
 
-#: What float32 products round their operands to, as epsilon; it does not grow, since the rounding errors are of
-#: the operands. Modes that are not here are as good as float32.
+#: The precision to which float32 products round their operands, as epsilon. It does not grow with the terms, because
+#: operands are rounded once. Modes that are not listed are as precise as float32.
 MODE_EPS: dict[str, float] = {
-    "tf32": 2.0**-10,  # 10 explicit bits; both operands, half a unit each
+    "tf32": 2.0**-10,  # 10 explicit bits; both operands are off by half a unit
     "fp16": 2.0**-10,
     "bf16": 2.0**-7,
-    "bf16x3": 2.0**-16,  # two parts of 8 bits; both operands, half a unit each, and the product that is left out
+    "bf16x3": 2.0**-16,  # two parts of 8 bits; half a unit for each operand, and the product that is left out
 }
 
 
 def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, matmul: bool = False) -> Any:
-    """The absolute tolerance, element by element.
+    """The absolute tolerance of each element.
 
     Parameters
     ----------
     tolerance : Tolerance
         The rule.
     dtype : dtype
-        Of the operation: what it is looked up by.
+        The dtype of the operation, from which its epsilon follows.
     terms : int
-        Accumulated terms per element of the result.
+        Accumulated terms for each element of the result.
     magnitude : numpy.ndarray
-        What errors are relative to: the result's size, or larger where the computation cancels.
+        What errors are relative to: the size of the result, or more if the computation cancels.
     matmul : bool
-        Whether the float32 precision mode in force applies.
+        Whether the current float32 precision mode applies.
+
+    Returns
+    -------
+    numpy.ndarray or float
+        The tolerance.
     """
     unit, tiny = _unit_of(tolerance, as_dtype(dtype))
     relative = tolerance.ulps * unit * GROWTH[tolerance.growth](terms)
@@ -147,24 +152,29 @@ def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, mat
 
 
 def by_rounding_error(own: RoundingError, dtype: Any, expected: Any, terms: int, magnitude: Any, passed: Any) -> Any:
-    """The absolute tolerance of a user's function in a dtype of 16 bits or fewer, by what rounding does to it.
+    """The absolute tolerance of a user's function in a dtype of 16 bits or fewer, from its measured rounding errors.
 
     Parameters
     ----------
     own : RoundingError
-        What rounding did to it on the host.
+        The effect of rounding on the function on the host.
     dtype : dtype
-        The coarsest on the way.
+        The coarsest dtype of inputs and result.
     expected, magnitude : numpy.ndarray
-        The reference's answer, and what errors are relative to.
+        The reference's result, and what errors are relative to.
     terms : int
-        Accumulated terms an element; sums are held to float32, in which devices keep them.
+        Accumulated terms for each element; sums must be as precise as float32, in which devices accumulate.
     passed : numpy.ndarray
-        Numbers as large as those that are rounded on the way.
+        Numbers as large as the intermediate results that are rounded.
+
+    Returns
+    -------
+    numpy.ndarray
+        The tolerance.
     """
     size, largest = finite_size(expected), float(np.max(finite_size(passed), initial=0.0))
     unit = epsilon(dtype)
-    # What is far beyond the rounding of the inputs, or of the largest intermediate number, is not rounding.
+    # An error far beyond the rounding of the inputs, or of the largest intermediate number, is not a rounding error.
     believed = (_STEPS + GROWTH["sqrt"](terms)) * max(own.inputs, unit * largest)
     sums = allowed(FUNCTION, np.float32, terms=terms, magnitude=magnitude)
     passed_on = max(_OWN_ERRORS * own.rounding, _UNITS_OF_INPUTS * own.inputs)
@@ -172,7 +182,7 @@ def by_rounding_error(own: RoundingError, dtype: Any, expected: Any, terms: int,
 
 
 def rounding_limit(errors: Any, dtype: Any, expected: Any) -> Any:
-    """The absolute tolerance that some units of the result, and a function's own rounding `errors`, explain."""
+    """The absolute tolerance for a function's own rounding `errors`, plus some units of the result."""
     size = finite_size(expected)
     return FUNCTION.ulps * epsilon(dtype) * size + _OWN_ERRORS * errors + smallest_subnormal(dtype)
 
@@ -184,12 +194,12 @@ def finite_size(array: Any) -> NDArray[Any]:
 
 
 def _unit_of(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Epsilon and smallest subnormal of the dtype it is computed in."""
+    """The epsilon and the smallest subnormal of the computing dtype."""
     return _unit_in(dtype if tolerance.computed_in == "self" else compute_dtype(dtype))
 
 
 def _unit_in(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Epsilon and smallest subnormal; zeros for exact dtypes."""
+    """The epsilon and the smallest subnormal; zeros for exact dtypes."""
     if not (is_float(dtype) or is_complex(dtype)):
         return 0.0, 0.0
     return epsilon(dtype), smallest_subnormal(dtype)

@@ -1,6 +1,6 @@
-"""What a failure shows of the way to it: the user's own lines and the message, not our insides.
+"""Shorten tracebacks of failures to the user's own lines and the message, without frames of this package.
 
-``pytest --full-trace`` shows all of it, and so does a debugger.
+``pytest --full-trace`` and debuggers show everything.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["of_caller", "shorten"]
 
 _PACKAGE = Path(cuassay.__file__).parent
 
-#: Raised deep inside, about a line of the caller's that the message names.
+#: Errors raised deep inside this package, about a line of the caller's that the message names.
 _ABOUT_THE_CALLER = (RaceError, SynchronizationError)
 
-#: Modules and names of functions; the modules are not imported for it, as most projects' failures need none of them.
+#: Names of modules and functions. The modules are not imported here, because most projects' failures do not need them.
 _STARTS_A_CHECK = ("cuassay.testing.generated.execution", "Check.__call__")
 _CALL_THE_FUNCTION = [("cuassay.testing.opspec", "OpSpec.run"), ("cuassay.testing.opspec", "OpSpec.apply")]
 
 
 def shorten(error: BaseException) -> None:
-    """Let the traceback of `error` end at the caller's own line; one of a generated check at its function's."""
+    """Cut the traceback of `error` at the caller's own line; for a generated check, keep that of the function."""
     steps = _steps(error.__traceback__)
     begin = next((at for at, step in enumerate(steps) if _place(step) == _STARTS_A_CHECK), None)
     if begin is not None:
@@ -35,7 +35,7 @@ def shorten(error: BaseException) -> None:
 
 
 def of_caller(error: BaseException | None) -> BaseException | None:
-    """`error` without the steps that lead to the caller's code; None where nothing of that was reached."""
+    """`error` without the frames that lead to the caller's code; None if it did not reach any."""
     step = None if error is None else error.__traceback__
     while step is not None and _is_ours(step):
         step = step.tb_next
@@ -43,7 +43,7 @@ def of_caller(error: BaseException | None) -> BaseException | None:
 
 
 def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[TracebackType]:
-    """Up to the caller's own line, if the message names it; the steps of a guard without its `contextlib`."""
+    """The frames up to the caller's own line, if the message names it; a guard's frames without `contextlib`."""
     if isinstance(error, AssertionError):
         return [step for step in steps if _module(step) != "contextlib"]
     if not isinstance(error, _ABOUT_THE_CALLER):
@@ -56,7 +56,7 @@ def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[Tr
 
 
 def _of_a_check(error: BaseException, before: list[TracebackType], inside: list[TracebackType]) -> list[TracebackType]:
-    """Of the steps inside a generated check: from the user's function on; none if the check or the spec is at fault."""
+    """The frames of a generated check from the user's function on; none if the check or the spec is at fault."""
     for at in reversed(range(1, len(inside))):
         if _place(inside[at - 1]) in _CALL_THE_FUNCTION and not _is_ours(inside[at]):
             return [*before, *inside[at:]]

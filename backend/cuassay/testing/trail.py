@@ -1,7 +1,7 @@
-"""What a test did last on its device: calls of ops and launches, kept where they outlive the process.
+"""Record a test's last calls of ops and kernel launches, in memory that outlives the process.
 
-Only a worker that is replaced keeps a trail: elsewhere a launch costs what it did. What CuPy or torch launch by
-themselves is not seen.
+Only a worker that is replaced keeps a trail, so that launches elsewhere cost nothing more. Launches by CuPy or torch
+themselves are not recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cuassay.core.handle import Handle
 
 __all__ = ["Trail"]
 
-#: Lines that are kept, and bytes of each.
+#: The number of lines that are kept, and the bytes of each.
 _LINES, _LENGTH = 8, 248
 
 _NUMBER = struct.Struct("q")
@@ -24,12 +24,12 @@ _NBYTES = _NUMBER.size + _LINES * _LENGTH
 
 
 class Trail(Handle):
-    """The last lines noted, in pages that another process may share.
+    """The most recent lines, in memory that another process can share.
 
     Parameters
     ----------
     file : int
-        A descriptor of a file of `make_room`; -1 keeps the lines in this process alone.
+        The descriptor of a file prepared by `make_room`; with -1 only this process has the lines.
     """
 
     def __init__(self, file: int = -1) -> None:
@@ -42,28 +42,28 @@ class Trail(Handle):
 
     @staticmethod
     def make_room(file: IO[bytes]) -> None:
-        """Give `file` the length of a trail."""
+        """Give `file` the size of a trail."""
         file.truncate(_NBYTES)
 
     def note(self, text: str) -> None:
-        """Keep `text`, in the place of the oldest line."""
+        """Store `text` in place of the oldest line."""
         number = next(self._next)
         start = _NUMBER.size + number % _LINES * _LENGTH
         self._pages[start : start + _LENGTH] = text.encode(errors="replace")[:_LENGTH].ljust(_LENGTH, b"\0")
         _NUMBER.pack_into(self._pages, 0, number + 1)
 
     def lines(self) -> list[str]:
-        """What is kept, the oldest first."""
+        """The stored lines, the oldest first."""
         (number,) = _NUMBER.unpack_from(self._pages)
         starts = [_NUMBER.size + one % _LINES * _LENGTH for one in range(max(0, number - _LINES), number)]
         kept = (self._pages[start : start + _LENGTH].rstrip(b"\0") for start in starts)
         return [line.decode(errors="replace") for line in kept]
 
     def begin(self) -> None:
-        """Forget the lines, as another test begins; let what is loaded by now note what it does."""
+        """Forget the lines, because another test begins, and watch the devices that have been loaded since."""
         self._next = count()
         _NUMBER.pack_into(self._pages, 0, 0)
-        registry = sys.modules.get("cuassay.ops.registry")  # without it neither an op nor a device was used
+        registry = sys.modules.get("cuassay.ops.registry")  # if it is not loaded, no op or device was used
         if registry is None:
             return
         if not self._watched:
@@ -77,10 +77,10 @@ class Trail(Handle):
         self._watched = {"ops", *(backend.kind for backend in registry.backends())}
 
     def add_to(self, shown: Any) -> None:
-        """Add the lines, if there are any, to the text of a failed test: a report's ``longrepr``."""
+        """Append the lines, if there are any, to a failed test's text, which is a report's ``longrepr``."""
         if (lines := self.lines()) and hasattr(shown, "addsection"):
             shown.addsection("cuassay: last calls and launches", "\n".join(lines))
 
     def close(self) -> None:
-        """Give the pages back; twice is allowed."""
+        """Release the memory; may be called twice."""
         self._pages.close()

@@ -1,4 +1,4 @@
-"""Options of a function that none of its samples gives: its tests see the defaults alone."""
+"""Find options of a function that none of its samples passes, so that its tests use only their defaults."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from cuassay.testing.opspec import OpSpec
 
 __all__ = ["unasked_options"]
 
-#: What was found, by the spec's id; the spec is kept so that no other one gets its id.
+#: Results by the spec's id; the spec is stored too, so that its id is not reused.
 _FOUND: dict[int, tuple[OpSpec, tuple[str, ...]]] = {}
 
 
 def unasked_options(spec: OpSpec) -> tuple[str, ...]:
-    """The names of the parameters with a default that no sample of a function gives, in their order."""
+    """The names of a function's parameters with a default that no sample passes, in their order."""
     if id(spec) not in _FOUND:
-        _FOUND[id(spec)] = spec, _found(spec)
+        _FOUND[id(spec)] = spec, _options_without_sample(spec)
     return _FOUND[id(spec)][1]
 
 
 def _is_option(parameter: inspect.Parameter) -> bool:
-    is_out = parameter.name == "out" and parameter.default is None  # the check `out` gives it
+    is_out = parameter.name == "out" and parameter.default is None  # the check `out` passes it
     return parameter.default is not parameter.empty and not parameter.name.startswith("_") and not is_out
 
 
-def _found(spec: OpSpec) -> tuple[str, ...]:
+def _options_without_sample(spec: OpSpec) -> tuple[str, ...]:
     if spec.fn is None or not spec.dtypes:
         return ()
     try:
-        _, *parameters = inspect.signature(spec.fn).parameters.values()  # the first is the namespace
+        _, *parameters = inspect.signature(spec.fn).parameters.values()  # the first is the array module
         options = [(place, one.name) for place, one in enumerate(parameters) if _is_option(one)]
         samples = list(spec.draw(0, spec.dtypes[0])) if options else []
-    except Exception:  # noqa: BLE001  a function without a signature, or samples that a test will report
+    except Exception:  # noqa: BLE001  the function has no signature, or its samples raise, which a test will report
         return ()
     return tuple(
         name

@@ -1,12 +1,12 @@
-"""Which tests passed without checking anything: no assertion was evaluated while the test ran.
+"""Find tests that passed without checking anything, because no assertion was evaluated while they ran.
 
 The test runs under `sys.settrace`. It has checked something as soon as an assertion is evaluated in a file that pytest
-rewrites, in the test's own folder or below it; or as soon as one of the functions of `CHECKERS` runs, such as
-`numpy.testing.assert_allclose` or the end of ``with pytest.raises(...)``. An assertion that is skipped, in a loop over
-nothing or behind a false condition, does not count.
+rewrites, or in the test's own folder or below it. A call of one of the functions of `CHECKERS`, such as
+`numpy.testing.assert_allclose` or the end of ``with pytest.raises(...)``, counts too. An assertion that is not reached,
+in a loop over nothing or behind a false condition, does not count.
 
-It sees neither what a subprocess checks nor what compiled code checks; an assertion in a fixture is not the test's, and
-one on the line of its loop or condition counts as evaluated.
+Checks in a subprocess or in compiled code are not seen. An assertion in a fixture does not count for the test. An
+assertion on the same line as its loop or condition counts as evaluated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cuassay.testing.parametrize import ConformanceClass
 
 __all__ = ["CHECKERS", "Unchecked", "refuse_tracer"]
 
-#: Functions outside of the tests that check: of which modules, and of which names there.
+#: Functions outside the tests that check: patterns for their modules and for their names.
 CHECKERS = (
     (re.compile(r"(^|\.)_?(testing|test_utils?|unittest|chex)(\.|$)"), re.compile(r"_?assert")),
     (re.compile(r"unittest\.case$"), re.compile(r"__exit__$")),  # assertRaises
@@ -38,15 +38,15 @@ CHECKERS = (
     (re.compile(r"_pytest\.pytester"), re.compile(r"_match_lines|_no_match_line|assert_outcomes")),
 )
 
-#: What a measurement takes: it is not expected to check.
+#: Fixtures of measurements, which are not expected to check anything.
 _MEASURES = frozenset({"benchmark", "device_benchmark"})
 
-#: In the globals of a module whose assertions pytest has rewritten.
+#: A name in the globals of modules whose assertions pytest has rewritten.
 _REWRITTEN = "@pytest_ar"
 
 
 class Unchecked:
-    """Marks the report of each test that passes and has checked nothing; a plugin of the process that tests."""
+    """A plugin that marks reports of tests that passed and checked nothing, in the process that runs the tests."""
 
     def __init__(self) -> None:
         self._found: set[str] = set()
@@ -56,7 +56,7 @@ class Unchecked:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Watch the call of a test function."""
+        """Trace the call of a test function."""
         if not isinstance(item, pytest.Function) or not _is_to_check(item):
             return (yield)
         watch = _Watch(_folders(item))
@@ -68,7 +68,7 @@ class Unchecked:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Let the report of the call carry the finding to the process that prints."""
+        """Attach the finding to the report of the call, for the process that prints."""
         report: pytest.TestReport = yield
         if report.when == "call" and item.nodeid in self._found:
             self._found.discard(item.nodeid)
@@ -77,7 +77,7 @@ class Unchecked:
 
 
 def refuse_tracer() -> None:
-    """Raise `pytest.UsageError` where another tool traces this process, as there is one such place."""
+    """Raise `pytest.UsageError` if another tool traces this process, because only one can."""
     if sys.gettrace() is not None:
         raise pytest.UsageError(
             f"--cuassay-fail-unchecked traces the tests, and {sys.gettrace()!r} traces this process already; leave out "
@@ -86,19 +86,19 @@ def refuse_tracer() -> None:
 
 
 def _is_to_check(item: pytest.Function) -> bool:
-    """Not a measurement, nor a generated test: those raise by themselves."""
+    """Whether the test is expected to check: neither a measurement nor a generated test, which raises by itself."""
     return _MEASURES.isdisjoint(item.fixturenames) and item.getparent(ConformanceClass) is None
 
 
 def _folders(item: pytest.Function) -> tuple[str, ...]:
-    """Where the test's own assertions lie."""
+    """The folders whose assertions count as the test's own."""
     code = getattr(unwrap(item.obj), "__code__", None)
     files = (str(item.path), *([code.co_filename] if code is not None else []))
     return tuple(f"{Path(file).parent}{os.sep}" for file in dict.fromkeys(files))
 
 
 class _Watch:
-    """A trace function, and what it has seen."""
+    """A trace function, and whether it has seen a check."""
 
     def __init__(self, folders: tuple[str, ...]) -> None:
         self._folders = folders
@@ -106,7 +106,7 @@ class _Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Trace this thread and those that it starts."""
+        """Trace this thread and the threads that it starts."""
         sys.settrace(self._enter)
         threading.settrace(self._enter)
         try:
@@ -116,7 +116,7 @@ class _Watch:
             threading.settrace(None)
 
     def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
-        """Follow a function that has an assertion of the test's."""
+        """Trace the lines of a function that contains an assertion of the test."""
         if self.has_checked:
             return None
         code, module = frame.f_code, frame.f_globals
@@ -141,10 +141,10 @@ def _is_checker(module: str, function: str) -> bool:
 
 @cache
 def _assertions(code: CodeType) -> frozenset[int]:
-    """Lines that are run where an assertion of `code` is evaluated.
+    """The lines that run when an assertion of `code` is evaluated.
 
-    Those of ``assert`` statements. Of ``if ...: raise AssertionError``, which only a failure reaches, the first line of
-    the function.
+    For an ``assert`` statement these are its own lines. For ``if ...: raise AssertionError``, where only a failure
+    reaches the raise, it is the first line of the function.
     """
     instructions = [(one, one.positions) for one in dis.get_instructions(code)]
     branches = {at.lineno for one, at in instructions if at is not None and "POP_JUMP" in one.opname}

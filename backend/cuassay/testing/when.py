@@ -1,6 +1,6 @@
-"""In which cases of a test a requirement holds: ``when=`` of `cuassay.testing.requires`.
+"""The conditions under which a requirement applies: ``when=`` of `cuassay.testing.requires`.
 
-A condition is a function of the test's parameters, or words that stand for one: dtypes and devices.
+A condition is a function of the test's parameters, or names of dtypes and devices.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from cuassay.errors import ArgumentError, CapabilityNameError, DeviceError
 
 __all__ = ["Condition", "When", "parse_when"]
 
-#: What ``when=`` takes: a function of parameters by their names, or dtypes and devices.
+#: The values of ``when=``: a function of parameters by their names, or dtypes and devices.
 Condition = Callable[..., object] | str | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A function and the names of the test's parameters that it takes."""
+    """A function, and the names of the test's parameters that it takes."""
 
     function: Callable[..., object]
     names: tuple[str, ...]
 
     def holds(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether the requirement is for this case.
+        """Whether the requirement applies to this case.
 
         Raises
         ------
         ArgumentError
-            If the test has no parameter of one of the names.
+            If the test lacks a parameter that the function takes.
         """
         absent = [name for name in self.names if name not in parameters]
         if absent:
@@ -47,14 +47,14 @@ class When:
 
 
 def parse_when(given: Condition) -> When:
-    """Read a condition, checking what can be checked before there is a case.
+    """Parse a condition, and check what is possible without a case.
 
     Raises
     ------
     ArgumentError
-        If it is neither a function of named parameters nor words.
+        If it is neither a function of named parameters nor names.
     CapabilityNameError
-        If a word is neither a dtype nor a device.
+        If a name is neither that of a dtype nor of a device.
     """
     if callable(given):
         return When(given, _parameters(given))
@@ -68,7 +68,7 @@ def parse_when(given: Condition) -> When:
 
 
 def _parameters(function: Callable[..., object]) -> tuple[str, ...]:
-    """Those without a default."""
+    """The names of the parameters without a default."""
     parameters = inspect.signature(function).parameters.values()
     if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY) for one in parameters):
         raise ArgumentError(
@@ -95,7 +95,7 @@ def _of_words(words: Sequence[str]) -> When:
 
 
 def _selector(word: str) -> Any:
-    """A device by its selector; a kind alone means all its devices."""
+    """Parse a device selector; a kind alone means all of its devices."""
     from cuassay.devices import kinds
     from cuassay.testing.presence import parse_selector
 

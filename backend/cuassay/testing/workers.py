@@ -1,8 +1,8 @@
-"""Workers of xdist and devices: one accelerator's tests stay in one worker, or each worker has a device.
+"""xdist workers and devices: either all tests of an accelerator run in one worker, or each worker has a device.
 
-A worker that has lost a device ends after the test that lost it, and xdist starts another; so does one in which the
-machine failed a test, which then runs again. Two workers on one accelerator share its memory and disturb each other's
-times. This module is a plugin of its own, registered only where xdist is.
+A worker that has lost a device ends after that test, and xdist starts another. It also ends after a test that the
+machine failed, and that test runs again. Two workers on one accelerator share its memory and disturb each other's
+timings. This plugin is registered only if xdist is.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = ["DeviceScheduling", "Reporter", "Workers"]
 
 
 class Reporter:
-    """The worker's side: what a report carries must be text that execnet can send, or the worker dies of it."""
+    """The worker's side: makes reports text that execnet can send, because the worker would crash otherwise."""
 
     def __init__(self) -> None:
         self._is_unwell = False
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_to_serializable(self) -> Generator[None, Any, Any]:
-        """Escape lone surrogates, such as a message has that names a file."""
-        from cuassay.results.record import sendable  # brings NumPy, which the controller may never need
+        """Escape lone surrogates, which occur for example in a message that contains a file name."""
+        from cuassay.results.record import sendable  # imports NumPy, which the controller may never need
 
         return sendable((yield))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """End this process after a test that has lost its device, or that the machine failed, if it is replaced."""
+        """End a replaceable worker after a test that lost its device, or that the machine failed."""
         result = yield
         told = item.config.workerinput  # type: ignore[attr-defined]
         if told.get("cuassay_replaced_by") == "xdist" and (item.config.stash[LOST] or self._is_unwell):
@@ -48,21 +48,21 @@ class Reporter:
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """See that the machine failed the test."""
+        """Remember whether the machine failed a test."""
         self._is_unwell = self._is_unwell or hasattr(report, "cuassay_infrastructure")
 
 
 class Workers:
-    """The controller's side: tells the workers the devices, chooses the scheduler, and sees workers replaced.
+    """The controller's side: sends the devices to workers, chooses the scheduler, and has workers replaced.
 
     Parameters
     ----------
     presence : Presence
         The devices of the session.
     pools : sequence of DevicePool
-        From which each worker gets a device; if there are none, it sees all.
+        The pools from which each worker gets a device; if there are none, a worker sees all devices.
     folder : str
-        Where workers reserve memory of devices that they share; empty: nowhere.
+        The folder in which workers reserve memory of devices that they share; empty if they do not.
     """
 
     def __init__(self, presence: Presence, pools: Sequence[DevicePool] = (), folder: str = "") -> None:
@@ -75,12 +75,12 @@ class Workers:
         self._distributed: Any = None
 
     def pytest_report_header(self) -> list[str]:
-        """Name the devices that the workers have."""
+        """Name the devices of the workers."""
         return [f"cuassay: each worker has one of {', '.join(pool.words)} as {pool.kind}:0" for pool in self._pools]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
-        """Give a new worker its device, before it imports anything."""
+        """Assign a device to a new worker, before it imports anything."""
         avoid = {failed for _, failed in self._waiting_to_run_elsewhere()}
         environment = {pool.variable: pool.take(gateway.id, avoid) or "" for pool in self._pools}
         if self._folder:
@@ -91,7 +91,7 @@ class Workers:
             channel.waitclose()
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Send the decision to a new worker."""
+        """Send the chosen devices to a new worker."""
         told = self._presence.to_worker()
         told["counts"] |= {pool.kind: 1 for pool in self._pools}
         node.workerinput["cuassay"] = told
@@ -100,9 +100,10 @@ class Workers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:
-        """Let the next worker have the device; where a test waits for it to run again, start that worker.
+        """Free the worker's device; if a test waits to run again on another device, start a new worker.
 
-        xdist replaces only a worker that crashed, and ends one for which nothing is left when another may still fail.
+        xdist replaces a worker only if it crashed. It also shuts down a worker without remaining tests, although a test
+        of another worker may still have to run again.
         """
         for pool in self._pools:
             pool.give_back(node.gateway.id)
@@ -119,7 +120,7 @@ class Workers:
         return scheduler.waiting_to_run_elsewhere() if isinstance(scheduler, DeviceScheduling) else []
 
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> DeviceScheduling | None:
-        """Ours where several workers meet an accelerator; else None, which leaves it to xdist."""
+        """The scheduler of this plugin if several workers meet an accelerator; otherwise None, for xdist's own."""
         pooled = [pool.kind for pool in self._pools]
         accelerators = [
             str(device) for device in self._presence.devices if device.kind not in HOST_KINDS or device.kind in pooled
@@ -134,9 +135,10 @@ class Workers:
             self._reported.add(report.nodeid)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Report no test twice, and count no worker that a test has ended, unless ``--max-worker-restart`` asks for it.
+        """Wrap xdist's crash handler.
 
-        xdist has a hook for the report of a crash, which can change it but not prevent it.
+        It must not report a test twice. Unless ``--max-worker-restart`` is given, it must not count a worker that a
+        test has ended. xdist's hook for crash reports can change such a report but not prevent it.
         """
         distributed = session.config.pluginmanager.getplugin("dsession")
         report = getattr(distributed, "handle_crashitem", None)
@@ -146,9 +148,9 @@ class Workers:
 
         def handle(nodeid: str, worker: Any) -> None:
             if most is None:
-                distributed._failed_nodes_count -= 1  # noqa: SLF001  it counts each one after this call
+                distributed._failed_nodes_count -= 1  # noqa: SLF001  xdist increments it after this call
             if self._second.begin(nodeid):
-                if not isinstance(distributed.sched, DeviceScheduling):  # ours has done it
+                if not isinstance(distributed.sched, DeviceScheduling):  # our scheduler has done so already
                     distributed.sched.mark_test_pending(nodeid)
             elif nodeid not in self._reported:
                 report(nodeid, worker)
@@ -175,12 +177,12 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Report what should have run again and did not come to it."""
+        """Report the tests that should have run again but did not."""
         if self._publish is not None:
             self._second.publish(self._publish)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what ran again."""
+        """List the tests that ran again."""
         if self._second.causes:
             number = len(self._second.causes)
             terminalreporter.section("cuassay isolation")
@@ -190,5 +192,5 @@ class Workers:
 
 
 def _runs_again(scheduler: Any) -> bool:
-    """Whether the scheduler takes a test back: xdist's for scopes does not."""
+    """Whether the scheduler can run a test again; xdist's schedulers for scopes cannot."""
     return isinstance(scheduler, DeviceScheduling) or not isinstance(scheduler, (LoadScopeScheduling, EachScheduling))

@@ -1,7 +1,7 @@
-"""What was found by tuning: by op and problem, in memory and in a file bound to the machine it was found on.
+"""Tuning results by op and problem, in memory and in a file that is bound to the machine they were measured on.
 
-A problem is plain data that has everything a choice depends on; the header holds everything else: the GPU,
-the driver, the libraries. Of two rows for one problem the later holds.
+A problem is plain data with everything in a call that the choice depends on. The header of the file holds everything
+else: the GPU, the driver and the libraries. If a problem has two rows, the later one is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cuassay_reports.lines import canonical
 
 __all__ = ["VERSION", "Result", "Results", "append_untuned", "read_untuned"]
 
-#: Of both formats; another one is refused.
+#: The version of both file formats. Files of another version are rejected.
 VERSION = 1
 
 _RESULTS, _UNTUNED = "cuassay tuning results", "cuassay untuned problems"
@@ -30,20 +30,20 @@ Problem = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One choice.
+    """The choice for one problem.
 
     Attributes
     ----------
     op : str
-        Of which op, such as ``gemm``.
+        The name of the op, such as ``gemm``.
     problem : mapping
-        Plain data.
+        The problem as plain data.
     choice : Candidate
-        What to use.
+        The candidate to use.
     default_us, us : float
-        Microseconds a call, of the default and of the choice.
+        Microseconds per call of the default and of the choice.
     gain, spread : float
-        As of `Outcome`.
+        As in `Outcome`.
     """
 
     op: str
@@ -56,7 +56,7 @@ class Result:
 
     @classmethod
     def of(cls, op: str, problem: Problem, outcome: Outcome) -> Result:
-        """What a search found."""
+        """Make a result from the outcome of a search."""
         return cls(
             op=op,
             problem=problem,
@@ -69,22 +69,22 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is found by."""
+        """The key under which results are stored."""
         return self.op, canonical(self.problem)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the result as JSON data."""
         figures = {name: getattr(self, name) for name in _FIGURES}
         return {"op": self.op, "problem": dict(self.problem), "choice": self.choice.plain(), **figures}
 
     @classmethod
     def from_plain(cls, row: Mapping[str, Any]) -> Result:
-        """From what `plain` gave.
+        """Make a result from the data that `plain` returned.
 
         Raises
         ------
         ArgumentError
-            If a field is missing or of another type; which, and what it is.
+            If a field is missing or has the wrong type. The message names the field and its value.
         """
         op, problem = _field(row, "op", str), _field(row, "problem", dict)
         choice = Candidate.from_plain(_field(row, "choice", dict))
@@ -104,12 +104,12 @@ def _field(row: Mapping[str, Any], name: str, wanted: type | tuple[type, ...]) -
 
 
 class Results:
-    """What was found so far on one machine; safe to use from several threads.
+    """The results of one machine so far. Safe to use from several threads.
 
     Parameters
     ----------
     validators : mapping
-        What results depend on in addition to the problem: the GPU, the driver, each library's version.
+        What results depend on in addition to the problem: the GPU, the driver, and the version of each library.
     """
 
     def __init__(self, validators: Mapping[str, str]) -> None:
@@ -125,42 +125,42 @@ class Results:
         return len(self._found)
 
     def find(self, op: str, problem: Problem) -> Result | None:
-        """What was found for `problem`, if anything was."""
+        """Return the result for `problem`, or None."""
         return self._found.get((op, canonical(problem)))
 
     def all(self) -> tuple[Result, ...]:
-        """Every result, in the order of their problems' first."""
+        """Return every result, in the order in which their problems were first added."""
         with self._lock:
             return tuple(self._found.values())
 
     def unwritten(self) -> tuple[Result, ...]:
-        """Those that were added here and have reached no file."""
+        """Return the results that were added but not written to a file."""
         with self._lock:
             return tuple(self._unwritten.values())
 
     def add(self, result: Result) -> None:
-        """Keep `result`, in memory."""
+        """Keep `result` in memory."""
         with self._lock:
             self._found[result.key] = self._unwritten[result.key] = result
 
     def append(self, result: Result, path: str | Path) -> None:
-        """Add `result` to the file, as it is.
+        """Append `result` to a file.
 
         Raises
         ------
         TuningError
-            If the file is unreadable, cut off, another machine's, or cannot be written.
+            If the file is unreadable, cut off, from another machine, or cannot be written.
         """
         self._file(path).append(result.plain())
         self._reached([result])
 
     def read(self, path: str | Path) -> int:
-        """Take over every result in the file; gives their number.
+        """Load every result in a file, and return their number.
 
         Raises
         ------
         TuningError
-            If it is absent, unreadable, cut off, or another machine's; nothing is taken over then.
+            If the file is absent, unreadable, cut off, or from another machine. Nothing is loaded then.
         """
         rows = [_row(path, number, row, Result.from_plain) for number, row in self._file(path).read()]
         with self._lock:
@@ -170,12 +170,12 @@ class Results:
         return len(rows)
 
     def write(self, path: str | Path) -> int:
-        """Add to the file whatever of here it lacks or has otherwise; gives the number of rows added.
+        """Append the results that a file lacks or has different values for, and return the number of rows added.
 
         Raises
         ------
         TuningError
-            If the file is unreadable, cut off, or another machine's.
+            If the file is unreadable, cut off, or from another machine.
         """
         there, mine = Results(self.validators), self.all()
         if Path(path).exists():
@@ -187,14 +187,14 @@ class Results:
         return len(missing)
 
     def _reached(self, results: Iterable[Result]) -> None:
-        """These are in a file, unless another was found for a problem meanwhile."""
+        """Mark these results as written, unless a problem has got another result meanwhile."""
         with self._lock:
             for result in results:
                 if self._unwritten.get(result.key) == result:
                     del self._unwritten[result.key]
 
     def clear(self) -> None:
-        """Forget all; files stay."""
+        """Forget all results. Files are not changed."""
         with self._lock:
             self._found.clear()
             self._unwritten.clear()
@@ -211,23 +211,23 @@ def _row(path: str | Path, number: int, row: Mapping[str, Any], read: Callable[[
 
 
 def append_untuned(path: str | Path, op: str, problem: Problem) -> None:
-    """Add a problem to a file of those to tune later, on whatever machine.
+    """Append a problem to a file of problems to tune later, on any machine.
 
     Raises
     ------
     TuningError
-        If the file is something else, cut off, or cannot be written.
+        If the file has another format, is cut off, or cannot be written.
     """
     ResultsFile(path, {"format": _UNTUNED, "version": VERSION}).append({"op": op, "problem": dict(problem)})
 
 
 def read_untuned(paths: Sequence[str | Path]) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Op and problem of every row in these files, each once.
+    """Return the distinct ops and problems in these files.
 
     Raises
     ------
     TuningError
-        If a file is absent, unreadable, cut off, or something else.
+        If a file is absent, unreadable, cut off, or has another format.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in paths:

@@ -1,6 +1,6 @@
-"""A file of JSON lines with a header line that says what it is; a file that is something else is left as it is.
+"""A file of JSON lines with a header line that identifies it. A file with another header is never changed.
 
-How lines are read and added is `cuassay_reports.lines`'s; here every line must be whole and the header must fit.
+`cuassay_reports.lines` reads and appends lines. This module requires that every line is complete and the header fits.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ResultsFile:
     Parameters
     ----------
     path : path
-        The file; made by the first `append`, with its folder.
+        The file. The first `append` creates it and its folder.
     header : mapping
-        What the file must begin with: flat, but for a mapping of validators.
+        The first line of the file: flat, except for a mapping of validators.
     """
 
     def __init__(self, path: str | Path, header: Mapping[str, Any]) -> None:
@@ -36,12 +36,12 @@ class ResultsFile:
         return f"ResultsFile({str(self.path)!r}, {self.header.get('format')!r})"
 
     def append(self, *rows: Mapping[str, Any]) -> None:
-        """Add rows in one piece, after whatever other processes have added.
+        """Append rows at once, after rows that other processes have added.
 
         Raises
         ------
         TuningError
-            If the file is another's, or cut off, or cannot be written; it is as it was then.
+            If the header differs, or the file is cut off or cannot be written. The file is unchanged then.
         """
         with self._locked(os.O_RDWR, fcntl.LOCK_EX) as file:
             text = self._content(file)
@@ -52,12 +52,12 @@ class ResultsFile:
                 append(file, "".join(f"{canonical(line)}\n" for line in lines).encode())
 
     def read(self) -> list[tuple[int, dict[str, Any]]]:
-        """Every row with the number of its line.
+        """Return every row with the number of its line.
 
         Raises
         ------
         TuningError
-            If there is no such file, it cannot be read, is cut off, or is another's.
+            If the file does not exist, cannot be read or is cut off, or the header differs.
         """
         with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as file:
             text = self._content(file)
@@ -71,7 +71,7 @@ class ResultsFile:
             with self._explained("opened"):
                 file = opened(self.path) if access == os.O_RDWR else os.open(self.path, access | os.O_CLOEXEC)
             stack.callback(os.close, file)
-            with self._explained("locked"):  # a network's file system may have no locks
+            with self._explained("locked"):  # a network file system may not support locks
                 stack.enter_context(locked(file, kind))
             yield file
 
@@ -87,7 +87,7 @@ class ResultsFile:
             return content(file)
 
     def _checked(self, text: bytes) -> list[tuple[int, dict[str, Any]]]:
-        """Every object with the number of its line, the header first."""
+        """Return every object with the number of its line, the header first."""
         lines = parse(text)
         for number, reason in sorted(lines.wrong.items()):
             raise TuningError(f"{self.path} cannot be read: line {number} {reason}")
@@ -100,7 +100,7 @@ class ResultsFile:
         return list(lines.rows.items())
 
     def _check_header(self, got: Mapping[str, Any]) -> None:
-        """Whether the first row is the header: else which field differs."""
+        """Raise `TuningError` naming the differing field, unless the first row is the header."""
         for field, expected in self.header.items():
             if isinstance(expected, Mapping):
                 self._check_fields(f"{field}.", expected, got.get(field))

@@ -1,10 +1,11 @@
-"""The race: which of several candidates is the fastest, and whether it is so much faster that a switch is worth it.
+"""Race candidates to find the fastest, and decide whether it is enough faster than the default to replace it.
 
-Every stage samples the candidates in turn, forwards then backwards, so that a drift of the clocks meets all alike; the
-default takes part in each. The last stage is a race of few, the default and the best of the others, on fresh samples
-only: the fastest of a hundred noisy figures is flattered by having been chosen. The default is left only for a gain
-above 2 % and above twice the spread, and only for a candidate whose result agrees with its result. For a rival, what
-others use without a search, twice the spread is enough: nobody who leaves them for ours shall lose by it.
+Every stage samples the candidates in turn, forwards then backwards, so that a drift of the clocks affects all equally.
+The default takes part in each stage. The last stage compares the default with the best candidates on fresh samples
+only, because the fastest of a hundred noisy candidates was partly selected for its noise. The default is replaced only
+if the gain is above 2 % and above twice the spread, and only by a candidate whose result agrees with the default's. A
+rival is a candidate that other libraries use without a search. For a rival, twice the spread is enough, so that users
+of those libraries do not lose by switching to ours.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from cuassay.tune.space import Candidate, distinct
 
 __all__ = ["CONFIRMATION", "STAGES", "Check", "Limits", "Outcome", "Refine", "Stage", "Timer", "search"]
 
-#: One sample of a candidate: seconds a call. The first of each may prepare it; it raises for what cannot run.
+#: Takes one sample of a candidate, in seconds per call. The first sample may prepare it. Raises if it cannot run.
 Timer = Callable[[Candidate], float]
 
-#: Whether a candidate computes what the default does: the reason why not, or None. It may raise.
+#: Returns why a candidate's result does not agree with the default's, or None if it does. May raise.
 Check = Callable[[Candidate], str | None]
 
-#: Further candidates near the best so far, of which the default may be one.
+#: Returns further candidates near the best ones so far, which may include the default.
 Refine = Callable[[Sequence[Candidate]], Iterable[Candidate]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One round of the race.
+    """One stage of the race.
 
     Attributes
     ----------
     samples : int
-        Of each candidate.
+        The number of samples of each candidate.
     keep : int
-        Most candidates that go on.
+        The largest number of candidates that continue.
     within : float
-        Who takes longer than this times the best is out.
+        A candidate is eliminated if it takes longer than this times the best one.
     share : float
-        How much of all the time may be spent when it ends.
+        The fraction of the total time that may be spent by the end of the stage.
     """
 
     samples: int
@@ -51,7 +52,7 @@ class Stage:
     share: float
 
 
-#: A hundred candidates are told apart by one sample each where they differ by half, and only there.
+#: The stages. One sample of each of a hundred candidates only eliminates those that take twice as long as the best.
 STAGES = (
     Stage(samples=1, keep=32, within=2.0, share=0.5),
     Stage(samples=2, keep=12, within=1.25, share=0.7),
@@ -59,30 +60,31 @@ STAGES = (
     Stage(samples=10, keep=4, within=1.05, share=0.85),
 )
 
-#: Rounds of the last race; at least `_LEAST_ROUNDS` are taken whatever the limits.
+#: The number of rounds in the last comparison; at least `_LEAST_ROUNDS` are run regardless of the limits.
 CONFIRMATION = 20
 _LEAST_ROUNDS = 5
 
-#: In it with the default and the best rival: what is within a few per cent of the best so far may be the best; and so
-#: far behind the default it may be before it, as their samples were taken at other times.
+#: The number of finalists besides the default and the best rival, and how far a finalist may be behind the default. A
+#: candidate a few per cent behind may still be the fastest, because the samples were taken at different times.
 _FINALISTS, _NEARLY = 3, 1.03
 
-#: Candidates that `refine` is given, and the share of the time that what it gives may add to the first stage.
+#: The number of candidates passed to `refine`, and the fraction of the time that its results may add to the first
+#: stage.
 _REFINED, _REFINING = 4, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a search may cost, and what it takes to leave the default.
+    """The cost of a search, and the conditions for replacing the default.
 
     Attributes
     ----------
     seconds : float
-        After which no sample is begun but the few that the last comparison needs.
+        The time after which no sample is begun, except the few that the last comparison needs.
     iterations : int
-        Most samples of one candidate, but for the few that the last comparison needs.
+        The largest number of samples of one candidate, except the few that the last comparison needs.
     gain : float
-        Least gain of a candidate: the default's time over its own, less 1. Of a rival no more than `spreads` is asked.
+        The smallest gain of a candidate: the default's time over its own, minus 1. It does not apply to rivals.
     spreads : float
         The gain must also exceed this many times the distance between its quartiles.
     """
@@ -99,24 +101,25 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------
     choice : Candidate
-        What to use; the default where nothing is worth a switch.
+        The candidate to use; the default unless another one is enough faster.
     reason : str
-        Why.
+        The reason for the choice.
     default_s, chosen_s : float
-        Seconds a call: the medians of the last comparison.
+        Seconds per call: the medians of the last comparison.
     gain, spread : float
-        Median and quartile distance of the default's time over the choice's, less 1, pair by pair; 0 of the default.
+        The median and quartile distance of the paired gains: the default's time over the choice's, minus 1. 0 for the
+        default.
     tried, untried : int
-        Candidates that ran, and those that the time did not reach.
+        The number of candidates that ran, and of those for which there was no time.
     refused : tuple of (Candidate, str)
-        Those that could not run, or computed something else; each with the reason.
+        The candidates that could not run or whose results differ, each with the reason.
     seconds : float
-        What the search took.
+        The duration of the search.
     """
 
     choice: Candidate
@@ -148,19 +151,24 @@ def search(
     Parameters
     ----------
     default : Candidate
-        What is used without a search. An error of its timer is the caller's.
+        The candidate that is used without a search. Errors of its timer are raised.
     candidates : iterable of Candidate
-        The likeliest first: time may not suffice for all.
+        The other candidates, the most promising first, because there may not be time for all.
     timer, check, refine : callable
         See `Timer`, `Check`, `Refine`. The default itself is not checked.
     rivals : collection of Candidate
-        Candidates too: what others use without a search, such as another library's first choice.
+        Further candidates that other libraries use without a search, such as a library's first choice.
     limits : Limits
         By default `Limits()`.
     stages : sequence of Stage
-        The rounds before the last comparison.
+        The stages before the last comparison.
     clock : callable
-        Seconds, for the limit.
+        Returns seconds, for the time limit.
+
+    Returns
+    -------
+    Outcome
+        The choice and its figures.
     """
     race = _Race(default, timer, limits or Limits(), clock)
     first, *later = stages
@@ -175,7 +183,7 @@ def search(
 
 @dataclass(slots=True)
 class _Race:
-    """The samples so far, and who is out."""
+    """The samples so far, and the candidates that were eliminated."""
 
     default: Candidate
     timer: Timer
@@ -198,20 +206,20 @@ class _Race:
         return candidate in self.samples or candidate in self.refused or candidate in self.untried
 
     def time_of(self, candidate: Candidate) -> float:
-        """Of few samples the lower middle one: what disturbs a sample makes it longer."""
+        """Return the lower median of the samples, because disturbances only make a sample longer."""
         return statistics.median_low(self.samples[candidate])
 
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         return sorted(candidates, key=self.time_of)
 
     def hopeful(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Those that may be faster than the default, the best first."""
+        """Return the candidates that may be faster than the default, the best first."""
         ran = (one for one in candidates if one in self.samples and one not in self.refused and one != self.default)
         most = _NEARLY * self.time_of(self.default)
         return [one for one in self.ranked(ran) if self.time_of(one) <= most][:_FINALISTS]
 
     def run(self, stage: Stage, entrants: Sequence[Candidate], extra: float = 0.0) -> list[Candidate]:
-        """Those that go on, the fastest first; `extra` is added to the stage's share of the time."""
+        """Return the candidates that continue, the fastest first. `extra` is added to the stage's share of the time."""
         limit = self.limits.seconds * (stage.share + extra)
         self.untried |= set(entrants) - self.samples.keys()
         for turn in range(stage.samples):
@@ -224,7 +232,7 @@ class _Race:
         return [one for one in ranked[: stage.keep] if self.time_of(one) <= stage.within * best]
 
     def refined(self, stage: Stage, entrants: list[Candidate], refine: Refine) -> list[Candidate]:
-        """With what is near the best, and near what is best then, until that brings no change or takes too long."""
+        """Add candidates near the best ones, repeatedly, until the best do not change or the time is up."""
         former: list[Candidate] = []
         best = self.ranked([self.default, *entrants])[:_REFINED]
         while best != former and self.elapsed <= self.limits.seconds * (stage.share + _REFINING):
@@ -234,11 +242,11 @@ class _Race:
         return entrants
 
     def sample(self, candidate: Candidate) -> float | None:
-        """One more of a candidate that may have it."""
+        """Take one more sample of a candidate, unless it has reached the limit."""
         return None if len(self.samples.get(candidate, ())) >= self.limits.iterations else self.timed(candidate)
 
     def timed(self, candidate: Candidate) -> float | None:
-        """One more, however many there are; None of a candidate that is out, or is now."""
+        """Take one more sample regardless of the limit. Returns None if the candidate was or is now rejected."""
         if candidate in self.refused:
             return None
         try:
@@ -261,14 +269,14 @@ class _Race:
             return True
         try:
             reason = check(candidate)
-        except Exception as error:  # noqa: BLE001  whatever keeps a candidate from running keeps it out
+        except Exception as error:  # noqa: BLE001  any error rejects the candidate
             reason = f"{type(error).__name__}: {error}"
         if reason is not None:
             self.refuse(candidate, reason)
         return reason is None
 
     def decide(self, finalists: Sequence[Candidate], rivals: Collection[Candidate]) -> Outcome:
-        """The comparison of the default with the best of the others, on fresh samples."""
+        """Compare the default with the finalists on fresh samples."""
         if not finalists:
             return self._outcome(self.default, "nothing else was faster", self.time_of(self.default))
         rounds = self._rounds(finalists)
@@ -279,11 +287,11 @@ class _Race:
         gains = [_Gain(one, rounds, self.default, self.limits, is_rival=one in rivals) for one in left]
         best = max(gains, key=lambda one: (one.suffices, one.median))
         if best.suffices:
-            return self._outcome(best.candidate, best.told, default_s, best.seconds, best.median, best.spread)
-        return self._outcome(self.default, f"best of the others: {best.told}; not above {best.needed:.1%}", default_s)
+            return self._outcome(best.candidate, best.text, default_s, best.seconds, best.median, best.spread)
+        return self._outcome(self.default, f"best of the others: {best.text}; not above {best.needed:.1%}", default_s)
 
     def _rounds(self, finalists: Sequence[Candidate]) -> list[dict[Candidate, float]]:
-        """Samples of the default and of all finalists side by side, as long as any is left."""
+        """Sample the default and all finalists side by side, as long as a finalist is left."""
         rounds = []
         for turn in range(CONFIRMATION):
             if turn >= _LEAST_ROUNDS and self.elapsed > self.limits.seconds:
@@ -321,7 +329,7 @@ class _Race:
 
 
 class _Gain:
-    """What a finalist gained over the default: round by round, as a drift of the clocks is in both."""
+    """The gain of a finalist over the default, computed per round, so that a drift of the clocks cancels."""
 
     def __init__(
         self,
@@ -345,5 +353,5 @@ class _Gain:
         return self.median > self.needed
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return f"gain {self.median:.1%}, spread {self.spread:.1%}"

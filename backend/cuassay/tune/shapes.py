@@ -1,8 +1,8 @@
-"""Public lists of matrix products: what a file of shapes says, as products of row-major matrices.
+"""Read public lists of matrix products from a file of shapes, as products of row-major matrices.
 
-The file is JSON; each list in it names its origin. Models give the (n, k) of their weights and the m they meet,
-DeepBench column-major (m, n, k) and which operand is transposed. What is made of them says how each operand lies, since
-that decides a kernel as much as the extents do.
+The file is JSON, and each list in it names its origin. Models list the (n, k) of their weights and the values of m.
+DeepBench lists column-major (m, n, k) and which operand is transposed. The result includes the layout of each operand,
+because it affects the choice of a kernel as much as the extents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["DEEPBENCH_COUNT", "GemmShape", "evenly", "read_shapes", "spread_out"
 
 T = TypeVar("T")
 
-#: How many of DeepBench's shapes are taken.
+#: How many of DeepBench's shapes are used.
 DEEPBENCH_COUNT = 60
 
 _GOLDEN = 0.6180339887498949
@@ -28,16 +28,17 @@ _GOLDEN = 0.6180339887498949
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmShape:
-    """``(m, k) @ (k, n)``.
+    """The product ``(m, k) @ (k, n)``.
 
     Attributes
     ----------
     m, n, k : int
-        Extents.
+        The extents.
     layout : str
-        How each operand lies: ``N``, its rows are contiguous; ``T``, its columns are. A linear layer is ``NT``.
+        The layout of each operand: ``N`` if its rows are contiguous, ``T`` if its columns are. A linear layer is
+        ``NT``.
     dtype, out_dtype : str
-        Of both operands, and of the result.
+        The dtype of both operands, and that of the result.
     """
 
     m: int
@@ -49,7 +50,7 @@ class GemmShape:
 
     @property
     def flops(self) -> int:
-        """Operations of the definition."""
+        """The number of floating-point operations in the definition."""
         return 2 * self.m * self.n * self.k
 
     def __str__(self) -> str:
@@ -58,7 +59,7 @@ class GemmShape:
 
 
 def read_shapes(path: str | Path) -> dict[str, tuple[GemmShape, ...]]:
-    """The products of a file, by the names of its lists; several lists may have the same.
+    """Read the products of a file, by the names of its lists. Several lists may contain the same product.
 
     Raises
     ------
@@ -78,14 +79,14 @@ def read_shapes(path: str | Path) -> dict[str, tuple[GemmShape, ...]]:
 
 
 def _layers(data: Mapping[str, Any]) -> Iterator[GemmShape]:
-    """Linear layers of a model."""
+    """Yield the linear layers of a model."""
     for n, k in data["nk"]:
         for m in data["m"]:
             yield GemmShape(m=m, n=n, k=k)
 
 
 def _deepseek(data: Mapping[str, Any]) -> Iterator[GemmShape]:
-    """Forward, gradients of inputs and of weights: as the origin lists them, (m, n, k), (m, k, n) and (n, m, k)."""
+    """Yield forward products (m, n, k), gradients of inputs (m, k, n) and of weights (n, m, k), as in the source."""
     for n, k in data["nk_bf16_out"]:
         for m in sorted({*data["m_forward"], *data["readme_2025_m"]}):
             yield GemmShape(m=m, n=n, k=k)
@@ -98,7 +99,10 @@ def _deepseek(data: Mapping[str, Any]) -> Iterator[GemmShape]:
 
 
 def _deepbench(data: Mapping[str, Any]) -> Iterator[GemmShape]:
-    """Evenly over training and inference; a column-major product is that of the transposes, the other way round."""
+    """Yield shapes evenly from training and inference.
+
+    A column-major product is the row-major product of the transposes in reverse order.
+    """
     listed = chain.from_iterable(data["sets"].values())
     for m, n, k, transpose_a, transpose_b in evenly(list(dict.fromkeys(map(tuple, listed))), DEEPBENCH_COUNT):
         yield GemmShape(m=n, n=m, k=k, layout=f"{'NT'[transpose_b]}{'NT'[transpose_a]}")
@@ -121,15 +125,15 @@ _READERS: dict[str, Callable[[Any], Iterator[GemmShape]]] = {
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:
-    """`count` of `items` at equal distances, the first among them; all where there are no more."""
+    """Return `count` equally spaced items, beginning with the first; all items if there are not more."""
     if count >= len(items):
         return list(items)
     return [items[place * len(items) // count] for place in range(count)]
 
 
 def spread_out(items: Sequence[T]) -> list[T]:
-    """All `items` in an order of which any beginning is spread evenly over them: by the golden ratio.
+    """Return all items in an order whose every beginning covers the list evenly, by the golden ratio.
 
-    What is cut short after any number of them has met all parts of the list alike.
+    A loop over them that is cut short has then covered all parts of the list equally.
     """
     return [items[place] for place in sorted(range(len(items)), key=lambda place: place * _GOLDEN % 1.0)]

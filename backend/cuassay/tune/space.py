@@ -1,4 +1,4 @@
-"""What is chosen among: a `Candidate` is one implementation with its parameters, as plain data that a file can hold."""
+"""`Candidate`: one implementation with its parameters, as plain data that can be stored in a file."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["Candidate", "Plain", "distinct", "in_turn"]
 
-#: A parameter's value: what JSON gives back as it was.
+#: The types of a parameter's value: those that JSON preserves.
 Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to compute something: whose implementation, and with which parameters.
+    """One way to compute something: an implementation and its parameters.
 
-    Equal candidates compute the same in the same way; they hash, and go through JSON unchanged.
+    Equal candidates compute the same in the same way. Candidates are hashable, and JSON preserves them.
 
     Attributes
     ----------
     implementation : str
-        Who understands the parameters, such as ``cublaslt``.
+        The implementation that interprets the parameters, such as ``cublaslt``.
     parameters : tuple of (str, value)
-        By name, in the order of the names; values are strings, numbers, flags or None.
+        Names and values, sorted by name. Values are strings, numbers, flags or None.
     """
 
     implementation: str
@@ -34,12 +34,12 @@ class Candidate:
 
     @classmethod
     def of(cls, implementation: str, /, **parameters: Plain) -> Candidate:
-        """With parameters by name.
+        """Make a candidate with parameters by name.
 
         Raises
         ------
         ArgumentError
-            If a value is not plain.
+            If a value is not a string, number, flag or None.
         """
         for name, value in parameters.items():
             if not isinstance(value, Plain):
@@ -49,7 +49,7 @@ class Candidate:
         return cls(implementation, tuple(sorted(parameters.items())))
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a parameter."""
+        """Return the value of a parameter."""
         for found, value in self.parameters:
             if found == name:
                 return value
@@ -57,17 +57,17 @@ class Candidate:
         raise ArgumentError(f"{self.implementation} has no parameter {name!r} here; it has {names}")
 
     def plain(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the candidate as JSON data."""
         return {"implementation": self.implementation, "parameters": dict(self.parameters)}
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Candidate:
-        """From what `plain` gave.
+        """Make a candidate from the data that `plain` returned.
 
         Raises
         ------
         ArgumentError
-            If it is something else.
+            If the data has another form.
         """
         implementation, parameters = data.get("implementation"), data.get("parameters")
         if not isinstance(implementation, str) or not isinstance(parameters, Mapping):
@@ -80,13 +80,13 @@ class Candidate:
 
 
 def distinct(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Each once, in the order they first come."""
+    """Return the distinct candidates, in the order of their first occurrence."""
     return tuple(dict.fromkeys(candidates))
 
 
 def in_turn(*lists: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """The first of each list, then the second of each, and so on; each once.
+    """Return the first candidate of each list, then the second of each, and so on, without repetitions.
 
-    Where the time does not suffice for all, no list is left out for another's last.
+    If there is not enough time for all, every list is then tried about equally far.
     """
     return distinct(one for one in chain.from_iterable(zip_longest(*lists)) if one is not None)

@@ -274,7 +274,7 @@ def test_what_was_timed_is_compared_and_called_again_on_other_numbers(project: p
     result.assert_outcomes(passed=1, failed=2, deselected=result.parseoutcomes()["deselected"])
     result.stdout.fnmatch_lines(
         [
-            "*wrong where time was taken*",
+            "*wrong in the timed call*",
             "*hold other numbers*",
             "FAILED test_timed.py::test_warm::test_speed*",
             "FAILED test_timed.py::test_kept::test_speed*",

@@ -194,7 +194,7 @@ def test_a_call_that_is_refused_and_that_the_reference_takes() -> None:
         "error_inputs": lambda make: [ErrorInput(Sample((make(2),), {"window": 5}), ValueError, "window of 5")],
     }
     combined(windowed(2), **declared)
-    with pytest.raises(AssertionError, match=r"the function refuses this call .* and the reference takes it"):
+    with pytest.raises(AssertionError, match=r"the function rejects this call .* but the reference accepts it"):
         combined(windowed(0), **declared)
 
 

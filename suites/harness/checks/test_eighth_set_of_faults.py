@@ -60,7 +60,7 @@ FOUND = {
     "flag_after_error": ("errors", "cpu", "float32"),
     "lengths_not_checked": ("errors", "cpu", "float32"),
     "block_tail": ("sizes", "cpu", ""),
-    "grid_of_rows": ("sizes", "cpu", ""),
+    "grid_of_rows": ("layouts", "cpu", "float32"),
     "half_positions": ("sizes", "cpu", ""),
     "ranks_int16": ("sizes", "cpu", ""),
     "max_pads_zero": ("units", "cpu", "float32"),

@@ -150,7 +150,7 @@ PAIRS = {
         scaled_by_a_kept_gain,
         scaled,
         "errors",
-        "wrong after a call that was refused",
+        "wrong after a call that raised an error",
         {
             "reference": lambda a, gain=2.0: a * gain,
             "samples": lambda make: [make(12)],

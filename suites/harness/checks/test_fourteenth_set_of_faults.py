@@ -27,7 +27,7 @@ FOUND = {
     "1 weight_average": ("out", "cpu", "float32"),
     "2 argsort_descending": ("stress", "cpu", "int32"),
     "2 avg_pool1d": ("second_call", "cpu", ""),
-    "2 embedding_bag_sum": ("sizes", "cpu", ""),
+    "2 embedding_bag_sum": ("infinities", "cpu", "float32"),
     "2 fill_diagonal_": ("layouts", "cpu", "float32"),
     "2 iso_week": ("stress", "cpu", "int32"),
     "2 masked_layer_norm": ("infinities", "cpu", "float32"),

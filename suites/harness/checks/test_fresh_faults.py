@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from cuassay.testing import OpSpec
+from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.extents import resized
 
 Function = Callable[..., Any]
 
@@ -260,7 +261,7 @@ def test_a_function_that_is_wrong_for_some_numbers_is_not_said_to_keep_something
     with pytest.raises(AssertionError) as found:
         CHECKS["deterministic"](spec, "cpu:0", np.dtype("float32"))
 
-    assert ("keep something of the first call" in str(found.value)) is keeps
+    assert ("cache something from the first call" in str(found.value)) is keeps
 
 
 def test_a_loop_over_an_axis_is_not_run_over_a_long_one_on_a_device() -> None:
@@ -293,3 +294,20 @@ def test_a_mean_of_nothing_does_not_warn() -> None:
     )
 
     CHECKS["sizes"](spec, "cpu:0")
+
+
+def test_matrices_with_too_many_elements_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both axes grow together: with 16,385 rows a matrix takes a gigabyte."""
+    drawn = []
+
+    def noted(sample: Sample, extents: dict[int, int]) -> Sample:
+        found = resized(sample, extents)
+        drawn.append(found.host()[0][0].size)
+        return found
+
+    monkeypatch.setattr("cuassay.testing.generated.sizes.resized", noted)
+    spec = OpSpec(fn=lambda xp, a: a.sum(axis=-1), dtypes=("float32",), samples=lambda make: [make((6, 6))])
+
+    CHECKS["sizes"](spec, "cpu:0")
+
+    assert 2**20 < max(drawn) < 2**21

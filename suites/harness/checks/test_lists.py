@@ -111,7 +111,7 @@ def one_is_the_input(xp: Any, arrays: list[Any]) -> list[Any]:
 
 
 WRONG: dict[str, tuple[OpSpec, str, str, str]] = {
-    "one missing": (of_lists(one_missing), "lists", "sim", "a list of 32; expected 33"),
+    "one missing": (of_lists(one_missing), "lists", "sim", "a list of 32 arrays; expected 33"),
     "one transposed": (of_lists(transposed), "lists", "cpu", r"result 0 of the list has the shape \(4, 3\)"),
     "the 65th": (of_lists(position_in_chunk), "lists", "sim", "sample: .*lists of 130"),
     "on the host": (of_lists(one_on_the_host), "values", "sim", "the result is on cpu:0, not on sim:0"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +77,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(project: Path) -> subprocess.CompletedProcess[str]:
-    return mutate(project, "test_pool.py", "--source", "pool.py", "--jobs", "2", "--record", "rows.jsonl")
+    """All mutants of the project, in this process: its endless loops, of which there are three, end sooner."""
+    from cuassay.mutation import bench
+
+    arguments = ["mutate", "test_pool.py", "--source", "pool.py", "--jobs", "2", "--record", "rows.jsonl"]
+    told, handler = io.StringIO(), signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
+            patch.chdir(project)
+            patch.setattr(bench, "_LEAST_IN_FORK", 1.0)
+            status = cli.main(arguments)
+    finally:
+        signal.signal(signal.SIGTERM, handler)  # the command sets one of its own
+    return subprocess.CompletedProcess(arguments, status, told.getvalue())
 
 
 def test_a_test_that_fails_without_a_mutant_is_left_out(done: subprocess.CompletedProcess[str]) -> None:

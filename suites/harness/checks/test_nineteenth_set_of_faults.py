@@ -20,7 +20,7 @@ FOUND = {
     "1 fixed_histogram": ("units", "cpu", "float32"),
     "1 kaiser_taper": ("second_call", "cpu", ""),
     "1 mirror_smooth": ("combined", "cpu", "float32"),
-    "1 nearest_resize": ("combined", "cpu", "float32"),
+    "1 nearest_resize": ("second_call", "cpu", ""),
     "1 overlap_add_filter": ("combined", "cpu", "float32"),
     "1 rotary_embedding": ("sizes", "cpu", ""),
     "1 time_of_day": ("combined", "cpu", "int64"),

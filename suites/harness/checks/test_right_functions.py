@@ -368,6 +368,41 @@ def norm_of_all_in_float32() -> OpSpec:
     )
 
 
+# ------------------------------------------------------------------------------------------------ references that err
+
+
+@right("stress", "combined")
+def reference_that_wraps_around() -> OpSpec:
+    """The reference adds up in int32, which the declared numbers reach only if all are at the ends of their range."""
+    return OpSpec(
+        fn=lambda xp, a, b: (a.astype("int64") * b).sum(),
+        name="reference_that_wraps_around",
+        dtypes=("int32",),
+        result_dtype="int64",
+        samples=lambda make: [(make(1000, low=-2000, high=2000), make(1000, low=-2000, high=2000))],
+        reference=np.dot,
+    )
+
+
+@right("sizes")
+def reference_that_rounds_a_share_down() -> OpSpec:
+    """``int(100 * 0.29)`` is 28 in the reference; the function counts exactly."""
+
+    def kept(values: Any, cut: int) -> Any:
+        return values[..., cut : values.shape[-1] - cut]
+
+    def fn(xp: Any, a: Any, *, share: float) -> Any:
+        return kept(xp.sort(a, axis=-1), round(share * 100) * a.shape[-1] // 100).mean(axis=-1)
+
+    return OpSpec(
+        fn=fn,
+        name="reference_that_rounds_a_share_down",
+        dtypes=("float64",),
+        samples=lambda make: [Sample((make(40),), {"share": 0.05}), Sample((make((5, 30)),), {"share": 0.4})],
+        reference=lambda a, *, share: kept(np.sort(a, axis=-1), int(a.shape[-1] * share)).mean(axis=-1),
+    )
+
+
 # ------------------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,7 @@ def mean(a: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
 def test_a_call_of_no_rows_that_breaks_in_reshape_is_found(kind: str) -> None:
-    with pytest.raises(AssertionError, match=r"a call of no rows breaks: ValueError: cannot reshape .* shape \(0,\)"):
+    with pytest.raises(AssertionError, match=r"a call without rows breaks: ValueError: cannot reshape .* shape \(0,\)"):
         CHECKS["sizes"](declared(mean_of_rows, mean), f"{kind}:0")
 
 

@@ -25,7 +25,7 @@ FOUND = {
     "1 rotary": ("second_call", "cpu", ""),
     "2 axpy_dense": ("layouts", "cpu", "float32"),
     "2 lerp_into": ("out", "cpu", "float32"),
-    "2 padded_energy": ("sizes", "cpu", ""),
+    "2 padded_energy": ("combined", "cpu", "float64"),
     "2 radix_argsort": ("halves", "cpu", "float32"),
     "2 rank_in_edges": ("values", "cpu", "float32"),
     "2 rounding_shift": ("stress", "cpu", "int32"),

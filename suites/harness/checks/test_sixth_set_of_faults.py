@@ -132,7 +132,7 @@ CLASSES: dict[str, tuple[str, dict[str, Any], Function, Function, str]] = {
         {"reference": lambda a: a.min(-1), "samples": rows},
         lambda xp, a: xp.minimum(a.min(axis=-1), xp.asarray(1e6, a.dtype)),
         lambda xp, a: a.min(axis=-1),
-        "constant stand for infinity",
+        "constant replace infinity",
     ),
     "a fraction by way of int32": (
         "units",

@@ -25,7 +25,7 @@ FOUND = {
     "upper": ("stress", "cpu", "uint8"),
     "group_mean": ("zeros", "cpu", "float32"),
     "csr_row_sums": ("zeros", "cpu", "float32"),
-    "pagerank_step": ("sizes", "cpu", ""),
+    "pagerank_step": ("stress", "cpu", "float64"),
     "weight_rows": ("sizes", "cpu", ""),
     "row_norms": ("sizes", "cpu", ""),
     "max_over_axes": ("second_call", "cpu", ""),

@@ -421,4 +421,4 @@ def test_an_option_that_is_always_wrong_is_not_blamed_on_earlier_calls() -> None
 def test_a_function_that_draws_random_numbers_is_told_what_to_declare() -> None:
     line = first_line("state", fn=lambda xp, a: a + xp.random.random_sample(a.shape).astype(a.dtype))
 
-    assert line.endswith("of a function that draws random numbers from it say deterministic=False")
+    assert line.endswith("if the function is meant to draw random numbers from it, declare deterministic=False")

@@ -14,11 +14,11 @@ PAIRS = {f"{part} {name}": pair for part in PARTS for name, pair in pairs_of(f"t
 
 #: The check that names each fault, the device and the dtype; no dtype for a check that runs once for a function.
 FOUND = {
-    "1 adler_digest": ("sizes", "cpu", ""),
+    "1 adler_digest": ("stress", "cpu", "uint8"),
     "1 allocate_lots": ("second_call", "cpu", ""),
     "1 amplitude_at_bins": ("zeros", "cpu", "float32"),
     "1 codebook_assign": ("threads", "cpu", ""),
-    "1 cumulative_energy": ("sizes", "cpu", ""),
+    "1 cumulative_energy": ("layouts", "cpu", "float32"),
     "1 ecdf_gap": ("zeros", "cpu", "float32"),
     "1 householder_vector": ("zeros", "cpu", "float32"),
     "1 ordered_dither": ("layouts", "cpu", "uint8"),

@@ -18,7 +18,7 @@ FOUND = {
     "1 correlate1d": ("combined", "cpu", "float32"),
     "1 cross_entropy": ("infinities", "cpu", "float32"),
     "1 draw_categories": ("combined", "cpu", "float32"),
-    "1 dynamic_rotary": ("sizes", "cpu", ""),
+    "1 dynamic_rotary": ("combined", "cpu", "float32"),
     "1 layer_norm": ("second_call", "cpu", ""),
     "1 quantise": ("units", "cpu", "float32"),
     "1 resize_like": ("combined", "cpu", "float32"),

@@ -82,6 +82,21 @@ def test_a_signalling_nan_ends_no_check_with_a_warning(name: str) -> None:
         CHECKS[name](SIGNALLING, "cpu", np.dtype("float32"))
 
 
+def test_a_first_number_as_maximum_is_found_where_other_results_are_minus_infinity() -> None:
+    """These are the reference's too, so nothing is lost wherever the large number is."""
+
+    def by(first: Any, a: Any) -> Any:
+        share = np.exp(a - first)
+        return np.log(np.where(a < 0, 0, share / share.sum(axis=-1, keepdims=True)).astype(a.dtype))
+
+    spec = OpSpec(
+        fn=lambda xp, a: by(a[..., :1], a), reference=lambda a: by(a.max(axis=-1, keepdims=True), a), name="shares",
+        dtypes=("float32",), samples=lambda make: [make((3, 16))],
+    )  # fmt: skip
+    with pytest.raises(AssertionError, match="right where the first number is 10000, wrong where the last one is"):
+        CHECKS["stress"](spec, "cpu", np.dtype("float32"))
+
+
 def test_a_reference_that_takes_long_is_not_given_long_arrays() -> None:
     """One with three loops in Python over the length: a square of 1,031 would take it a quarter of an hour."""
     lengths: set[int] = set()

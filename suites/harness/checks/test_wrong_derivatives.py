@@ -97,6 +97,18 @@ def test_a_wrong_derivative_is_found(declared: Callable[..., OpSpec], wrong: Cal
         CHECKS["gradients"](declared(wrong), Device("cpu"))
 
 
+@pytest.mark.parametrize("check", ["gradients", "gradients_streams", "gradients_graph"])
+def test_the_right_derivative_passes_without_a_race(declared: Callable[..., OpSpec], check: str) -> None:
+    CHECKS[check](declared(right), Device("sim"))
+
+
+def test_a_wrong_derivative_names_its_sample_and_dtype(declared: Callable[..., OpSpec]) -> None:
+    with pytest.raises(AssertionError) as caught:
+        CHECKS["gradients"](declared(nan_in_float32, in_a_range), Device("cpu"))
+
+    assert "sample: 0: shape 3x33, float32" in "\n".join([str(caught.value), *caught.value.__notes__])
+
+
 def test_nan_is_no_gradient_within_the_samples_range(declared: Callable[..., OpSpec]) -> None:
     with pytest.raises(AssertionError, match="up to nan from that in float64"):
         CHECKS["gradients"](declared(nan_in_float32, in_a_range), Device("cpu"))

@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 KINDS = ("cpu", "sim")
 
-#: What a test file begins with: the process of its worker, above pytest and its isolated process.
+#: What a test file begins with: its worker's process, above the isolated process, pytest and the warm process.
 WORKER = """
 import os, signal, time
 from pathlib import Path
@@ -45,7 +45,7 @@ def first_time(name):
 
 def end_worker():
     time.sleep(0.3)  # the row that it has begun is sent meanwhile
-    os.kill(psutil.Process().parents()[1].pid, signal.SIGKILL)
+    os.kill(psutil.Process().parents()[2].pid, signal.SIGKILL)
     time.sleep(60)
 """
 
@@ -154,8 +154,13 @@ def test_killed():
     if first_time("killed"):
         end_worker()
 
+def test_loses_warm():
+    if first_time("warm"):
+        os.kill(psutil.Process().parents()[1].pid, signal.SIGKILL)
+        time.sleep(60)
+
 def test_machine():
-    worker = psutil.Process().parents()[1].pid
+    worker = psutil.Process().parents()[2].pid
     Path(__file__).with_name(f"worker-{worker}").touch()
     if len(list(Path(__file__).parent.glob("worker-*"))) == 1:
         raise RuntimeError("CUDA error: the GPU is lost")
@@ -167,7 +172,13 @@ def test_own():
 
     status, found = run(client, tests, tmp_path / "rows.jsonl", shards=4)
 
-    expected = {"test_deadly": "error", "test_killed": "passed", "test_machine": "passed", "test_own": "failed"}
+    expected = {
+        "test_deadly": "error",
+        "test_killed": "passed",
+        "test_loses_warm": "passed",
+        "test_machine": "passed",
+        "test_own": "failed",
+    }
     assert (status, outcomes(found)) == (1, expected)
     assert [row["reason"] for row in told(found) if row["outcome"] == "error"] == ["2 workers were lost while it ran"]
     assert len(list((folder / "losses").glob("seen-own-*"))) == 1

@@ -140,4 +140,4 @@ def test_an_error_of_a_declaration_shows_little_of_ours(pytester: pytest.Pyteste
     )
     shown = [line for line in result.outlines if ".py:" in line and ": in " in line]
     assert len(shown) <= 3
-    assert not any("_blamed" in line or "_given" in line for line in shown)
+    assert not any("_as_spec_error" in line or "_computed" in line for line in shown)

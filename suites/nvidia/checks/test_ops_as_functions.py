@@ -51,8 +51,8 @@ def as_function(spec: OpSpec) -> OpSpec:
 
 
 def _is_function(spec: OpSpec) -> bool:
-    """Whether the op makes an array on the device of its arrays by a formula, and takes what a function would."""
-    if spec.op is None or not spec.op.schema.outputs or spec.op.schema.place is not None:
+    """Whether the op makes one array on the device of its arrays by a formula, and takes what a function would."""
+    if spec.op is None or not spec.op.schema.is_single or spec.op.schema.place is not None:
         return False
     return spec.op_class != "random" and not spec.name.startswith("foreach_")  # whose lists have one dtype, contiguous
 

@@ -105,7 +105,7 @@ class TestArrays:
         assert not block.is_pending
 
     def test_memory_of_others_cannot_be_recorded(self) -> None:
-        with pytest.raises(ArgumentError, match="this one's is another's"):
+        with pytest.raises(ArgumentError, match="this array's memory is another allocator's"):
             memory.record_stream(cupy.zeros(3), cuassay.cuda.Stream())
 
 
@@ -444,7 +444,7 @@ class TestOtherProcesses:
     def test_the_exporter_itself_cannot_open_it(self) -> None:
         array = self.exported()
 
-        with pytest.raises(DeviceError, match="for another process"):
+        with pytest.raises(DeviceError, match="only in another process"):
             memory.open_ipc_handle(memory.ipc_handle(array))
 
         memory.ipc_collect()

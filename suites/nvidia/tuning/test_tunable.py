@@ -145,7 +145,7 @@ def test_what_was_set_by_call_is_handed_to_processes() -> None:
 def test_processes_need_files_to_hand_over_what_they_find() -> None:
     tunable.write_file_on_exit(False)
 
-    with pytest.raises(StateError, match="none is written"):
+    with pytest.raises(StateError, match="no file is written"):
         offline.tune_on_several([problem_of()], [0])
 
 

@@ -266,7 +266,7 @@ def test_a_library_preferred_by_name_computes() -> None:
 def test_a_choice_that_cannot_be_made_is_told_of_once_and_done_without(
     monkeypatch: pytest.MonkeyPatch, choice: Candidate, reason: str
 ) -> None:
-    monkeypatch.setattr(plans, "_told", set())
+    monkeypatch.setattr(plans, "_reported", set())
     a, b = random(64, 256), random(256, 128)
     expected = host(ops.mm(a, b))
     plans.set_selector(lambda problem, device: choice)

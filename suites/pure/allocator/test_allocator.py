@@ -6,6 +6,7 @@ import gc
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
@@ -78,10 +79,16 @@ class TestReuse:
 
         assert (segment.nbytes, len(list(segment))) == (20 * MIB, pieces)
 
-    def test_sizes_that_no_block_serves_are_forgotten(self, allocator: CachingAllocator) -> None:
+    @pytest.mark.parametrize("users", [(), (7,)], ids=["one stream", "used by another"])
+    def test_sizes_that_no_block_serves_are_forgotten(
+        self, allocator: CachingAllocator, users: tuple[int, ...]
+    ) -> None:
         kept = allocator.malloc(4096)
         for nbytes in range(1, 100_000, 100):
-            allocator.free(allocator.malloc(nbytes))
+            block = allocator.malloc(nbytes)
+            for user in users:
+                allocator.record_stream(block, user)
+            allocator.free(block)
         allocator.empty_cache()
 
         assert list(kept.stream_pool.quick) == [4096]
@@ -105,6 +112,31 @@ class TestReuse:
         assert figures.requested_bytes.all.allocated == first + second
         assert sum(one.nbytes for one in again.segment) == again.segment.nbytes
         assert list(again.stream_pool.quick) == [second]
+
+    @pytest.mark.parametrize(
+        ("former", "kept", "is_longer"),
+        [
+            ([[1000, 9000]], (), False),
+            ([[9000], [3 * MIB] * 2], (), True),
+            ([[1000] * 2, [3 * MIB] * 2], (), True),
+            ([[1000, 9000], [6 * MIB]], (3 * MIB,), True),
+            ([[512] * 3, [1000, 9000]], (3 * MIB,), True),
+        ],
+        ids=["below the peak", "most small blocks", "most small bytes", "most blocks", "most bytes"],
+    )
+    def test_a_parked_block_is_made_longer_only_at_a_peak(
+        self, allocator: CachingAllocator, former: list[list[int]], kept: tuple[int, ...], is_longer: bool
+    ) -> None:
+        for sizes in former:  # live at once: they set the peaks
+            for block in [allocator.malloc(nbytes) for nbytes in sizes]:
+                allocator.free(block)
+            allocator.empty_cache()
+        live = [allocator.malloc(nbytes) for nbytes in kept]
+        parked = allocator.malloc(1000)
+        allocator.free(parked)
+
+        assert (allocator.malloc(2000) is parked) is is_longer
+        assert all(block.is_live for block in live)
 
     def test_a_parked_block_stays_where_another_range_fits_better(self, allocator: CachingAllocator) -> None:
         hole, kept = allocator.malloc(8192), allocator.malloc(512)
@@ -386,6 +418,17 @@ class TestGivingBack:
 
         assert (held, source.releases) == (0, 1)
 
+    @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+    def test_each_segment_that_comes_or_goes_is_one_change(self, granularity: int) -> None:
+        allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
+        blocks = [allocator.malloc(4 * MIB, stream) for stream in range(2)]
+        come = allocator.heap.changes
+        for block in blocks:
+            allocator.free(block)
+        allocator.empty_cache()
+
+        assert (come, allocator.heap.changes) == (2, 4)
+
     def test_old_segments_go_above_the_threshold(self, source: IntegerSource) -> None:
         config = "garbage_collection_threshold:0.5"
         allocator = CachingAllocator(source, total=100 * MIB, config=config)
@@ -537,6 +580,12 @@ class TestPrivatePools:
 
 
 class TestBadInput:
+    @pytest.mark.parametrize("nbytes", [0, 1000])
+    def test_a_size_may_be_of_another_type_of_integer(self, allocator: CachingAllocator, nbytes: int) -> None:
+        block = allocator.malloc(np.int64(nbytes))  # type: ignore[arg-type]
+
+        assert (block.requested, block.nbytes) == (nbytes, allocator.malloc(nbytes).nbytes)
+
     @pytest.mark.parametrize("nbytes", [-1, 1.5, "1", None, [1]], ids=repr)
     def test_a_size_is_no_less_than_0_and_an_int(self, allocator: CachingAllocator, nbytes: Any) -> None:
         with pytest.raises(ArgumentError, match="0 or more bytes"):

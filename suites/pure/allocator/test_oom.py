@@ -112,6 +112,24 @@ class TestWhatIsTried:
         assert allocator.statistics().segment.all.current == 2
         assert allocator.statistics().num_alloc_retries == 0
 
+    @pytest.mark.parametrize(
+        ("nbytes", "left", "retries"),
+        [(30, [10, 22, 30], 0), (50, [10, 50], 0), (60, [60], 1)],
+        ids=["one is enough", "two are needed", "all that is free is needed"],
+    )
+    def test_the_largest_oversize_segments_go_first_until_there_is_enough(
+        self, of_segments: CachingAllocator, nbytes: int, left: list[int], retries: int
+    ) -> None:
+        allocator = of_segments
+        allocator.configure("max_split_size_mb:20")
+        for stream, freed in enumerate((10, 22, 32), start=1):
+            allocator.free(allocator.malloc(freed * MIB, stream))
+
+        allocator.malloc(nbytes * MIB, stream=4)
+
+        assert sorted(segment.nbytes // MIB for segment in allocator.segments()) == left
+        assert allocator.statistics().num_alloc_retries == retries
+
     def test_the_last_bytes_are_used_although_a_whole_segment_does_not_fit(self, of_segments: CachingAllocator) -> None:
         allocator = of_segments
         allocator.malloc(60 * MIB)
@@ -161,6 +179,15 @@ class TestWhatIsSaid:
         assert "raise per_process_memory_fraction" in message
         assert source.reserves == 0
         assert allocator.statistics().num_oom_rejections > 0
+
+    @pytest.mark.parametrize("nbytes", [1000, 40 * MIB], ids=["small", "large"])
+    def test_a_request_above_the_limit_is_counted_once(self, source: IntegerSource, nbytes: int) -> None:
+        config = "per_process_memory_fraction:0.02"
+        allocator = CachingAllocator(source, total=TOTAL, config=config, oom_ladder=())
+
+        failure(allocator, nbytes)
+
+        assert allocator.statistics().num_oom_rejections == 1
 
     def test_pieces_are_told_from_a_full_device(self, allocator: CachingAllocator) -> None:
         blocks = [allocator.malloc(2 * MIB - 512) for _ in range(30)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import random
 from collections.abc import Iterable
 from itertools import pairwise
@@ -349,11 +350,12 @@ class TestPartsOfPages:
 
 
 class TestViewsThatAreTooMany:
-    """A view shows 6 pages, and 12 may be shown."""
+    """A view shows 6 pages; either 12 pages may be shown, or there may be two views."""
 
-    @pytest.fixture(autouse=True)
-    def few_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cuassay.memory.page_space._MOST_PAGES", 12)
+    @pytest.fixture(autouse=True, params=[("_MOST_PAGES", 12), ("_MOST_VIEWS", 2)], ids=["pages", "views"])
+    def few(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        name, most = request.param
+        monkeypatch.setattr(f"cuassay.memory.page_space.{name}", most)
 
     @staticmethod
     def make(allocator: CachingAllocator, count: int) -> list[int]:
@@ -375,6 +377,7 @@ class TestViewsThatAreTooMany:
         self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("cuassay.memory.page_space._MOST_PAGES", 30)
+        monkeypatch.setattr("cuassay.memory.page_space._MOST_VIEWS", 5)
         self.make(allocator, 5)
 
         allocator.malloc(20 * MIB)  # three go
@@ -572,14 +575,42 @@ class TestGivingBack:
 
         assert reserved(allocator) == (20 + 2 + 20) * MIB  # all but the old ones
 
-    def test_old_free_pages_go_above_the_threshold(self) -> None:
-        source = IntegerSource(100 * MIB)
+    @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+    @pytest.mark.parametrize(("is_private", "stays"), [(False, 0), (True, 40)], ids=["default pool", "private pool"])
+    def test_old_free_memory_goes_above_the_threshold_unless_a_private_pool_has_it(
+        self, granularity: int, is_private: bool, stays: int
+    ) -> None:
+        source = IntegerSource(100 * MIB, granularity=granularity)
         allocator = CachingAllocator(source, total=100 * MIB, config="garbage_collection_threshold:0.5")
-        allocator.free(allocator.malloc(40 * MIB, stream=1))
+        pool = allocator.create_pool() if is_private else None
+        allocator.free(allocator.stream_pool(1, pool).malloc(40 * MIB))
 
         allocator.malloc(20 * MIB, stream=2)
 
-        assert reserved(allocator) == 20 * MIB
+        assert reserved(allocator) == (stays + 20) * MIB
+
+
+@pytest.mark.parametrize("nbytes", [46 * MIB, 30 * MIB, 1000], ids=["stitched", "large", "small"])
+def test_free_parts_of_segments_are_not_taken_for_pages(
+    allocator: CachingAllocator, source: IntegerSource, nbytes: int
+) -> None:
+    """They come to be neighbours in one list where the configuration changes meanwhile."""
+    allocator.configure("expandable_segments:False,large_segment_size_mb:50")
+    kept = allocator.malloc(5 * MIB)
+    allocator.configure("expandable_segments:True")
+    front, middle, behind = (allocator.malloc(size * MIB) for size in (47, 4, 34))
+    allocator.free(front)
+    front = allocator.malloc(30 * MIB)
+    allocator.free(behind)
+
+    block = allocator.malloc(nbytes)
+
+    assert source.physical(block.address, block.nbytes)
+    for freed in (block, front, middle):
+        allocator.free(freed)
+    allocator.empty_cache()
+    assert allocator.segments() == (kept.segment,)
+    assert reserved(allocator) == 50 * MIB
 
 
 class TestFailures:
@@ -632,7 +663,7 @@ class TestFailures:
         def few(nbytes: int, stream: int) -> int:
             if nbytes > most * MIB:
                 raise OutOfMemoryError("too few addresses; ask for less")
-            given.append(nbytes // MIB)
+            given.append(operator.index(nbytes) // MIB)  # a driver takes no float
             return plenty(nbytes, stream)
 
         monkeypatch.setattr(source, "span", few)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cuassay import from_host
 from cuassay.testing import assert_close
-from cuassay.testing.compare import HEADROOM, assert_same_bits, collecting, describe_case, judge
+from cuassay.testing.compare import HEADROOM, Verdict, assert_same_bits, collecting, describe_case, judge
 
 INF, NAN = np.inf, np.nan
 
@@ -196,3 +196,115 @@ def test_the_worst_headroom_and_the_last_map_of_errors_are_collected() -> None:
 def test_the_error_of_large_integers_is_exact() -> None:
     with pytest.raises(AssertionError, match=r"error 2\.0 "):
         assert_close(np.array([2**30 + 3]), np.array([2**30 + 1]))
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1.0])
+def test_nothing_at_all_agrees_without_an_error_or_a_limit(tolerance: float) -> None:
+    assert judge(f32(), f32(), tolerance) == Verdict(
+        bad=0, total=0, ratio=0.0, index=(), error=0.0, limit=0.0, where=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "tolerance", "verdict"),
+    [
+        pytest.param([1.5, 1, 1.25], [1, 1, 1], 1.0, (0, 3, 0.5, (0,), 0.5, 1.0), id="within"),
+        pytest.param([1.0, 1.0], [1, 1], 0.0, (0, 2, 0.0, (0,), 0.0, 0.0), id="equal"),
+        pytest.param([1.0, 4.0], [1, 1], 1.5, (1, 2, 2.0, (1,), 3.0, 1.5), id="outside"),
+        pytest.param([2.0, 1.0], [1, 1], [1.0, 0.5], (0, 2, 1.0, (0,), 1.0, 1.0), id="at the limit"),
+        pytest.param(
+            [1.0, 2.0], [1, 1], np.inf, (1, 2, np.inf, (1,), 1.0, 0.0), id="an infinite tolerance counts as 0"
+        ),
+        pytest.param([1.0, 2.0], [1, 1], NAN, (1, 2, np.inf, (1,), 1.0, 0.0), id="nan counts as 0"),
+    ],
+)
+def test_a_verdict_has_the_worst_error_and_its_limit(got: Any, want: Any, tolerance: Any, verdict: Any) -> None:
+    found = judge(np.array(got), np.array(want, np.float64), np.asarray(tolerance))
+
+    assert (found.bad, found.total, found.ratio, found.index, found.error, found.limit) == verdict
+    assert found.where is not None
+    assert np.count_nonzero(found.where) == found.bad
+
+
+def test_the_worst_of_many_elements_is_found_behind_the_first_block() -> None:
+    got = np.zeros((3, 2**15))
+    got[1, 7], got[2, 9] = 0.5, 0.75
+
+    verdict = judge(got, np.zeros_like(got), 1.0)
+
+    assert (verdict.total, verdict.ratio, verdict.index, verdict.error) == (3 * 2**15, 0.75, (2, 9), 0.75)
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "message"),
+    [
+        (f32(1, 2), f32(1), r"is \(2,\) float32; expected \(1,\) float32"),
+        (f32(1), np.array([1.0]), r"is \(1,\) float32; expected \(1,\) float64"),
+        (
+            f32(1, 2, 2),
+            f32(1, 3, 3),
+            r"2 of 3 elements differ in their bits; the first at \(1,\): got 2.0, expected 3.0",
+        ),
+        (np.array([[1], [256]]), np.array([[1], [0]]), r"1 of 2 elements differ .* at \(1, 0\): got 256, expected 0"),
+        (np.array(1.5), np.array(1.25), r"1 of 1 elements differ .* at \(\): got 1.5, expected 1.25"),
+    ],
+    ids=["shape", "dtype", "first of two", "one byte", "without axes"],
+)
+def test_unequal_bits_are_counted_and_the_first_is_shown(got: Any, want: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        assert_same_bits(got, want)
+    assert_same_bits(got, got.copy())
+    assert_same_bits(f32(), f32())
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "options", "message"),
+    [
+        (NAN, 1.0, {"atol": 1.0}, "no tolerance applies to nan and infinities"),
+        (2.0, 1.0, {"atol": 0.0}, r"error 1.0 against tolerance 0.0 \(none allowed\)"),
+        (4.0, 1.0, {"atol": 1.0}, r"error 3.0 against tolerance 1.0 \(3x over\)"),
+        (2.0, 1.0, {"atol": 0.0, "note": "computed twice"}, r"\n  note: computed twice"),
+        (2.0, 1.0, {"tolerance": np.array(0.5), "atol": 9.0}, r"tolerance 0.5 \(2x over\)"),
+        (2.0, 1.0, {"atol": 0.0, "inputs": ((np.array(7.0),), {})}, r"\n  input 0.*: 7.0"),
+    ],
+    ids=["nan", "none allowed", "over", "note", "its own tolerance", "inputs"],
+)
+def test_a_failure_says_how_far_off_a_result_is(got: float, want: float, options: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        assert_close(np.array(got), np.array(want), **options)
+
+
+def test_a_dtype_may_be_asked_for_or_left_open() -> None:
+    assert_close(f32(1), np.array([1.0]), dtype="float32")
+    assert_close(f32(1), np.array([1.0]), check_dtype=False)
+    with pytest.raises(AssertionError, match="dtype is float32; expected float16"):
+        assert_close(f32(1), f32(1), dtype=np.float16)
+
+
+def test_what_is_collected_inside_is_not_outside() -> None:
+    outer: dict[str, Any] = {}
+    inner: dict[str, Any] = {}
+    with collecting(outer):
+        with collecting(inner), pytest.raises(AssertionError):
+            assert_close(np.eye(2) * 8, np.zeros((2, 2)), atol=2.0)
+        assert_close(f32(1.5), f32(1), atol=2.0)
+
+    assert (inner["headroom"], outer) == (4.0, {"headroom": 0.25})
+    assert inner["error_map"]
+
+
+def test_described_cases_are_told_from_the_outer_one_in() -> None:
+    with describe_case("op: add", "seed: 1"), describe_case("sample: 0"), pytest.raises(AssertionError) as caught:
+        assert_close(f32(1, 2), f32(1))
+    with pytest.raises(AssertionError) as after:
+        assert_close(f32(1, 2), f32(1))
+
+    assert str(caught.value).endswith("\n  op: add\n  seed: 1\n  sample: 0")
+    assert str(after.value) == "shape is (2,); expected (1,)"
+
+
+@pytest.mark.parametrize("infinite", [INF, -INF])
+def test_a_relative_limit_next_to_infinity_is_that_of_each_number(infinite: float) -> None:
+    assert_close(np.array([infinite, 1.25]), np.array([infinite, 1.0]), rtol=0.25)
+    with pytest.raises(AssertionError, match="no tolerance applies"):
+        assert_close(np.array([0.0, 1.0]), np.array([infinite, 1.0]), rtol=0.25)

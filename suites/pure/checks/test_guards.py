@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cuassay import ops
+from cuassay import ops, precision, set_default_precision
+from cuassay.core.precision import default_precision
 from cuassay.devices.sim import BACKEND
 from cuassay.ops import registry
 from cuassay.testing.guards import (
@@ -19,6 +21,7 @@ from cuassay.testing.guards import (
     computed_precision,
     guarded,
     memory_returned,
+    precision_kept,
     products_as_asked,
     stream_kept,
 )
@@ -78,16 +81,17 @@ def test_a_product_that_is_better_than_asked_is_none_that_leaks(asked: Any) -> N
         ops.matmul(a, a, precision=asked)
 
 
+def in_tf32(kernel: Any) -> Any:
+    return lambda *arrays, precision, **named: kernel(*arrays, precision="tf32", **named)
+
+
 def test_a_leak_that_the_first_row_and_column_do_not_show_is_found() -> None:
     a = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
     b = a.T.copy()
     a[0] = b[:, 0] = 1
 
-    def leaking(kernel: Any) -> Any:
-        return lambda *arrays, precision, **named: kernel(*arrays, precision="tf32", **named)
-
     with (
-        registry.substituted("mm", kind="cpu", wrap=leaking),
+        registry.substituted("mm", kind="cpu", wrap=in_tf32),
         products_as_asked(),
         pytest.raises(AssertionError, match="asked for in 'ieee', computed in 'tf32'"),
     ):
@@ -141,3 +145,68 @@ def test_a_product_of_two_parts_is_as_exact_as_sixteen_bits() -> None:
     exact = a.astype(np.float64) @ b.astype(np.float64)
 
     assert 2.0**-20 < np.abs(_of_two_parts(a, b) / exact - 1).max() < 2.0**-14
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.5, 0.0), (-2.0, 3.0), (3.0, -0.25), (0.0, 1.0)])
+@pytest.mark.parametrize("op", ["addmm", "baddbmm"])
+def test_a_product_is_looked_at_without_what_is_added_to_it(op: str, alpha: float, beta: float) -> None:
+    """With a factor of 0 there is none to look at."""
+    stack = () if op == "addmm" else (2,)
+    c, a, b = (np.random.default_rng(seed).uniform(1, 2, (*stack, 6, 6)).astype(np.float32) for seed in (1, 2, 3))
+    call: Any = getattr(ops, op)
+
+    with products_as_asked():
+        call(c, a, b, alpha=alpha, beta=beta, precision="ieee")
+        call(c, a, b, alpha=alpha, beta=beta, precision="ieee", out=c.copy())
+    with (
+        registry.substituted(op, kind="cpu", wrap=in_tf32),
+        products_as_asked(),
+        pytest.raises(AssertionError, match=f"{op} of .* was asked for in 'ieee', computed in 'tf32'")
+        if alpha
+        else nullcontext(),
+    ):
+        call(c, a, b, alpha=alpha, beta=beta, precision="ieee")
+
+
+def test_a_result_in_place_of_what_is_added_is_looked_at_with_what_was_there() -> None:
+    c, a, b = (np.random.default_rng(seed).uniform(1, 2, (6, 6)).astype(np.float32) for seed in (1, 2, 3))
+
+    with products_as_asked():
+        ops.addmm(c, a, b, beta=3.0, precision="ieee", out=c)
+
+
+@pytest.mark.parametrize("activation", [None, "relu"])
+def test_a_layer_is_looked_at_unless_it_has_an_activation(activation: Any) -> None:
+    x, weight, bias = (
+        np.random.default_rng(0).uniform(1, 2, shape).astype(np.float32) for shape in ((5, 6), (4, 6), 4)
+    )
+    expects = nullcontext() if activation else pytest.raises(AssertionError, match=r"linear of .* computed in 'tf32'")
+
+    with products_as_asked():
+        ops.linear(x, weight, bias, activation=activation, precision="ieee")
+    with registry.substituted("linear", kind="cpu", wrap=in_tf32), products_as_asked(), expects:
+        ops.linear(x, weight, bias, activation=activation, precision="ieee")
+
+
+@pytest.mark.parametrize("mode", ["ieee", "bf16x3", "tf32", "fp16", "bf16"])
+def test_the_precision_of_a_product_is_known_by_its_errors(mode: Any) -> None:
+    a, b = (np.random.default_rng(seed).uniform(1, 2, (9, 9)).astype(np.float32) for seed in (1, 2))
+
+    found = computed_precision(a, b, np.asarray(ops.mm(a, b, precision=mode)))
+
+    assert found == ("tf32" if mode == "fp16" else mode)  # both keep 10 bits of such numbers
+
+
+def test_a_precision_mode_that_is_left_in_force_is_named() -> None:
+    with precision_kept(), precision("tf32"):
+        pass
+    before = default_precision()
+    set_default_precision("tf32")
+    try:
+        with (
+            pytest.raises(AssertionError, match="precision mode is 'bf16' after the test, it was 'tf32'"),
+            guarded("cpu"),
+        ):
+            set_default_precision("bf16")
+    finally:
+        set_default_precision(before)

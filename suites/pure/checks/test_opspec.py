@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cuassay import ops
+from cuassay import from_host, ops, set_default_precision
+from cuassay.core.precision import default_precision
+from cuassay.devices.sim import BACKEND
 from cuassay.errors import CapabilityNameError, SpecError
 from cuassay.ops import Call, interpose
-from cuassay.testing import KnownFailure, OpSpec, Sample, Tolerance, Work, conformance
+from cuassay.testing import ErrorInput, KnownFailure, OpSpec, Sample, Tolerance, Work, conformance
 from cuassay.testing.check_names import AROUND_FORMULA, CHECK_NAMES, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.opspec import REDUCED
 from cuassay.testing.own_specs import own_specs
+from cuassay.testing.tolerance import BY_CLASS, FUNCTION
 
 
 def double(xp: Any, a: Any) -> Any:
@@ -49,10 +54,12 @@ def test_a_function_alone_is_a_spec() -> None:
             id="error-inputs-as-tuples",
         ),
         pytest.param({"fn": double, "result_dtype": "float33"}, "'float33' is not a dtype", id="unknown-result"),
-        pytest.param({"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema says", id="op-with-result"),
+        pytest.param(
+            {"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema determines", id="op-with-result"
+        ),
         pytest.param(
             {"fn": double, "result_dtype": lambda a, b: a},
-            "its result_dtype= raises TypeError.*; it gets the names of its arrays' dtypes: write result_dtype=lambda",
+            "its result_dtype= raises TypeError.*; it is called with .*: write result_dtype=lambda",
             id="result-raises",
         ),
         pytest.param(
@@ -76,7 +83,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "samples": lambda make: make(3)},
-            r"its samples= raises TypeError.*; it gets .* write samples=lambda make: \[make",
+            r"its samples= raises TypeError.*; it is called with .* write samples=lambda make: \[make",
             id="samples-raise",
         ),
         pytest.param(
@@ -104,7 +111,7 @@ def test_a_function_alone_is_a_spec() -> None:
             id="like-none",
         ),
         pytest.param(
-            {"op": ops.exp, "reference": np.exp, "like": {"cdua": "log"}}, "like= speaks of 'cdua'", id="like-nowhere"
+            {"op": ops.exp, "reference": np.exp, "like": {"cdua": "log"}}, "like= names 'cdua'", id="like-nowhere"
         ),
         pytest.param(
             {"fn": double, "known_failures": (KnownFailure(reason="x", dtype="int8"),)},
@@ -138,12 +145,12 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "unclaimed": {"cdua": "float32"}},
-            "unclaimed= speaks of 'cdua', which is not a kind of device; write 'cuda'",
+            "unclaimed= names 'cdua', which is not a kind of device; write 'cuda'",
             id="misspelt-kind-unclaimed",
         ),
         pytest.param(
             {"fn": double, "unclaimed": {"cuda:0": "float32"}},
-            "unclaimed= speaks of 'cuda:0', which is not a kind of device; write 'cuda'",
+            "unclaimed= names 'cuda:0', which is not a kind of device; write 'cuda'",
             id="unclaimed-with-index",
         ),
     ],
@@ -487,3 +494,126 @@ def test_a_function_that_is_its_own_reference_is_called_each_time() -> None:
     spec.expected(sample)
 
     assert len(calls) == 2
+
+
+def test_a_function_has_no_declared_operation() -> None:
+    with pytest.raises(SpecError, match="double is a function: it has no schema, out=, meta or plan; declare it for"):
+        _ = OpSpec(fn=double).declared
+    assert OpSpec(op=ops.exp, reference=np.exp).declared is ops.exp
+
+
+def test_a_message_shows_all_arguments_of_a_call() -> None:
+    def reference(a: Any, b: Any, **options: Any) -> Any:
+        raise TypeError("not so")
+
+    with pytest.raises(SpecError, match=r"exactly a sample's arguments, here an array \(3,\), 2, axis=0, words='xxxx"):
+        OpSpec(
+            fn=lambda xp, a, b, axis, words: a, reference=reference, name="shown",
+            samples=lambda make: [Sample((make(3), 2), {"axis": 0, "words": "x" * 99})],
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        (lambda: np.seterr(all="raise"), np.geterr),
+        (lambda: np.set_printoptions(precision=3), np.get_printoptions),
+        (lambda: os.environ.update(CUASSAY_TRIED="1", PATH=""), lambda: dict(os.environ)),
+        (lambda: os.environ.pop("CUASSAY_KEPT", ""), lambda: dict(os.environ)),
+        (lambda: set_default_precision("tf32"), default_precision),
+    ],
+    ids=["errors", "printing", "variables", "a variable less", "precision"],
+)
+@pytest.mark.parametrize("part", ["fn", "samples"])
+def test_what_a_function_changes_when_it_is_declared_is_put_back(
+    part: str, change: Callable[[], Any], state: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_KEPT", "0")
+
+    def changing(*given: Any) -> Any:
+        change()
+        changed.append(state())
+        return given[-1] if part == "fn" else [given[0](3)]
+
+    before, changed = state(), list[Any]()
+    OpSpec(**{"fn": double, "samples": lambda make: [make(3)], part: changing})
+
+    assert changed[0] != before
+    assert state() == before
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_function_runs_while_its_device_is_the_current_one(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    current, met = list[int](), list[int]()
+
+    @contextmanager
+    def activate(backend: Any, index: int) -> Iterator[None]:
+        current.append(index)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(type(BACKEND), "activate", activate)
+    spec = OpSpec(fn=lambda xp, a: (met.extend(current), a)[1], name="watched")
+    with BACKEND.simulated(devices=2, memory=2**20):
+        spec.run(f"sim:{index}", (from_host(np.ones(3, np.float32), f"sim:{index}"),), {})
+
+    assert met == [index]
+
+
+@pytest.mark.parametrize(("flops", "shown"), [(0, None), (7, 7)])
+def test_operations_that_are_not_counted_have_no_column(flops: int, shown: int | None) -> None:
+    assert Work(bytes=3, flops=flops).columns() == {"bytes": 3, "flops": shown}
+    assert Work(bytes=3) == Work(bytes=3, flops=0)
+
+
+def test_the_bytes_of_a_call_are_read_and_written_once() -> None:
+    sample = Sample((np.ones((4, 8), np.float32), 2.0))
+    rows = OpSpec(fn=lambda xp, a, b: xp.sum(a, axis=0) * b, name="rows", samples=lambda make: [(make((2, 3)), 2.0)])
+
+    assert rows.touched(sample) == 4 * 8 * 4 + 8 * 4
+    assert OpSpec(op=ops.exp, reference=np.exp).touched(Sample(sample.args[:1])) == 2 * 4 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule"),
+    [
+        (OpSpec(fn=double), FUNCTION),
+        (OpSpec(fn=double, tolerance=Tolerance(ulps=3)), Tolerance(ulps=3)),
+        (OpSpec(op=ops.exp, reference=np.exp), BY_CLASS["elementwise"]),
+        (OpSpec(op=ops.sum, reference=np.sum), BY_CLASS["reduction"]),
+    ],
+    ids=["function", "its own", "elementwise", "reduction"],
+)
+def test_the_tolerance_in_force_is_the_one_given_or_that_of_the_class(spec: OpSpec, rule: Tolerance) -> None:
+    assert spec.rule == rule
+
+
+def test_bad_inputs_are_drawn_as_samples_are() -> None:
+    spec = OpSpec(
+        fn=double, error_inputs=lambda make: [ErrorInput(make(3), ValueError, "x"), ErrorInput((), TypeError, "y")]
+    )
+
+    drawn = list(spec.draw_errors(0, "float32"))
+
+    assert [(bad.sample.label, bad.error, bad.match) for bad in drawn] == [
+        ("0: shape 3", ValueError, "x"), ("0: ", TypeError, "y"),
+    ]  # fmt: skip
+    assert list(OpSpec(fn=double).draw_errors(0, "float32")) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "has"),
+    [
+        (lambda xp, a: a, False),
+        (lambda xp, a: (a, a), True),
+        (lambda xp, a: [a], True),
+        (lambda xp, a: a[0], True),
+    ],
+    ids=["an array", "a tuple", "a list", "takes a list"],
+)
+def test_lists_are_known_by_what_a_function_takes_and_gives(function: Any, has: bool) -> None:
+    takes = function(None, [1]) == 1
+    spec = OpSpec(fn=function, name="listed", samples=lambda make: [([make(3), make(3)],) if takes else make(3)])
+
+    assert spec.has_lists is has
+    assert not OpSpec(op=ops.exp, reference=np.exp).has_lists

@@ -110,3 +110,50 @@ def test_the_limit_of_a_result_is_its_own_rounding_and_that_of_the_way() -> None
     assert none == 2.0**-24
     assert UNIT * 8 <= units <= 10 * UNIT * 8
     assert 1e-2 <= both - units <= 1e-1
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("float16", UNIT), ("float32", 2.0**-23), ("complex64", 2.0**-23)])
+def test_errors_are_measured_in_a_wider_dtype(dtype: str, unit: float) -> None:
+    found = rounding_errors(lambda args, kwargs: args[0] / args[0].dtype.type(3), [np.ones(9, dtype)], {})
+
+    assert found is not None
+    assert unit / 100 < found[0].max() < unit
+    assert not found[1].any()
+
+
+@pytest.mark.parametrize("wrong", [0, 3], ids=["first run", "last run"])
+def test_the_largest_error_of_all_runs_counts(wrong: int) -> None:
+    calls: list[Any] = []
+
+    def call(args: Any, kwargs: Any) -> Any:
+        calls.append(args)
+        return np.full(3, 5.0 if len(calls) == 2 * wrong + 1 else 0.0)  # in the dtype, then wide
+
+    found = rounding_errors(call, [np.ones(3, np.float16)], {})
+
+    assert found is not None
+    assert (found[0].tolist(), len(calls)) == ([5, 5, 5], 8)
+
+
+def test_as_many_runs_are_made_as_are_asked_for() -> None:
+    calls: list[Any] = []
+    rounding_errors(lambda args, kwargs: (calls.append(args), args[0])[1], [np.ones(3, np.float16)], {}, runs=1)
+
+    assert len(calls) == 2
+    assert [args[0].dtype for args in calls] == [np.float16, np.float64]
+
+
+def test_later_runs_move_each_number_by_a_unit_at_most() -> None:
+    given: list[Any] = []
+    numbers = np.array([1.0, 2.0, 3.0, 0.0], np.float32)
+    measured(lambda a: (given.append(a), a)[1], np.tile(numbers, 99))
+
+    moves = [np.abs(run - given[0]) / 2.0**-23 for run in given[2::2]]
+    assert len(moves) == 3
+    assert all(0 < move.max() <= 4 for move in moves)
+    assert all((move.reshape(-1, 4) <= [1, 2, 4, 0]).all() for move in moves)
+
+
+@pytest.mark.parametrize("integers", [np.arange(5), np.array([True, False])], ids=["integers", "truth values"])
+def test_whole_numbers_are_not_moved(integers: Any) -> None:
+    assert measured(lambda a: a * 2.0, integers) == (0, 0)

@@ -10,11 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuassay.arrays.dtypes import epsilon, largest
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import SpecError
 from cuassay.testing import Sample
 from cuassay.testing.default_samples import binary, unary
-from cuassay.testing.samples import BENCH_TILE, LAYOUTS, BenchSamples, HostArray, Samples, is_sorted, normalized
+from cuassay.testing.samples import (
+    BENCH_TILE,
+    LAYOUTS,
+    MARGIN,
+    BenchSamples,
+    HostArray,
+    Samples,
+    is_permutation,
+    is_sorted,
+    normalized,
+)
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4)]
 
@@ -152,3 +163,87 @@ def test_extremal_numbers_hold_the_largest_ones_unless_they_are_not_wanted(large
     most = np.abs(values[np.isfinite(values)]).max()
 
     assert bool(most == np.finfo(np.float32).max) == (largest is None)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_far_numbers_are_twice_as_far_as_exponentials_reach(dtype: str) -> None:
+    values = Samples(1, dtype).far().values.astype(np.float64)
+    reach = np.log(largest(dtype))
+
+    assert values[1:-1].tolist() == [-1, 0, 1]
+    np.testing.assert_allclose(values[[0, -1]], [-2 * reach, 2 * reach], rtol=2 * epsilon(dtype))
+
+
+@pytest.mark.parametrize("generator", [unary, binary], ids=["unary", "binary"])
+def test_wide_integers_have_both_signs_and_more_bits_than_float32_holds(generator: Any) -> None:
+    (wide,) = (sample for sample in generator(Samples(1, "int64")) if "26 bits" in sample.label)
+
+    for values in (array.values for array in wide.args):
+        assert (values.min() < -(2**24), values.max() > 2**24) == (True, True)
+        assert np.abs(values).max() <= 2**25
+        assert (values != values.astype(np.float32)).any()
+    assert not [sample for sample in generator(Samples(1, "float32")) if "26 bits" in sample.label]
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [([2, 0, 1], True), ([0, 1, 2], False), ([1, 0], False), ([3, 1, 2], False), ([[2, 0, 1]], False),
+     ([2.0, 0, 1], False), ([0, 0, 1, 0], False)],
+    ids=["other order", "in order", "two", "from 1", "rows", "floats", "twice"],
+)  # fmt: skip
+def test_a_permutation_is_each_place_once_in_another_order(array: Any, expected: bool) -> None:
+    assert is_permutation(np.asarray(array)) is expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "ends"),
+    [
+        ("int32", -2, 2, (-2, 2)),
+        ("int8", None, None, (-3, 3)),
+        ("uint8", None, None, (0, 3)),
+        ("int8", -900, 900, (-128, 127)),
+    ],
+)
+def test_integers_include_both_ends_of_their_range(
+    dtype: str, low: float | None, high: float | None, ends: tuple[int, int]
+) -> None:
+    values = Samples(1, dtype)(5000, low=low, high=high).values
+
+    assert (values.min(), values.max()) == ends
+
+
+@pytest.mark.parametrize(
+    ("options", "span", "is_free"),
+    [
+        ({}, None, True),
+        ({"low": 1}, (1, 3.0), False),
+        ({"high": 1}, (-3.0, 1), False),
+        ({"low": 2, "high": 2}, (2, 2), False),
+    ],
+    ids=str,
+)
+def test_an_array_knows_the_range_that_was_asked_for(options: Any, span: Any, is_free: bool) -> None:
+    array = Samples(1, "float32")(9, **options)
+
+    assert (array.span, array.is_free, array.layout) == (span, is_free, "contiguous")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "poison"), [("bool", True), ("uint8", 255), ("int16", 2**15 - 1), ("float16", 65_504), ("float32", None)]
+)
+def test_memory_around_a_view_holds_the_largest_number(dtype: str, poison: Any) -> None:
+    base = Samples(1, dtype).full(4, 0).laid_out("inside").base()
+
+    assert base.size == 4 + 2 * MARGIN
+    assert not base[MARGIN:-MARGIN].any()
+    assert (base[:MARGIN] == (np.finfo(np.float32).max if poison is None else poison)).all()
+
+
+def test_only_the_first_array_is_laid_out_where_that_is_asked_for() -> None:
+    make = Samples(1, "float32")
+    sample = Sample((2.0, make((2, 3)), np.ones((2, 3))), {"weight": make(3)}, label="drawn")
+    all_of_it, first = sample.laid_out("strided"), sample.laid_out("strided", only_first=True)
+
+    assert [one.layout for one in (*all_of_it.args[1:], all_of_it.kwargs["weight"])] == ["strided"] * 3
+    assert {getattr(first.args[2], "layout", ""), first.kwargs["weight"].layout} == {"", "contiguous"}
+    assert (first.args[0], first.args[1].layout, first.label) == (2.0, "strided", "drawn, strided")

@@ -9,7 +9,7 @@ import pytest
 
 from cuassay.errors import SpecError
 from cuassay.testing import OpSpec, Tolerance, Work
-from cuassay.testing.terms import count_terms, is_elementwise
+from cuassay.testing.terms import arrays_of, count_terms, is_elementwise
 from cuassay.testing.tolerance import allowed
 
 GRID = np.linspace(0.5, 2, 6 * 8).reshape(6, 8)
@@ -73,11 +73,45 @@ def test_a_tolerance_is_never_more_than_its_most() -> None:
 
 @pytest.mark.parametrize("samples", [lambda make: [(3, 5)], lambda make: [3.0]], ids=["a shape", "a number"])
 def test_samples_without_an_array_are_refused(samples: Any) -> None:
-    with pytest.raises(SpecError, match=r"samples hold no array, .*; make them by make\(\(3, 5\)\)"):
+    with pytest.raises(SpecError, match=r"samples hold no array, .*; make them with make\(\(3, 5\)\)"):
         OpSpec(fn=lambda xp, *numbers: sum(numbers), name="total", samples=samples)
 
 
 def test_work_of_many_times_the_arrays_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"work= says .* bytes of a call whose arrays have"):
+    with pytest.raises(SpecError, match=r"work= declares .* bytes for a call whose arrays have"):
         OpSpec(fn=lambda xp, a: a + 1, name="one_more", work=lambda a: Work(bytes=1000 * a.nbytes))
     OpSpec(fn=lambda xp, a: a + 1, name="one_more", work=lambda a: Work(bytes=4 * a.nbytes))
+
+
+def test_a_number_is_changed_by_a_thousandth_and_zero_by_a_millionth() -> None:
+    changes: list[float] = []
+
+    def call(args: Any, kwargs: Any) -> Any:
+        changes.extend((args[0] - numbers)[args[0] != numbers])
+        return args[0] * 2
+
+    numbers = np.array([0.0, 1.0, -4.0, 1.0, 0.0, 2.0])
+    count_terms(call, (numbers,), {}, numbers * 2)
+
+    assert changes == [2.0**-20, 2.0**-8 * -1 + 2.0**-20, 2.0**-9 + 2.0**-20]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "count"), [(np.nan, 1.0, 16), (1.0, np.nan, 16), (np.nan, np.nan, 1), (1.0, 1.0, 1)]
+)
+def test_an_element_that_becomes_nan_or_a_number_has_changed(before: float, after: float, count: int) -> None:
+    assert count_terms(lambda args, kwargs: np.full(8, after), (np.ones(16),), {}, np.full(8, before)) == count
+
+
+def test_terms_of_a_call_whose_shape_changes_are_all_of_the_largest_array() -> None:
+    arrays = np.ones(3), np.ones(5)
+
+    assert count_terms(lambda args, kwargs: np.ones(2), arrays, {}, np.ones(3)) == 5
+
+
+def test_the_arrays_of_a_call_are_those_of_its_lists_and_options_too() -> None:
+    first, second, third = np.ones(1), np.ones(2), np.ones(3)
+
+    assert [id(one) for one in arrays_of(([first, 2.0], second, "x"), {"weight": third})] == [
+        id(first), id(second), id(third),
+    ]  # fmt: skip

@@ -10,7 +10,8 @@ from cuassay.core.capability import OP_CLASSES
 from cuassay.core.precision import MODES
 from cuassay.errors import SpecError
 from cuassay.testing import Tolerance
-from cuassay.testing.tolerance import BY_CLASS, GENERAL, GROWTH, MODE_EPS, allowed
+from cuassay.testing.rounding_error import RoundingError
+from cuassay.testing.tolerance import BY_CLASS, GENERAL, GROWTH, MODE_EPS, allowed, by_rounding_error, finite_size
 
 ONE = np.ones(1)
 
@@ -64,3 +65,33 @@ def test_a_composition_may_round_more_than_once() -> None:
 def test_a_tolerance_that_means_nothing_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SpecError, match="finite ulps >= 0"):
         Tolerance(**wrong)
+
+
+def test_the_size_of_what_is_not_finite_is_zero() -> None:
+    assert finite_size([-2, np.inf, -np.inf, np.nan, 3 + 4j]).tolist() == [2, 0, 0, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("rounding", "inputs", "terms", "passed", "limit"),
+    [
+        pytest.param(0.125, 0.0, 1, 1e6, 3 * 0.125, id="three times its own errors"),
+        pytest.param(0.0, 0.125, 1, 0.0, 2 * 0.125, id="two units of the inputs"),
+        pytest.param(9.0, 0.125, 1, 0.0, (4 + 1) * 0.125, id="five roundings of the inputs at most"),
+        pytest.param(9.0, 0.0, 16, 128.0, (4 + 4) * 2.0**-10 * 128, id="more of a sum"),
+    ],
+)
+def test_rounding_explains_what_it_does_to_a_function_on_the_host(
+    rounding: float, inputs: float, terms: int, passed: float, limit: float
+) -> None:
+    zero = np.zeros(1)
+    found = by_rounding_error(RoundingError(rounding, inputs), "float16", zero, terms, zero, np.array([-passed]))
+
+    assert found[0] == pytest.approx(limit, rel=1e-6)
+
+
+def test_sums_in_sixteen_bits_are_held_to_float32() -> None:
+    exact, ones = RoundingError(0.0, 0.0), np.ones(1)
+    few, many = (by_rounding_error(exact, "float16", ones, terms, ones, ones)[0] for terms in (1, 64))
+
+    assert few == pytest.approx(8 * 2.0**-10 + 8 * 2.0**-23)
+    assert many - few == pytest.approx(8 * (8 - 1) * 2.0**-23)

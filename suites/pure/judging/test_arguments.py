@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,66 @@ def test_an_option_that_no_sample_gives_is_noted() -> None:
     spec = spec_of(lambda a, *, scale=2.0: a * scale, ((), {}), fn=lambda xp, a, *, scale=2.0: a * scale)
 
     assert varied(spec) == ([], {"scale": "no sample gives it"})
+
+
+def one_hot(ids: Any, classes: int) -> Any:
+    return ids[:, None] == np.arange(classes)
+
+
+def dropped(a: Any, *, p: float) -> Any:
+    return a / (1 - p) * (np.arange(6) >= 6 * p)
+
+
+IDS = np.array([3, 9, 0, 4])
+
+
+@pytest.mark.parametrize(
+    ("reference", "args", "options", "place", "may_be"),
+    [
+        (lambda a, *, low, high: np.clip(a, low, high), (), {"low": 0.4, "high": 0.6}, "high", lambda one: one > 0.4),
+        (lambda a, *, low, high: np.clip(a, low, high), (), {"low": 0.4, "high": 0.6}, "low", lambda one: one < 0.6),
+        (lambda a, low, high: np.clip(a, low, high), (0.4, 0.6), {}, "argument 2", lambda one: one > 0.4),
+        (lambda a, *, low, high=0.6: np.clip(a, low, high), (), {"low": 0.4}, "low", lambda one: one < 0.6),
+        (dropped, (), {"p": 0.5}, "p", lambda one: 0 <= one <= 1),
+        (
+            lambda a, ids, *, classes: a.sum() + one_hot(ids, classes),
+            (IDS,),
+            {"classes": 10},
+            "classes",
+            lambda n: n > 9,
+        ),
+        (lambda a, ids, n: a.sum() + one_hot(ids, n), (IDS, 10), {}, "argument 2", lambda n: n > 9),
+        (lambda a, *, k: np.sort(a)[..., :k], (), {"k": 5}, "k", lambda k: k <= 6),
+    ],
+    ids=["high", "low", "by place", "a default", "fraction", "classes", "classes by place", "extent"],
+)
+def test_another_value_keeps_the_bounds_of_the_samples(
+    reference: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], place: str, may_be: Any
+) -> None:
+    spec = spec_of(reference, (args, options), fn=with_xp(reference))
+
+    found = [
+        (sample.kwargs | {f"argument {at}": one for at, one in enumerate(sample.args)})[place]
+        for nonce in range(8)
+        for probe in varied(spec, nonce)[0]
+        for sample in [probe.draws[0]()]
+        if probe.varies == place
+    ]
+
+    assert found
+    assert all(map(may_be, found))
+
+
+def with_xp(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """The reference as a declared function, whose signature has the same options."""
+
+    def fn(xp: Any, *args: Any, **options: Any) -> Any:
+        return reference(*args, **options)
+
+    own = inspect.signature(reference)
+    first = inspect.Parameter("xp", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    fn.__signature__ = own.replace(parameters=[first, *own.parameters.values()])  # type: ignore[attr-defined]
+    return fn
 
 
 def heard(spec: OpSpec, function: Callable[..., Any]) -> Trial:

@@ -132,6 +132,28 @@ def test_a_drift_is_a_clear_and_large_change_that_lasts(samples: list[float], dr
     assert drift_of(samples) == (None if drift is None else pytest.approx(drift, rel=0.02))
 
 
+def levels(chance: np.random.Generator, share: float, step: float) -> list[float]:
+    return np.where(chance.random(int(chance.integers(12, 21))) < share, 1 + step, 1.0).tolist()
+
+
+@pytest.mark.parametrize(("share", "step"), [(0.5, 0.15), (0.5, 0.12), (0.2, 0.3)])
+def test_times_of_two_levels_in_any_order_hardly_ever_drift(share: float, step: float) -> None:
+    chance = np.random.default_rng(7)
+
+    found = [drift_of(levels(chance, share, step)) for _ in range(200)]
+
+    assert sum(one is not None for one in found) <= 8
+
+
+@pytest.mark.parametrize("count", [12, 20])
+@pytest.mark.parametrize("slow", [3, 4, 5, 6])
+def test_a_few_slow_calls_at_the_end_are_a_drift(count: int, slow: int) -> None:
+    chance = np.random.default_rng(7)
+    samples = [*chance.normal(1.0, 0.01, count - slow).tolist(), *chance.normal(1.3, 0.01, slow).tolist()]
+
+    assert drift_of(samples) == pytest.approx(1.3, rel=0.05)
+
+
 def test_a_figure_that_drifts_is_withheld_with_the_ratio() -> None:
     found = timed([0.01, 0.0101, 0.0099] * 3 + [0.015, 0.0151, 0.0149] * 3)
 

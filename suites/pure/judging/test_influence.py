@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cuassay.judging.influence import exchanged, moved_everywhere, scaled, spikes
-from cuassay.judging.probes import LARGE
+from cuassay import Device
+from cuassay.judging.beyond import beyond
+from cuassay.judging.influence import exchanged, influences, moved_everywhere, scaled, spikes
+from cuassay.judging.probes import LARGE, Probe
+from cuassay.judging.results import Results
 from cuassay.judging.unrepeated import unrepeated
-from cuassay.testing import Sample
+from cuassay.testing import OpSpec, Sample
 from cuassay.testing.samples import BENCH_TILE, BenchSamples, HostArray, Samples
 
 
@@ -60,6 +65,147 @@ def test_integers_of_a_range_are_exchanged_and_not_moved() -> None:
 
     assert sorted(found) == [0, 1, 1, 2]
     assert all((one == [2, 0, 1, 1]).all() for one in drawn(moved_everywhere(sample, chance()), place=1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_two_arrays_of_one_call_get_other_numbers_at_other_places(dtype: str) -> None:
+    equal = make(dtype)(64)
+    sample = Sample((equal, replace(equal)))
+
+    first, second = drawn(moved_everywhere(sample, chance())), drawn(moved_everywhere(sample, chance()), place=1)
+
+    assert len(first) == len(second) == 4
+    for one, two in zip(first, second, strict=True):
+        assert ((one != equal.values) != (two != equal.values)).any()
+        assert not np.isin(one[one != equal.values], two[two != equal.values]).all()
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [
+        (lambda a, b: ((a - b) ** 2).sum(), lambda a, b: (a * a).sum() + (b * b).sum() - 2 * (a * b).sum()),
+        (lambda a, b: (a - b) * (a + b), lambda a, b: a * a - b * b),
+    ],
+    ids=["distance", "difference of squares"],
+)
+def test_numbers_of_two_arrays_do_not_cancel(reference: Callable[..., Any], candidate: Callable[..., Any]) -> None:
+    assert fail(numbers_of(reference, "float32"), candidate) == []
+
+
+@pytest.mark.parametrize("shape", [(6, 7), (1, 7), (2, 5)])
+def test_integers_that_are_distinct_in_each_row_stay_so(shape: tuple[int, int]) -> None:
+    rows = np.array([np.random.default_rng(row).permutation(shape[1]) for row in range(shape[0])])
+
+    (found,) = arrays(exchanged(Sample((HostArray(rows),)), chance()))
+
+    assert (found != rows).any()
+    assert (np.sort(found, axis=-1) == np.arange(shape[1])).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("span", [{}, {"low": 0.0, "high": 1.0}], ids=["free", "of a range"])
+def test_no_two_spikes_are_equal(dtype: str, span: dict[str, float]) -> None:
+    values = make(dtype)(99, **span)
+
+    (found,) = spikes(Sample((values,)), chance()).host()[0]
+
+    put = found[found != values.values]
+    assert len(np.unique(put.astype(np.float64))) == len(put) == 3
+    assert not span or (found.min() >= 0 and found.max() <= 1)
+
+
+def numbers_of(reference: Callable[..., Any], dtype: str) -> list[Probe]:
+    spec = OpSpec(
+        fn=lambda xp, *args: reference(*args), name="given", reference=reference, dtypes=(dtype,),
+        samples=lambda make: [(make(99), make(99))],
+    )  # fmt: skip
+    samples = list(spec.draw(0, dtype, "values"))
+    found = beyond(Results([spec]), Device("cpu"), dtype, samples, chance(), {})
+    return [one for one in found if one.check in ("moved everywhere", "other ranges")]
+
+
+def fail(probes: list[Probe], candidate: Callable[..., Any]) -> list[str]:
+    return [
+        one.check
+        for one in probes
+        for sample in [one.draws[0]()]
+        if one.judge([sample], [(np.asarray(candidate(*sample.host()[0])),)], {}) is not None
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [
+        (lambda a, b: (a + b) >> 1, lambda a, b: (a & b) + ((a ^ b) >> 1)),
+        (lambda a, b: abs(a - b), lambda a, b: np.maximum(a, b) - np.minimum(a, b)),
+        (lambda a, b: (a * b) // 2, lambda a, b: ((a * b) - ((a * b) & 1)) // 2),
+    ],
+    ids=["average", "distance", "product"],
+)
+def test_integers_grow_only_until_a_step_of_the_reference_wraps(
+    reference: Callable[..., Any], candidate: Callable[..., Any], dtype: str
+) -> None:
+    probes = numbers_of(reference, dtype)
+
+    moved = [one.draws[0]().host()[0][0] for one in probes if one.check == "moved everywhere"]
+
+    assert fail(probes, candidate) == []
+    assert all(np.abs(one).max() > 3 for one in moved)
+
+
+def test_a_hash_of_integers_is_asked_for_all_sizes() -> None:
+    probes = numbers_of(lambda a, b: a * np.array(2654435761, np.uint32) + b, "uint32")
+
+    moved = [one.draws[0]().host()[0][0] for one in probes if one.check == "moved everywhere"]
+
+    assert all(one.max() > 900 for one in moved)
+
+
+def test_integers_that_are_cut_are_found_where_the_reference_saturates() -> None:
+    def saturating(a: Any, b: Any) -> Any:
+        limits = np.iinfo(a.dtype)
+        return np.clip(a.astype(np.int64) + b, limits.min, limits.max).astype(a.dtype)
+
+    assert "moved everywhere" in fail(numbers_of(saturating, "int8"), lambda a, b: a + b)
+
+
+@pytest.mark.parametrize(
+    ("function", "bases"),
+    [(np.argsort, 1), (np.sort, 2)],
+    ids=["places", "numbers"],
+)
+def test_places_among_equal_numbers_are_not_asked_for(function: Callable[..., Any], bases: int) -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: function(a), name="given", reference=function, dtypes=("float32",),
+        samples=lambda make: [make(64)],
+    )  # fmt: skip
+    (sample,) = spec.draw(0, "float32", "values")
+
+    assert len(list(influences(Results([spec]), "float32", sample, chance()))) == bases
+
+
+def test_of_several_results_the_places_among_equal_numbers_are_not_judged() -> None:
+    def largest(xp: Any, a: Any) -> tuple[Any, Any]:
+        places = xp.argsort(-a, axis=-1)[..., :3]
+        return xp.take_along_axis(a, places, axis=-1), places
+
+    specs = [
+        OpSpec(
+            fn=lambda xp, a, place=place: largest(xp, a)[place], name=f"result {place}", dtypes=("float32",),
+            samples=lambda make: [make((2, 24))], reference=lambda a, place=place: largest(np, a)[place],
+        )
+        for place in range(2)
+    ]  # fmt: skip
+    (sample,) = specs[0].draw(0, "float32", "values")
+    among_zeros = next(influences(Results(specs), "float32", sample, chance()))
+    samples = [draw() for draw in among_zeros.draws]
+    values = [largest(np, one.host()[0][0])[0] for one in samples]
+    places = [23 - np.argsort(one.host()[0][0][..., ::-1], axis=-1)[..., :-4:-1] for one in samples]
+
+    assert not values[0].any()
+    assert among_zeros.judge(samples, list(zip(values, places, strict=True)), {}) is None
+    assert among_zeros.judge(samples, list(zip(values[:1] * len(values), places, strict=True)), {}) is not None
 
 
 def test_integers_in_order_stay_in_order() -> None:

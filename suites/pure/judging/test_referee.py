@@ -363,7 +363,7 @@ def test_what_a_candidate_was_not_asked_about_is_in_its_verdict(tmp_path: Path) 
     assert verdict.verdict == "correct"
     assert verdict.not_probed == {
         "shapes": "the declaration leaves them out: one shape",
-        "how": "the reference takes no other value that changes the result",
+        "how": "the reference takes no other value that changes the result and keeps the bounds of the samples",
         "scale": "no sample gives it",
         "special values": "no sample is of kind extremal",
     }

@@ -201,6 +201,28 @@ def test_an_answer_of_an_earlier_call_is_proven() -> None:
     assert ("T9", "proven") in {(one.id, one.certainty) for one in trial.finding.cheat}
 
 
+ORDER = OpSpec(
+    fn=lambda xp, a: xp.argsort(a, axis=-1), name="order", dtypes=("float32",), reference=np.argsort,
+    samples=lambda make: [make((3, 65))],
+)  # fmt: skip
+
+
+def test_integers_of_an_earlier_call_are_indicated() -> None:
+    kept: dict[Any, Any] = {}
+
+    trial = heard(ORDER, lambda a: kept.setdefault(a.shape, np.argsort(a)))
+
+    assert trial.finding is not None
+    assert ("T9", "indicated") in {(one.id, one.certainty) for one in trial.finding.cheat}
+
+
+@pytest.mark.parametrize("nonce", range(4))
+def test_equal_numbers_may_be_sorted_in_either_order(nonce: int) -> None:
+    trial = heard(ORDER, lambda a: np.argsort(-a, axis=-1, stable=True)[..., ::-1], nonce)
+
+    assert trial.finding is None
+
+
 def test_an_output_that_comes_again_is_compared_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_module, "_LARGE", 0)
     monkeypatch.setattr(trial_module, "_VERIFIED", 0.0)

@@ -11,6 +11,9 @@ from cuassay.memory import AllocatorConfig, CachingAllocator, IntegerSource, par
 
 MIB = 2**20
 
+#: Keys whose value is a whole number.
+WHOLE = ("max_split_size_mb", "roundup_power2_divisions", "pinned_num_register_threads")
+
 
 @pytest.mark.parametrize(
     ("text", "field", "value"),
@@ -25,10 +28,20 @@ MIB = 2**20
         ("backend:cudaMallocAsync", "backend", "cudaMallocAsync"),
         ("expandable_segments:False", "expandable_segments", False),
         ("expandable_segments_reserve:0.5", "expandable_segments_reserve", 0.5),
+        ("expandable_segments_reserve:1.125", "expandable_segments_reserve", 1.125),
+        ("expandable_segments_reserve:64K", "expandable_segments_reserve", 2**16),
+        ("expandable_segments_reserve:0.5m", "expandable_segments_reserve", 2**19),
         ("expandable_segments_reserve:40G", "expandable_segments_reserve", 40 * 2**30),
+        ("expandable_segments_reserve:2T", "expandable_segments_reserve", 2**41),
         ("expandable_segments_reserve:4194304", "expandable_segments_reserve", 4 * MIB),
         ("expandable_segments_reserve_by_class:[compute:0.5]", "expandable_segments_reserve_by_class", "[compute:0.5]"),
         ("release_lock_on_hipmalloc:False", "release_lock_on_cudamalloc", False),
+        ("max_split_size_mb:20", "max_split_size", 20 * MIB),
+        ("large_segment_size_mb:10", "large_segment_size", 10 * MIB),
+        ("per_process_memory_fraction:0", "per_process_memory_fraction", 0.0),
+        ("pinned_max_cached_size_mb:1", "pinned_max_cached_size", MIB),
+        ("pinned_num_register_threads:1", "pinned_num_register_threads", 1),
+        ("pinned_num_register_threads:128", "pinned_num_register_threads", 128),
         ("throw_on_cudamalloc_oom:True", "throw_on_cudamalloc_oom", True),
         ("graph_capture_record_stream_reuse:True", "graph_capture_record_stream_reuse", True),
         ("", "max_split_size", None),
@@ -67,6 +80,12 @@ def test_keys_that_are_not_mentioned_keep_their_value() -> None:
         "expandable_segments_reserve:0",
         "expandable_segments_reserve:-1G",
         "expandable_segments_reserve:much",
+        "expandable_segments_reserve:1048576T",
+        "max_non_split_rounding_mb:19",
+        "large_segment_size_mb:9",
+        "per_process_memory_fraction:-0.01",
+        "pinned_num_register_threads:256",
+        *(f"{key}:{text}" for key in WHOLE for text in ("+64", "6_4")),  # int takes them
     ],
 )
 def test_a_bad_value_is_named_with_its_rule(text: str) -> None:

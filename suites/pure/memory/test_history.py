@@ -97,6 +97,35 @@ def test_a_capture_reuses_what_a_former_one_of_its_pool_freed_while_somebody_wat
     assert len(set(addresses)) == 1
 
 
+@pytest.mark.parametrize("users", [(), (7,)], ids=["one stream", "used by another"])
+@pytest.mark.parametrize("is_recorded", [False, True], ids=["plain", "recorded"])
+def test_watchers_are_told_of_each_request_and_free_while_they_watch(is_recorded: bool, users: tuple[int, ...]) -> None:
+    heard: list[Any] = []
+    early = CachingAllocator(IntegerSource(), config="", name="early")
+    with watch(heard.append, ("memory_taken", "memory_returned")):
+        late = CachingAllocator(IntegerSource(), config="", name="late")
+        for allocator in (early, late):
+            if is_recorded:
+                allocator.record_history()
+            for _ in range(2):  # a miss, and a hit where no other stream uses it
+                use(allocator, users)
+    use(early, users)
+
+    assert [(one.device, one.event, one.stream, one.nbytes) for one in heard] == [
+        (name, event, 3, 4096)
+        for name in ("early", "early", "late", "late")
+        for event in ("memory_taken", "memory_returned")
+    ]
+    assert (early.history is None) is not is_recorded
+
+
+def use(allocator: CachingAllocator, users: tuple[int, ...]) -> None:
+    block = allocator.malloc(4096, 3)
+    for user in users:
+        allocator.record_stream(block, user)
+    allocator.free(block)
+
+
 def test_pages_that_come_and_go_are_told() -> None:
     allocator = CachingAllocator(IntegerSource(), config="")
     allocator.record_history(skip_actions=["alloc", "free_requested", "free_completed", "snapshot"])
@@ -424,8 +453,9 @@ def test_entries_of_segments_are_the_memory_taken_each_byte_once(granularity: in
                 assert entry["total_size"] == sum(block["size"] for block in entry["blocks"])
                 assert entry["address"] == entry["blocks"][0]["address"]
             assert sum(entry["total_size"] for entry in segments) == allocator.statistics().reserved_bytes.all.current
-            blocks = {block["address"] for entry in segments for block in entry["blocks"] if block["requested_size"]}
-            assert blocks >= {block.address for block in live}
+            blocks = {block["address"]: block["requested_size"] for entry in segments for block in entry["blocks"]}
+            asked = {block.address: block.requested for block in live}
+            assert blocks == dict.fromkeys(blocks, 0) | asked
 
 
 # ------------------------------------------------------------------------------------------------ files
@@ -513,6 +543,10 @@ SPOILT = {  # by name: packed bytes hold when they were packed, and xdist compar
     ),
     "too many devices": (json.dumps({"segments": [{**SEGMENT, "device": 2**16}]}).encode(), "segment of it is 65536"),
     "no trace": (b'{"segments": [], "device_traces": 3}', ""),
+    "a request at no address": (
+        b'{"segments": [], "device_traces": [[{"action": "alloc", "size": 2, "stream": 0}]]}',
+        "one event of it has no addr",
+    ),
     "stacks that are none": (b'{"segments": [], "device_traces": [], "stacks": 3}', ""),
 }
 
@@ -537,6 +571,17 @@ def test_blocks_and_events_may_have_no_stacks(tmp_path: Path) -> None:
     assert found["segments"][0]["blocks"][0]["frames"] == found["device_traces"][0][0]["frames"] == []
 
 
+def test_fields_that_a_writer_left_out_are_zero(tmp_path: Path) -> None:
+    block, event = {"address": 0, "size": 2, "state": "inactive"}, {"action": "oom", "size": 2, "stream": 0}
+    (tmp_path / "x").write_text(json.dumps({"segments": [{**SEGMENT, "blocks": [block]}], "device_traces": [[event]]}))
+
+    found = load(tmp_path / "x")
+
+    (segment,), ((told,),) = found["segments"], found["device_traces"]
+    assert (segment["device"], segment["allocated_size"]) == (0, 0)
+    assert (segment["blocks"][0]["requested_size"], told["time_us"]) == (0, 0)
+
+
 @pytest.mark.parametrize("device", [0, 1, 2**16 - 1])
 def test_a_segment_may_be_of_any_device(tmp_path: Path, device: int) -> None:
     (tmp_path / "x").write_text(json.dumps({"segments": [{**SEGMENT, "device": device}]}))
@@ -554,3 +599,9 @@ def test_devices_are_combined_by_their_index(snapshot: dict[str, Any]) -> None:
 
     assert {segment["device"] for segment in whole["segments"]} == {2}
     assert [len(trace) for trace in whole["device_traces"]] == [0, 0, len(snapshot["device_traces"][0])]
+
+
+def test_combining_no_snapshots_gives_an_empty_one() -> None:
+    whole = combined({})
+
+    assert (whole["segments"], whole["device_traces"], whole["allocator_settings"]) == ([], [], {})

@@ -311,6 +311,19 @@ def test_during_a_capture_nothing_is_asked_or_given_back() -> None:
     assert (state, releases) == ("active_pending_free", 0)
 
 
+@pytest.mark.parametrize(
+    ("asked", "pinned"),
+    [(256, [256]), (300, [44, 256]), (520, [16, 256, 256])],
+    ids=["one slab", "a rest", "a rest that is less than the least"],
+)
+def test_memory_is_reserved_in_slabs_and_a_rest(asked: int, pinned: list[int]) -> None:
+    host, source = allocator()
+
+    host.reserve(asked * MIB)
+
+    assert sorted(nbytes // MIB for nbytes in source.ranges.values()) == pinned
+
+
 def test_nothing_is_pinned_ahead_where_the_key_says_so() -> None:
     host, source = allocator("pinned_ahead_mb:0")
     host.malloc(64 * MIB)
@@ -515,12 +528,47 @@ def test_resetting_the_totals_resets_times_and_counters() -> None:
     assert found.active_bytes.current == MIB
 
 
-def test_a_duration_keeps_total_extremes_and_mean() -> None:
+@pytest.mark.parametrize(
+    ("calls", "total", "most", "least", "mean"),
+    [((), 0, 0, 0, 0), ((5,), 5, 5, 5, 5), ((5, 1, 6), 12, 6, 1, 4), ((0, 3), 3, 3, 0, 1)],
+    ids=["no call", "one", "several", "one of no time"],
+)
+def test_a_duration_keeps_total_extremes_and_mean(
+    calls: tuple[int, ...], total: int, most: int, least: int, mean: int
+) -> None:
     spent = Duration()
-    for micros in (5, 1, 6):
+    for micros in calls:
         spent = spent.plus(micros)
 
-    assert spent.plain() == {"total": 12, "max": 6, "min": 1, "count": 3, "avg": 4}
+    assert spent.plain() == {"total": total, "max": most, "min": least, "count": len(calls), "avg": mean}
+
+
+class Slow(IntegerSource):
+    """Pins in 3 microseconds, and unpins in 7."""
+
+    now = 1_000_000
+
+    def reserve(self, nbytes: int, stream: int) -> int:
+        self.now += 3_000
+        return super().reserve(nbytes, stream)
+
+    def release(self, address: int) -> None:
+        self.now += 7_000
+        super().release(address)
+
+
+def test_each_call_that_pins_or_unpins_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Slow(granularity=0)
+    monkeypatch.setattr("cuassay.memory.host.perf_counter_ns", lambda: source.now)
+    host = HostAllocator(source, config="")
+    for _ in range(2):
+        host.free(host.malloc(4 * MIB))
+        host.empty_cache()
+
+    found = host.host_statistics()
+
+    assert found.host_alloc_time == Duration(total=6, max=3, min=3, count=2)
+    assert found.host_free_time == Duration(total=14, max=7, min=7, count=2)
 
 
 def test_four_threads_take_and_free_without_a_fault() -> None:

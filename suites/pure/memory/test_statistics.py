@@ -93,8 +93,11 @@ def test_totals_are_of_the_bytes_that_each_use_had(allocator: CachingAllocator) 
     assert figure(allocator, "requested_bytes.all.freed") == 1024 + 4096 + 2048 + 4096
 
 
+@pytest.mark.parametrize("is_recorded", [False, True], ids=["plain", "recorded"])
 @pytest.mark.parametrize("malloc", ["allocator", "stream_pool"])
-def test_hits_are_counted(allocator: CachingAllocator, malloc: str) -> None:
+def test_hits_are_counted(allocator: CachingAllocator, malloc: str, is_recorded: bool) -> None:
+    if is_recorded:
+        allocator.record_history()
     asked = allocator if malloc == "allocator" else allocator.stream_pool(0)
     for _ in range(10):
         allocator.free(asked.malloc(4096))
@@ -129,6 +132,42 @@ def test_free_parts_of_split_segments_are_inactive_splits(allocator: CachingAllo
 
     assert figure(allocator, "inactive_split.all.current") == 1
     assert figure(allocator, "inactive_split_bytes.small_pool.current") == 1536 * KIB
+
+
+#: What is live at once, step after step. In the last step one figure alone is above its former peak.
+PEAKS = {
+    "small blocks": [[1024], [3 * MIB] * 2, [1, 1]],
+    "small bytes": [[1024, 400], [3 * MIB] * 2, [513, 513]],
+    "small bytes asked for": [[1], [3 * MIB], [400]],
+    "blocks": [[1, 1], [3 * MIB] * 2, [1, 1, 3 * MIB]],
+    "bytes": [[1024] * 2, [512, 512, 3 * MIB + 512], [513, 513, 3 * MIB + 1]],
+    "bytes asked for": [[512], [3 * MIB + 512], [1, 3 * MIB + 1], [512, 3 * MIB + 512]],
+}
+
+
+@pytest.mark.parametrize("steps", PEAKS.values(), ids=PEAKS)
+def test_each_peak_is_the_most_that_was_live_at_once(allocator: CachingAllocator, steps: list[list[int]]) -> None:
+    for sizes in steps:
+        for block in [allocator.malloc(nbytes) for nbytes in sizes]:
+            allocator.free(block)
+        allocator.empty_cache()
+
+    for pool, low, high in (("small_pool", 0, MIB), ("large_pool", MIB, 4 * MIB), ("all", 0, 4 * MIB)):
+        live = [[nbytes for nbytes in sizes if low < nbytes <= high] for sizes in steps]
+        count, nbytes = max(map(len, live)), max(sum(-(-size // 512) * 512 for size in sizes) for sizes in live)
+        assert {figure(allocator, f"{name}.{pool}.peak") for name in ("allocation", "active")} == {count}
+        assert {figure(allocator, f"{name}_bytes.{pool}.peak") for name in ("allocated", "active")} == {nbytes}
+        assert figure(allocator, f"requested_bytes.{pool}.peak") == max(map(sum, live))
+
+
+def test_the_peak_of_oversize_blocks_is_the_most_that_were_live_at_once() -> None:
+    allocator = CachingAllocator(IntegerSource(granularity=0), config="max_split_size_mb:20")
+    for _ in range(3):
+        allocator.free(allocator.malloc(40 * MIB))
+        allocator.empty_cache()
+
+    found = allocator.statistics().oversize_allocations
+    assert (found.current, found.peak, found.allocated, found.freed) == (0, 1, 3, 3)
 
 
 def test_oversize_blocks_and_segments_are_counted() -> None:

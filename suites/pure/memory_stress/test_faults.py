@@ -92,11 +92,15 @@ def test_only_the_segment_that_was_asked_for_is_released() -> None:
     assert reserved(allocator) == source.held == 30 * MIB
 
 
-def test_a_block_that_was_merged_into_its_neighbour_says_so() -> None:
+@pytest.mark.parametrize("users", [(), (7,)], ids=["one stream", "used by another"])
+def test_a_block_that_was_merged_into_its_neighbour_says_so(users: tuple[int, ...]) -> None:
     _, allocator = made()
     low, high = allocator.malloc(600 * 1024), allocator.malloc(600 * 1024)
-    allocator.free(low)
-    allocator.free(high)
+    for block in (low, high):
+        for user in users:
+            allocator.record_stream(block, user)
+        allocator.free(block)
+    allocator.reclaimer.await_all()
     allocator.reset_peak_stats()
 
     assert (low.is_gone, high.is_gone) == (False, True)

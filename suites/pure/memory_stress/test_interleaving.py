@@ -153,6 +153,44 @@ def test_a_capture_begins_when_a_release_under_way_is_done(granularity: int, cal
     assert (begun, states) == ([], [call])
 
 
+class Queued:
+    """A lock that tells when somebody finds it held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.is_asked = threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.is_asked.set()
+            self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize(("granularity", "call"), [(0, "release"), (2 * MIB, "unmap")], ids=["segments", "pages"])
+def test_emptying_the_cache_waits_for_a_release_under_way(granularity: int, call: str) -> None:
+    source, allocator = made(granularity)
+    allocator.free(allocator.malloc(4 * MIB))
+    lock: Any = Queued()
+    allocator.heap.releasing = lock
+    free: list[int] = []
+
+    def empty() -> None:
+        allocator.empty_cache()
+        free.append(source.free)
+        lock.is_asked.set()
+
+    thread = threading.Thread(target=empty)
+    with stopped(source, call, allocator.empty_cache):
+        thread.start()
+        assert lock.is_asked.wait(PATIENCE)
+    thread.join(PATIENCE)
+
+    assert free == [TOTAL]
+
+
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> tuple[IntegerSource, CachingAllocator]:
     """Two views are all there may be, two are asleep, and every second page is free."""

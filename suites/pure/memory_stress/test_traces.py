@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -115,6 +117,33 @@ class TestLoading:
     def test_what_is_wrong_is_shown_at_its_line(self, tmp_path: Path, lines: list[str], message: str) -> None:
         with pytest.raises(ArgumentError, match=message):
             load_trace(self.write(tmp_path, *lines))
+
+
+class TestReplays:
+    EVENTS = tuple(Event(is_malloc, name, 4 * 2**20, 0) for is_malloc in (True, False) for name in range(3))
+
+    @pytest.mark.parametrize("passes", [1, 2, 3])
+    def test_calls_of_the_first_pass_do_not_count(self, passes: int) -> None:
+        allocator = CachingAllocator(IntegerSource(), config="")
+
+        assert replay(self.EVENTS, allocator, passes=passes).driver_calls == 0
+        assert allocator.driver_calls > 0
+
+    @pytest.mark.parametrize("tagger", [None, Mock()], ids=["plain", "with tags"])
+    def test_the_time_of_an_operation_is_that_of_the_last_pass(
+        self, monkeypatch: pytest.MonkeyPatch, tagger: Any
+    ) -> None:
+        times = iter([1000, 10_000, 20_000, 20_600])
+        monkeypatch.setattr("cuassay.memory.trace.perf_counter_ns", lambda: next(times))
+
+        found = replay(self.EVENTS, CachingAllocator(IntegerSource(), config=""), tagger=tagger)
+
+        assert found.ns_per_op == 600 / len(self.EVENTS)
+
+    def test_replaying_no_events_uses_nothing(self) -> None:
+        found = replay((), CachingAllocator(IntegerSource(), config=""))
+
+        assert (found.live_peak, found.reserved_peak, found.ratio, found.driver_calls) == (0, 0, 0, 0)
 
 
 class TestTheShadowModel:

@@ -385,4 +385,4 @@ def test_work_in_a_capture_of_another_library_is_not_run(sanitizer: Sanitizer, m
         other.wait_stream(writer)
         ops.mul(array, 2.0, out=array)
 
-    assert sanitizer.unseen() == {"graphs that other libraries captured: their replays are not told": 2}
+    assert sanitizer.unseen() == {"graphs that other libraries captured: their replays are not reported": 2}

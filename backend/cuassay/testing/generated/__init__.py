@@ -1,7 +1,8 @@
-"""Tests generated from OpSpecs: for our own ops in this package, for a user's by `conformance`.
+"""Tests generated from an OpSpec.
 
-The checks stand in `checks`, one function each. ``pytest --pyargs cuassay.testing.generated`` runs them for every
-op of ours; ``test_norm = conformance(OpSpec(...))`` in a test file for an operation of one's own.
+The checks are defined in `checks` and the modules it imports. ``pytest --pyargs cuassay.testing.generated`` runs them
+for every op of this package. For an operation of your own, write ``test_norm = conformance(OpSpec(...))`` in a test
+file.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ __all__ = ["Conformance", "conformance"]
 
 
 class Conformance:
-    """The generated tests of one spec; pytest collects the class under the name of the variable that holds this.
+    """The generated tests of one spec.
 
-    Where the spec has `bench`, ``test_speed`` is among them: one case a sample, run once unless it is measured.
+    pytest collects them as a class with the name of the variable that holds this object. If the spec has `bench`, the
+    class also has ``test_speed``, with one case for each sample. A case runs once unless benchmarks are measured.
 
     Parameters
     ----------
     spec : OpSpec
-        What is tested.
+        The operation to test.
     """
 
     def __init__(self, spec: OpSpec) -> None:
@@ -47,17 +49,31 @@ class Conformance:
 
 
 def _has_dtypes(check: Check, spec: OpSpec) -> bool:
-    """Whether the check says something of one of the dtypes."""
+    """Whether the check applies to at least one dtype of the spec."""
     return not check.dtypes or not {*check.dtypes}.isdisjoint(spec.dtypes)
 
 
 def conformance(spec: OpSpec | None = None, **fields: object) -> Conformance:
-    """Generate the tests of `spec`; assign the result to a module's variable named ``test_...``.
+    """Generate the tests of an operation.
+
+    Assign the result to a module-level variable named ``test_...``, so that pytest collects it.
+
+    Parameters
+    ----------
+    spec : OpSpec
+        The operation to test.
+    **fields : object
+        Always rejected; accepted only so that the error can say that the fields belong in an `OpSpec`.
+
+    Returns
+    -------
+    Conformance
+        The object that pytest collects.
 
     Raises
     ------
     SpecError
-        If it is given anything but one `OpSpec`, such as the fields of one.
+        If the argument is not exactly one `OpSpec`; for example, if the fields of a spec are passed directly.
     """
     if isinstance(spec, OpSpec) and not fields:
         return Conformance(spec)
@@ -69,7 +85,10 @@ _FORM = "conformance(OpSpec(fn=lambda xp, a: ...))"
 
 
 def method(check: Check) -> Callable[..., None]:
-    """The check as a test method; its arguments have names of their own (`cuassay.testing.parametrize.OWN_NAMES`)."""
+    """Turn a check into a test method.
+
+    Its arguments have names that no fixture of a user shadows (`cuassay.testing.parametrize.OWN_NAMES`).
+    """
 
     def test(self: Any, cuassay_device: Any, cuassay_dtype: Any, cuassay_op: OpSpec) -> None:
         __tracebackhide__ = True
@@ -83,9 +102,9 @@ def method(check: Check) -> Callable[..., None]:
 
 
 def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator) -> Callable[..., None]:
-    """`test` with the check's name, sentence, requirements and dtypes, and with more marks."""
+    """Give `test` the name, docstring, required capabilities and dtypes of the check, and apply `marks`."""
     test.__name__, test.__doc__ = f"test_{check.name}", check.doc
-    vars(test)["cuassay_check"] = check.name  # parametrization asks for it
+    vars(test)["cuassay_check"] = check.name  # read by parametrization
     marks += (*([requires(*check.needs)] if check.needs else ()), *([dtypes(*check.dtypes)] if check.dtypes else ()))
     for mark in marks:
         test = mark(test)
@@ -93,12 +112,14 @@ def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator
 
 
 def benchmark(spec: OpSpec) -> Callable[..., None]:
-    """The benchmark of `spec` as a test method; a report knows its rows by the spec's name and the sample's shapes.
+    """Make the test method that measures `spec`.
+
+    A report identifies its rows by the name of the spec and the shapes of the sample.
 
     Raises
     ------
     SpecError
-        If its samples to measure cannot be drawn, there are none, or two are one case.
+        If `bench` raises, yields no sample, or yields two samples with the same label.
     """
     from cuassay.benchmarking.cases import case_labels, cases
 
@@ -111,9 +132,9 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
         device_benchmark: Any,
     ) -> None:
         case = next(islice(cases(cuassay_op, cuassay_device, cuassay_dtype), cuassay_sample, None))
-        told = {"op": cuassay_op.name, "case": case.label, "dtype": case.dtype}
-        kept = _Kept(case.run)
-        is_measured = device_benchmark(kept, cuassay_device, work=case.work, group=cuassay_op.name, **told)
+        columns = {"op": cuassay_op.name, "case": case.label, "dtype": case.dtype}
+        kept = _LastResult(case.run)
+        is_measured = device_benchmark(kept, cuassay_device, work=case.work, group=cuassay_op.name, **columns)
         if is_measured and cuassay_op.op is None:
             check_timed(cuassay_op, case.device, cuassay_dtype, cuassay_sample, case, kept.result)
 
@@ -123,20 +144,18 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
         raise
     except Exception as error:
         raise SpecError(
-            f"{spec.name} cannot be measured: its bench= raises {type(error).__name__}: {error}; it gets what makes "
-            f"arrays and sizes ({', '.join(field.name for field in fields(ModelSizes))}): write bench={FORMS['bench']}"
+            f"{spec.name} cannot be measured: its bench= raises {type(error).__name__}: {error}; bench= is called with "
+            f"make and sizes ({', '.join(field.name for field in fields(ModelSizes))}): write bench={FORMS['bench']}"
         ) from error
     if not count:
-        raise SpecError(
-            f"{spec.name} cannot be measured: its bench yields nothing; yield a sample, or leave bench= out"
-        )
+        raise SpecError(f"{spec.name} cannot be measured: its bench yields nothing; yield a sample, or omit bench=")
     numbers = range(count) if count > 1 else [pytest.param(0, id=pytest.HIDDEN_PARAM)]
     measured: Callable[..., None] = pytest.mark.parametrize("cuassay_sample", numbers)(test_speed)
     return measured
 
 
-class _Kept:
-    """A call that keeps its last result, so that what was timed can be compared."""
+class _LastResult:
+    """A callable that keeps its last result, so that the result of a timed call can be compared."""
 
     __slots__ = ("_call", "result")
 

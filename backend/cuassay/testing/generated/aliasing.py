@@ -1,4 +1,4 @@
-"""A check of memory that is shared: results with a kept buffer or, in some calls only, an input; two inputs."""
+"""A check of shared memory: between results and kept buffers, between results and inputs, and between two inputs."""
 
 from __future__ import annotations
 
@@ -34,36 +34,37 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
 from cuassay.testing.terms import arrays_of
 
-#: Calls on other numbers after the first: what is kept in two or three buffers in turn is found.
+#: Calls with other numbers after the first call. Three calls also find a function that alternates between two buffers.
 _CALLS = 3
 
 
 @check(lambda spec: spec.op is None or spec.op.schema.is_single)
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own: kept by no call, a view of an input in all calls or none; two inputs may be one.
+    """Results do not share memory with anything that a later call may change, and two inputs may be the same array.
 
-    Of an op that is declared as a view, it shows the memory of its array wherever NumPy's does.
+    No call may return a buffer that it keeps. A result may be a view of an input only if it is one in every call.
+    For an op that is declared as a view, the result must share memory with its input exactly where NumPy's does.
     """
     if spec.op is not None and spec.op.schema.view_of:
         _check_views(spec, device)
         return
-    places: dict[int, _Place] = {}
+    places: dict[int, _Sharing] = {}
     several = False
     for sample in few(spec, device, plainest(spec, device)):
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
-            answer = _given(spec, device, args, kwargs)
+            answer = _raw_result(spec, device, args, kwargs)
             several = several or isinstance(answer, list | tuple)
             arrays = {place: one for place, one in enumerate(members(answer)) if hasattr(one, "shape") and one.size}
             first = {place: devices.to_host(one) for place, one in arrays.items()}
-            _call_on_others(spec, device, sample)
+            _call_with_other_numbers(spec, device, sample)
             for place, one in arrays.items():
-                _check_kept(devices.to_host(one), first[place])
-                found = places.setdefault(place, _Place())
+                _check_result_unchanged(devices.to_host(one), first[place])
+                found = places.setdefault(place, _Sharing())
                 (found.shared if _shares(device, one, each(args, kwargs)) else found.others).append(sample)
-                found.computes = found.computes or not _is_moved(first[place], sample)
-    if spec.deterministic:  # random numbers have no reference
-        _check_one_for_two(spec, device)
+                found.computes = found.computes or not _is_rearrangement(first[place], sample)
+    if spec.deterministic:  # a function that draws random numbers has no reference to compare with
+        _check_repeated_input(spec, device)
     for place, found in places.items():
         found.check_computed(f"result {place} of the list" if several else "the result")
     _check_dtypes(spec, device)
@@ -73,44 +74,44 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
     for sample in (sample for found in moved for sample in (*found.shared, *found.others)):
         if _always_copies(spec, sample):
             _check_transposed(spec, device, sample)
-            _check_beyond(spec, device, sample)
+            _check_larger_numbers(spec, device, sample)
 
 
 @dataclass
-class _Place:
-    """What the result, or one of several, was in each call."""
+class _Sharing:
+    """How one result behaved in the calls so far: the samples where it shared memory, and those where it did not."""
 
     shared: list[Sample] = field(default_factory=list)
     others: list[Sample] = field(default_factory=list)
     computes: bool = False
 
     def check_computed(self, what: str) -> None:
-        """Refuse what is computed for some samples and a view of an input for others."""
+        """Reject a result that is computed, but shares memory with an input for some samples."""
         if self.shared and self.computes and not self.others:
             raise AssertionError(
-                f"{what} is an input, or a view of one, whose numbers the call has changed: who writes into the result "
-                f"then writes into the input; return a copy, or where it is meant to work in place say so: {IN_PLACE}"
+                f"{what} is an input, or a view of one, whose numbers the call has changed: writing to the result then "
+                f"changes the input; return a copy, or, if the function is meant to work in place, declare {IN_PLACE}"
             )
         if self.shared and self.computes:
             raise AssertionError(
-                f"{what} is a view of an input, or the input itself, for sample {self.shared[0].label}, and computed "
-                "for others: who writes into the result then writes into the input; return a copy"
+                f"{what} is a view of an input, or the input itself, for sample {self.shared[0].label}, but computed "
+                "for other samples: writing to the result then changes the input; return a copy"
             )
 
     def check_moved(self, spec: OpSpec) -> None:
-        """Refuse what copies elements for some samples and gives a view for others, if the reference copies for all."""
+        """Reject a result that is a view for some samples and a copy for others, if the reference always copies."""
         if self.shared and self.others and all(_always_copies(spec, sample) for sample in (*self.shared, *self.others)):
             raise AssertionError(
-                f"the result is an input, or a view of one, for sample {self.shared[0].label}, and an array of its own "
-                f"for {self.others[0].label}; the reference always gives a copy: who writes into the result then "
-                'writes into the input; copy in every case, or say that views are meant: without={"aliasing": "..."}'
+                f"the result is an input, or a view of one, for sample {self.shared[0].label}, but a new array for "
+                f"{self.others[0].label}; the reference always returns a copy: writing to the result then changes the "
+                'input; copy in every case, or declare that views are meant: without={"aliasing": "..."}'
             )
 
 
 def gives_own_arrays(spec: OpSpec, device: Device, samples: Iterable[Sample]) -> bool:
-    """Whether results are computed, and share no memory with an input, for these samples.
+    """Whether the results for these samples are computed and share no memory with an input.
 
-    They must not do so in any other call then: see `assert_own`.
+    If so, no other call may return an input or a view of one either; `assert_own` checks that.
     """
     if spec.without.keys() & {"aliasing", "inputs_unchanged"}:
         return False
@@ -118,37 +119,37 @@ def gives_own_arrays(spec: OpSpec, device: Device, samples: Iterable[Sample]) ->
     for sample in samples:
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
-            for one in members(_given(spec, device, args, kwargs)):
+            for one in members(_raw_result(spec, device, args, kwargs)):
                 if hasattr(one, "shape") and one.size:
                     if _shares(device, one, each(args, kwargs)):
                         return False
-                    computes = computes or not _is_moved(devices.to_host(one), sample)
+                    computes = computes or not _is_rearrangement(devices.to_host(one), sample)
     return computes
 
 
 def assert_own(device: Device, result: Any, given: Iterable[Any]) -> None:
-    """Fail if the result shares memory with one of the arrays that the call was given."""
+    """Fail if the result shares memory with one of the arrays passed to the call."""
     if hasattr(result, "dtype") and _shares(device, result, given):
         raise AssertionError(
-            "the result is an input, or a view of one, for this call, and computed for others: who writes into the "
-            "result then writes into the input; return a copy"
+            "the result is an input, or a view of one, for this call, but computed for other calls: writing to the "
+            "result then changes the input; return a copy"
         )
 
 
-def _given(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What a call gives, several arrays as they are."""
+def _raw_result(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call the function, without joining several results into one array."""
     if spec.op is not None:
         return spec.run(device, args, kwargs)
     with devices.backend(device.kind).activate(device.index):
         return spec.apply(device, args, kwargs)
 
 
-#: Elements of a call with one array for two.
+#: The sample that is called with one array in two places has at most this many elements.
 _MOST_ELEMENTS = 9000
 
 
-def _check_one_for_two(spec: OpSpec, device: Device) -> None:
-    """One array given for two of a shape and dtype gives a right result, if a copy of it does."""
+def _check_repeated_input(spec: OpSpec, device: Device) -> None:
+    """Check a call that passes one array for two parameters of equal shape and dtype, if copies give a right result."""
     dtype = plainest(spec, device)
     sample = one(spec, device, dtype, most=_MOST_ELEMENTS)
     given = sample.host()[0]
@@ -161,11 +162,11 @@ def _check_one_for_two(spec: OpSpec, device: Device) -> None:
     copies = replace(copies, label=f"{sample.label}, input {second} is input {first}")
     if not is_safely_taken(spec, copies):
         return
-    _check_same(spec, device, dtype, copies, first, second)
+    _compare_repeated_input(spec, device, dtype, copies, first, second)
     of_first = [array for array in free_floats(copies) if array is getattr(copies.args[first], "values", None)]
     special = refilled(copies, _with_nan, "a NaN in it", chosen=of_first)
     if of_first and spec.reference is not None and is_safely_taken(spec, special):
-        _check_same(spec, device, dtype, special, first, second)
+        _compare_repeated_input(spec, device, dtype, special, first, second)
 
 
 def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
@@ -174,31 +175,35 @@ def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
     return changed
 
 
-def _check_same(spec: OpSpec, device: Device, dtype: Any, copies: Sample, first: int, second: int) -> None:
-    """The call with the first array in both places, against the reference's answer for two equal ones."""
+def _compare_repeated_input(spec: OpSpec, device: Device, dtype: Any, copies: Sample, first: int, second: int) -> None:
+    """Pass the first array in both places, and compare with the reference's result for two equal arrays."""
     args, kwargs = copies.on(device)
     with np.errstate(all="ignore"):
         result = spec.run(device, (*args[:second], args[first], *args[second + 1 :]), kwargs)
     plain = functools.partial(verify, spec, device, dtype, [copies])
-    with on_sample(copies), _only_if(plain), explained("one array given for two is not taken as two equal ones are"):
+    with (
+        on_sample(copies),
+        _suppressed_unless(plain),
+        explained("wrong if one array is passed twice, right for two equal ones"),
+    ):
         compare(spec, device, dtype, copies, result)
 
 
 @contextmanager
-def _only_if(otherwise: Callable[[], None]) -> Iterator[None]:
-    """A failed comparison inside counts if `otherwise`, the plain call, passes."""
+def _suppressed_unless(otherwise: Callable[[], None]) -> Iterator[None]:
+    """Suppress a failed comparison inside, unless `otherwise`, the plain call, passes."""
     try:
         yield
     except AssertionError:
         try:
             otherwise()
         except AssertionError:
-            return  # `values` reports what is wrong for equal inputs, or the reference is
+            return  # the function is wrong for equal inputs too: `values` reports that, or the reference is wrong
         raise
 
 
 def _check_views(spec: OpSpec, device: Device) -> None:
-    """New numbers in the array are seen in the view; the array's layout decides, as in NumPy, where there is one."""
+    """Numbers written to the input appear in the result where NumPy returns a view of an input with that layout."""
     if not devices.capabilities(device).answer("views"):
         return
     dtype = plainest(spec, device)
@@ -210,7 +215,7 @@ def _check_views(spec: OpSpec, device: Device) -> None:
             if not result.size:
                 continue
             if _shares(device, result, each(args, kwargs)) != _is_view_in_numpy(spec, laid_out):
-                raise AssertionError("the result shows the array's memory, or is a copy, where NumPy does the other")
+                raise AssertionError("the result is a view where NumPy's is a copy, or a copy where it is a view")
             if _is_view_in_numpy(spec, laid_out):
                 other = turned(laid_out)
                 overwrite(device, args, other)
@@ -224,7 +229,7 @@ def _is_view_in_numpy(spec: OpSpec, sample: Sample) -> bool:
 
 
 def _check_dtypes(spec: OpSpec, device: Device) -> None:
-    """Whether the result is a view must not depend on the dtype of the input, as that of a cast without a copy does."""
+    """Whether the result is a view must not depend on the input's dtype, as it does with ``astype(copy=False)``."""
     names = [name for name in spec.dtypes if is_float(as_dtype(name)) and spec.why_unsupported(device, name) is None]
     met: dict[bool, str] = {}
     for name in names if spec.op is None and len(names) > 1 else ():
@@ -233,17 +238,17 @@ def _check_dtypes(spec: OpSpec, device: Device) -> None:
             met.setdefault(_is_shared(spec, device, sample), name)
     if len(met) > 1:
         raise AssertionError(
-            f"the result is the input, or a view of it, for {met[True]}, and an array of its own for {met[False]}: who "
-            "writes into the result then writes into the input; copy in every case, as by astype without copy=False"
+            f"the result is the input, or a view of it, for {met[True]}, but a new array for {met[False]}: writing to "
+            "the result then changes the input; copy in every case, for example by astype without copy=False"
         )
 
 
-#: Elements of a call at most.
+#: The most elements of a call that compares dtypes.
 _FEW = 4096
 
 
 def _always_copies(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the reference, which is another function, gives an array of its own."""
+    """Whether there is a reference, and its result shares no memory with its arguments."""
     args, kwargs = sample.copied()
     with np.errstate(all="ignore"):
         given = spec.reference(*args, **kwargs) if spec.reference is not None else None
@@ -256,7 +261,7 @@ def _check_transposed(spec: OpSpec, device: Device, sample: Sample) -> None:
     if _is_shared(spec, device, sample) != _is_shared(spec, device, transposed):
         raise AssertionError(
             "the result is the input, or a view of it, in one layout, and a copy in another; the reference always "
-            "gives a copy: who writes into the result then writes into the input; copy in every case\n"
+            "returns a copy: writing to the result then changes the input; copy in every case\n"
             f"  sample: {sample.label}, contiguous and transposed"
         )
 
@@ -267,34 +272,34 @@ def _is_shared(spec: OpSpec, device: Device, sample: Sample) -> bool:
         return _shares(device, spec.run(device, args, kwargs), each(args, kwargs))
 
 
-#: By how much numbers are larger, for a function that changes only those beyond a limit.
+#: Factor for the numbers of a sample: a function that changes only numbers beyond a limit must copy below it too.
 _LARGER = 16.0
 
 
-def _check_beyond(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """What gives back its input where there is nothing to do, as of a limit, must copy there too."""
+def _check_larger_numbers(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """A function that returns its input if there is nothing to change, such as a clamp, must copy in that case too."""
     beyond = refilled(sample, lambda array: (array * _LARGER).astype(array.dtype), f"times {_LARGER:g}")
     if not is_general(spec, sample) or not is_safely_taken(spec, beyond):
         return
     if _is_shared(spec, device, sample) and not _is_shared(spec, device, beyond):
         raise AssertionError(
-            "the result is the input, or a view of it, for ordinary numbers, and an array of its own for larger ones: "
-            f"who writes into the result then writes into the input; copy in every case\n  sample: {sample.label}"
+            "the result is the input, or a view of it, for ordinary numbers, but a new array for larger ones: writing "
+            f"to the result then changes the input; copy in every case\n  sample: {sample.label}"
         )
 
 
-def _call_on_others(spec: OpSpec, device: Device, sample: Sample) -> None:
+def _call_with_other_numbers(spec: OpSpec, device: Device, sample: Sample) -> None:
     other = sample
     for _ in range(_CALLS):
         other = turned(other)
-        if is_safely_taken(spec, other):  # in another order a matrix may not be positive definite
+        if is_safely_taken(spec, other):  # a positive definite matrix may not stay one when its elements are reordered
             run_sample(spec, device, other)
 
 
-def _check_kept(now: Any, first: Any) -> None:
+def _check_result_unchanged(now: Any, first: Any) -> None:
     if now.tobytes() != first.tobytes():
         raise AssertionError(
-            "the result of one call changed when the function was called again on other numbers: it returns a buffer "
+            "the result of one call changed when the function was called again with other numbers: it returns a buffer "
             "that it keeps; return a new array, or a copy"
         )
 
@@ -307,8 +312,8 @@ def _shares(device: Device, result: Any, given: Any) -> bool:
     return any(one.size and backend.overlap(result, one) != "none" for one in arrays)
 
 
-def _is_moved(result: Any, sample: Sample) -> bool:
-    """Whether the result holds nothing but elements of the inputs, as a transposition's does."""
+def _is_rearrangement(result: Any, sample: Sample) -> bool:
+    """Whether the result holds only elements of the inputs, as that of a transposition does."""
     given = [one for one in each(*sample.host()) if isinstance(one, np.ndarray) and one.dtype == result.dtype]
     if not given:
         return not result.size
@@ -316,6 +321,6 @@ def _is_moved(result: Any, sample: Sample) -> bool:
 
 
 def _bits(array: Any) -> NDArray[np.unsignedinteger[Any]]:
-    """The elements as unsigned integers; of complex numbers of 128 bits the parts."""
+    """The elements as unsigned integers; the real and imaginary parts of complex128 numbers are separate elements."""
     dense = np.ascontiguousarray(array).reshape(-1)
     return dense.view(f"u{min(dense.itemsize, 8)}")

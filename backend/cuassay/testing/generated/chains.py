@@ -1,6 +1,7 @@
-"""A check of chains: graphs in which each node knows the next one alone, so that news needs a step for each node.
+"""A check with chains: graphs in which each node is linked only to the next, so that information takes many steps.
 
-Random graphs are so dense that a few steps reach every node. A loop of a fixed number of steps passes on them.
+In a random dense graph a few steps reach every node. A loop with a fixed number of steps is right for such graphs and
+wrong for a chain.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from cuassay.testing.samples import HostArray
 
 __all__ = ["check_chains"]
 
-#: Elements of a sample at most.
+#: The most elements of a sample.
 _MOST_ELEMENTS = 9000
 
 
 def check_chains(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """A square array of truth values has one True in each row, next to the diagonal; an index names the one before."""
+    """Check adjacency matrices and predecessor indices that describe a chain.
+
+    A square array of truth values has one True in each row, next to the diagonal. Each index names the node before.
+    """
     if spec.op is not None or spec.is_its_own_reference:
         return
     like = one(spec, device, dtype, most=_MOST_ELEMENTS)
     args = tuple(_chained(given) for given in like.args)
-    sample = replace(like, args=args, label=f"{like.label}, a chain: each node knows the next one alone")
+    sample = replace(like, args=args, label=f"{like.label}, a chain: each node is linked only to the next")
     is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
     if is_changed and is_safely_taken(spec, sample):
         with filled_from(spec, device, dtype, like, sample):
@@ -37,7 +41,7 @@ def check_chains(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _chained(given: Any) -> Any:
-    """The array as a chain, if it may be a matrix of a graph or the predecessors of its nodes."""
+    """The array as a chain, if it may be an adjacency matrix or the predecessors of nodes; otherwise unchanged."""
     if not isinstance(given, HostArray) or given.values.size < _LEAST:
         return given
     shape, count = given.shape, given.values.size
@@ -49,5 +53,5 @@ def _chained(given: Any) -> Any:
     return given
 
 
-#: Elements of the least array that is a graph.
+#: The smallest array that is treated as a graph has this many elements.
 _LEAST = 4

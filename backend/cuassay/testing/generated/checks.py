@@ -1,9 +1,8 @@
-"""The generated checks, one function each: what every operation must hold on every device, in every dtype.
+"""The generated checks: properties that every operation must have on every device and in every dtype.
 
-More of them are in `forms`, `numbers`, `sizes`, `precision`, `side_effects`, `streams` and `relations`.
-
-A check takes an OpSpec, a device and mostly a dtype, and raises `AssertionError`. Which specs it is for is written
-next to it. Failures name op, device, dtype, sample, seed, and the line that runs them again.
+Each check is a function that takes an OpSpec, a device and usually a dtype, and raises `AssertionError`. The argument
+of the decorator selects the specs that it applies to. A failure names op, device, dtype, sample and seed, and the
+command that repeats it. The modules imported here register further checks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from cuassay import devices
 from cuassay.core.device import Device
 from cuassay.testing.check_names import CHECK_NAMES
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.generated import (  # noqa: F401  they register theirs
+from cuassay.testing.generated import (  # noqa: F401  importing these modules registers their checks
     aliasing,
     combined,
     constants,
@@ -87,50 +86,53 @@ def check_values(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: spec.op is None or not spec.op.schema.is_irregular)
 def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Transposed, strided, reversed, offset inputs, and rows of a wider array, give what contiguous inputs do."""
+    """Transposed, strided, reversed and offset inputs, and rows of a wider array, give what contiguous inputs do."""
     others = [name for name in LAYOUTS if name not in ("contiguous", "transposed")]
     samples = list(samples_of(spec, device, dtype, "values"))
     in_turn, of_each, met = cycle(others), max(2, -(-len(others) // max(len(samples), 1))), set[int]()
     for sample in samples:
-        plain = functools.partial(verify, spec, device, dtype, [sample], _unchanging)
+        plain = functools.partial(verify, spec, device, dtype, [sample], _run_unchanging)
         axes = axes_of(sample)
-        is_first = spec.op is None and axes not in met  # a function may look at the strides of matrices alone
+        is_first = spec.op is None and axes not in met  # a function may inspect the strides of matrices only
         met.add(axes)
         for layout in (*(("transposed",) if axes > 1 else ()), *(others if is_first else islice(in_turn, of_each))):
             with explained(f"right for contiguous inputs, wrong for {layout} ones", plain):
-                verify(spec, device, dtype, [sample.laid_out(layout)], _unchanging)
+                verify(spec, device, dtype, [sample.laid_out(layout)], _run_unchanging)
         if axes > 1 and is_first and len(arrays_of(*sample.host())) > 1:
             alone = sample.laid_out("transposed", only_first=True)
             with explained("right for contiguous inputs, wrong where the first one alone is transposed", plain):
-                verify(spec, device, dtype, [alone], _unchanging)
+                verify(spec, device, dtype, [alone], _run_unchanging)
 
 
-def _unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
-    """The result; fails if the call writes an input: a function may copy contiguous inputs, and write into others."""
+def _run_unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
+    """Run the sample, and fail if the call writes to an input.
+
+    A function may copy contiguous inputs and write to others.
+    """
     return run_unchanging(spec, device, sample, _CHANGED)
 
 
 @check(has("empty"))
 def check_zero_size(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Arrays without elements give what the reference gives."""
+    """For arrays without elements the result is that of the reference."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "empty"))
 
 
 @check(has("scalar"))
 def check_zero_dim(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """0-d arrays, or the least dimensions there may be."""
+    """0-d arrays, or arrays with the fewest dimensions that the function accepts."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "scalar"))
 
 
 @check(has("broadcast"))
 def check_broadcast(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Shapes of different lengths and extents of one."""
+    """Inputs with different numbers of dimensions, and with extents of 1."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "broadcast"))
 
 
 @check(lambda spec: has("promotion")(spec) or says_what_promotes(spec))
 def check_promotion(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Operands of two dtypes: the result's dtype is the promoted one, its values exact to that."""
+    """For operands of two dtypes the result has the promoted dtype, and its values are exact to that dtype."""
     if has("promotion")(spec):
         verify(spec, device, dtype, promotions(spec, device, dtype))
     else:
@@ -139,12 +141,12 @@ def check_promotion(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: has("python")(spec) and not _is_of_truth_values(spec))
 def check_python_scalars(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Python numbers together with arrays do not widen them."""
+    """A Python number next to an array does not widen the result."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "python"))
 
 
 def _is_of_truth_values(spec: OpSpec) -> bool:
-    """Whether it is a function of truth values alone, which says nothing about numbers."""
+    """Whether the function is declared for truth values only, so that its result for numbers is not defined."""
     return spec.op is None and set(spec.dtypes) == {"bool"}
 
 
@@ -159,7 +161,7 @@ def check_extremal(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check()
 def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Inputs hold the same bits after the call as before."""
+    """Inputs have the same bits after the call as before."""
     for sample in few(spec, device, dtype):
         with on_sample(sample):
             args, kwargs = sample.on(device)
@@ -171,7 +173,7 @@ def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: is_function(spec) and "inputs_unchanged" in spec.without)
 def check_written(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """A function that says that it changes its input does."""
+    """A function that is declared to change its input does change it."""
     is_expected = False
     for sample in few(spec, device, dtype):
         args, kwargs = sample.on(device)
@@ -184,25 +186,25 @@ def check_written(spec: OpSpec, device: Device, dtype: Any) -> None:
         is_expected = is_expected or not _is_input(spec.expected(sample), sample)
     if is_expected:
         raise AssertionError(
-            f"no call changed an input, although the declaration leaves inputs_unchanged out "
-            f"({spec.without['inputs_unchanged']}); write the input, or leave that word out of without="
+            f"no call changed an input, although the declaration opts out of inputs_unchanged "
+            f"({spec.without['inputs_unchanged']}); write to the input, or remove inputs_unchanged from without="
         )
 
 
 def _is_input(expected: Any, sample: Sample) -> bool:
-    """Whether a result is an input as it was: nothing need be written then."""
-    return any(np.array_equal(expected, one, equal_nan=one.dtype.kind in "fc") for one in arrays_of(*sample.host()))
+    """Whether the expected result equals an unchanged input; then a function in place has nothing to write."""
+    return any(np.array_equal(expected, one, equal_nan=True) for one in arrays_of(*sample.host()))
 
 
-_CHANGED = f"the call changed its input; work on a copy, or where it is meant to work in place say so: {IN_PLACE}"
+_CHANGED = f"the call changed its input; work on a copy, or, if it is meant to work in place, declare {IN_PLACE}"
 
-#: Calls of a function that must repeat the first: sums in a random order agree at times.
+#: How often a function's call is repeated: two sums in a random order may agree by chance.
 _REPEATS = 3
 
 
 @check(lambda spec: spec.deterministic)
 def check_deterministic(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Two equal runs give the same bits; a run on other numbers computes again, whatever earlier runs have cached."""
+    """Equal calls give the same bits; a call on other numbers computes again, whatever earlier calls have cached."""
     for sample in few(spec, device, dtype):
         with on_sample(sample):
             first = run_sample(spec, device, sample)
@@ -215,7 +217,7 @@ def check_deterministic(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_other_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sample, first: Any) -> None:
-    """Fail where a second call on other numbers is wrong and the first was right; `values` reports the rest."""
+    """Fail if a second call with other numbers is wrong although the first was right; `values` reports the rest."""
     other = turned(sample)
     if not is_safely_taken(spec, other):
         return
@@ -225,11 +227,11 @@ def _check_other_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sampl
         if not _is_right(spec, dtype, sample, first):
             return
         if side_effects.is_wrong_at_first(spec, device, dtype, other):
-            said = "right for some numbers and wrong for others, also in the first call with a shape: nothing is kept"
+            said = "right for some numbers, wrong for others, also in the first call with a shape: no cache is at fault"
         else:
             said = (
-                "right for some numbers, wrong for others of the same shape in the next call; does the function keep "
-                "something of the first call?"
+                "right for some numbers, wrong for others of the same shape in the next call; does the function cache "
+                "something from the first call?"
             )
         raise AssertionError(f"{said}\n  {error}") from None
 
@@ -256,7 +258,7 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
         capture = backend.new_capture(device.index)
         try:
             with backend.use_stream(side):
-                # Compiled, tuned and given memory on this very stream: nothing of it may happen in a capture.
+                # Compiling, tuning and allocating must happen on this stream before the capture begins.
                 spec.run(device, args, {**kwargs, "out": out})
                 side.synchronize()
                 capture.begin()
@@ -275,24 +277,25 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: spec.error_inputs is not None)
 def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Each bad input raises the declared error, with its message, twice, and is not changed; the next call is right.
+    """Each bad input raises the declared error and message, twice, and is left unchanged; the next valid call is right.
 
-    So does an ordinary input in which a number or two are wrong, where the reference refuses it by such an error.
+    The error must also be raised for an ordinary input in which one or two numbers are wrong, if the reference raises
+    it for that input.
     """
-    ordinary = _right_sample(spec, device, dtype) if spec.op is None else None
+    ordinary = _passing_sample(spec, device, dtype) if spec.op is None else None
     rows = ordinary_samples(spec, device, dtype) if spec.op is None and not spec.is_its_own_reference else []
     for bad in bad_inputs(spec, device, dtype):
         with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
             must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
-            if _must_hold(spec, bad.sample):
-                with explained("a call that was refused has changed its input; look for mistakes before writing"):
+            if _must_leave_inputs(spec, bad.sample):
+                with explained("a call that raised an error has changed its input; validate before writing"):
                     assert_inputs_held(bad.sample, args, kwargs)
         check_partial_errors(spec, device, dtype, bad.sample, bad.error, rows)
         if spec.op is None and not spec.is_its_own_reference:
             check_next_to_errors(spec, device, dtype, bad.sample)
         if ordinary is not None:
-            with explained("wrong after a call that was refused: does the function set something before it raises?"):
+            with explained("wrong after a call that raised an error: does the function set state before it raises?"):
                 verify(spec, device, dtype, [ordinary])
         if spec.op is None:
             with on_sample(bad.sample), explained(_REFUSED_ONCE):
@@ -301,21 +304,21 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
         check_nearly_right(spec, device, dtype, list(bad_inputs(spec, device, dtype)))
 
 
-_REFUSED_ONCE = "the same call was refused before: does the function keep something of a refused call?"
+_REFUSED_ONCE = "the same call has raised before: does the function keep something from a call that raises?"
 
 
-def _must_hold(spec: OpSpec, sample: Sample) -> bool:
-    """Whether a refused call must leave its inputs as they were.
+def _must_leave_inputs(spec: OpSpec, sample: Sample) -> bool:
+    """Whether a call that raises must leave its inputs unchanged.
 
-    Of functions that work in place only those of lists: they can look at all arrays before they write the first. A
-    factorization in place finds a bad pivot when half of its work is done.
+    Among functions that work in place, this holds only for those of lists, which can validate all arrays before they
+    write to the first. A factorization in place finds a bad pivot only when half of its work is done.
     """
     return "inputs_unchanged" not in spec.without or any(isinstance(one, list) for one in sample.args)
 
 
-def _right_sample(spec: OpSpec, device: Device, dtype: Any) -> Sample | None:
-    """An ordinary call that is right before others are refused; None where it is not, which `values` reports."""
-    sample = one(spec, device, dtype, most=_FEW)
+def _passing_sample(spec: OpSpec, device: Device, dtype: Any) -> Sample | None:
+    """An ordinary call that is right before other calls raise; None if it is wrong, which `values` reports."""
+    sample = one(spec, device, dtype, most=_MOST_ELEMENTS)
     try:
         verify(spec, device, dtype, [sample])
     except AssertionError:
@@ -323,13 +326,13 @@ def _right_sample(spec: OpSpec, device: Device, dtype: Any) -> Sample | None:
     return sample
 
 
-#: Elements of an ordinary call before and after one that is refused.
-_FEW = 2048
+#: The most elements of the ordinary call that is run before and after a call that raises.
+_MOST_ELEMENTS = 2048
 
 
 @check(lambda spec: spec.op is not None)
 def check_dtypes(spec: OpSpec, device: Device) -> None:
-    """The claimed dtypes are exactly those that run: one too many or one too few is a failure."""
+    """The claimed dtypes are exactly the supported ones: one too many or one too few is a failure."""
     claimed, supported = set(spec.claims(device)), set(devices.supported_dtypes(spec.declared, device))
     missing, unclaimed = sorted(claimed - supported), sorted(supported - claimed)
     if missing or unclaimed:
@@ -339,5 +342,5 @@ def check_dtypes(spec: OpSpec, device: Device) -> None:
         )
 
 
-#: Name to check, in the order they run.
+#: Name to check, in the order in which they run.
 CHECKS = {name: REGISTERED[name] for name in CHECK_NAMES}

@@ -1,7 +1,8 @@
-"""A check that draws sizes, options and patterns of numbers together: a fault may need three of them at once."""
+"""A check that varies sizes, options and patterns of numbers together: a fault may need three of them at once."""
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,10 @@ from cuassay.arrays.dtypes import ALL, INTEGERS, dtype_name, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
-from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample
+from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample, verify
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
 from cuassay.testing.generated.filling import last_digit_moves
+from cuassay.testing.generated.integers import wraps_in_reference
 from cuassay.testing.generated.named import named_numbers
 from cuassay.testing.generated.options import is_plain, with_one_other_option, with_options_of
 from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
@@ -35,25 +37,25 @@ from cuassay.testing.terms import arrays_of
 Array = NDArray[Any]
 Chance = np.random.Generator
 
-#: Calls that are compared, and drawn at most; seconds that they and their references may take; elements of one.
+#: Calls that are compared at most; calls that are drawn at most; CPU seconds for all of them; elements of one call.
 _CALLS, _MOST_CALLS, _PATIENCE_S, _MOST_ELEMENTS = 128, 256, 2.0, 2**13
 
-#: Of calls with two extents made equal: the samples that they are made of, and the pairs of extents of each.
+#: For calls in which two extents are made equal: the number of samples, and of pairs of extents for each sample.
 _BASES, _PAIRS = 6, 6
 
-#: Extents that are drawn: small ones, and those around powers of two.
+#: Candidates for other extents: small ones, and those around powers of two.
 _EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 300, 520)
 
 
-@check(is_function, dtypes=[name for name in ALL if not is_coarse(name)])  # in 16 bits a rounding is already much
+@check(is_function, dtypes=[name for name in ALL if not is_coarse(name)])  # rounding to 16 bits would hide the faults
 def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Sizes, options and patterns of numbers drawn together, within what the samples ask for.
+    """Sizes, options and patterns of numbers are drawn together, within the ranges that the samples ask for.
 
-    Patterns are numbers that are equal, in order or in runs, and truth values in blocks. Only what the reference takes,
-    and what the function on the host gives a result of the same shape for, is compared.
+    Patterns are numbers that are equal, in order or in runs, and truth values in blocks. A call is compared only if the
+    reference accepts it, and if the function on the host gives a result of the reference's shape.
 
-    Two more things must hold of these calls. If no sample's result is an input, none of theirs is. What the reference
-    takes is not refused by a declared message: see `assert_taken`.
+    Two more properties are checked. If no result of a declared sample is an input or a view of one, no result here may
+    be. A call that the reference accepts must not raise a declared error message: see `assert_taken`.
     """
     if spec.is_its_own_reference:
         return
@@ -61,17 +63,17 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
         one for one in samples_of(spec, device, dtype, "values", "broadcast") if elements_of(one) <= _MOST_ELEMENTS
     ]
     for base in bases[:_BASES]:
-        sample = _of_named_numbers(spec, base)
+        sample = _with_named_numbers(spec, base)
         if sample is not None and has_expected_shape(spec, sample):
-            with explained(_NAMED):
+            with explained(_WRONG_FOR_NAMED, functools.partial(verify, spec, device, dtype, [base])):
                 _compare(spec, device, dtype, base, sample, is_exact=True)
     taken = [one for one in bases[:_BASES] if is_safely_taken(spec, one)]
     refusals, is_own = declared_refusals(spec, dtype), gives_own_arrays(spec, device, taken)
     began, compared = time.thread_time(), 0
-    for base, sample in chain(_of_declared(spec, bases), _drawn(spec, bases)):
-        with explained("right for the declared samples, wrong for a mixture of them"):
+    for base, sample in chain(_systematic_calls(spec, bases), _random_calls(spec, bases)):
+        with explained(_WRONG_FOR_MIXTURE, functools.partial(verify, spec, device, dtype, [base])):
             if has_expected_shape(spec, sample):
-                _compare(spec, device, dtype, base, sample, floor=_floor(bases, sample), is_own=is_own)
+                _compare(spec, device, dtype, base, sample, floor=_least_error(bases, sample), is_own=is_own)
                 compared += 1
             elif _has_declared_options(bases, sample):
                 with on_sample(sample):
@@ -80,31 +82,37 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
             return
 
 
-_NAMED = (
-    "wrong for numbers that the function names, next to their multiples or to powers of two: is < taken for <=, or a "
-    "quotient rounded?"
+_WRONG_FOR_MIXTURE = "right for the declared samples, wrong for a mixture of them"
+
+_WRONG_FOR_NAMED = (
+    "wrong for numbers that occur in the function's code, next to their multiples, or next to powers of two: is < "
+    "written for <=, or a quotient rounded?"
 )
 
 
-def _drawn(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Pairs of a sample and a call made of it: other extents, options of another, and patterns of numbers."""
+def _random_calls(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+    """Draw pairs of a declared sample and a call with other extents, other options and patterns of numbers."""
     chance = generator()
     for _ in range(_MOST_CALLS if bases else 0):
         base = bases[int(chance.integers(len(bases)))]
         options = with_options_of(spec, bases, base, chance)
-        yield base, _mixed(spec, base, _extents(base, chance), options, chance)
+        yield base, _combination(spec, base, _extents(base, chance), options, chance)
 
 
-def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Pairs as of `_drawn`: matrices of a path, two extents or all equal, an axis of one element, options of two."""
+def _systematic_calls(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+    """Pairs of a declared sample and a call made from it, in a fixed order.
+
+    Square matrices describe a graph that is one path; two extents, or all of them, are made equal; an axis is cut to
+    one element; one option is that of another sample.
+    """
     chance = generator()
     for base in bases[:_BASES]:
         yield from ((base, along) for along in _along_paths(base, chance))
         extents = _extents_of(base)
         pairs = list(permutations(extents, 2))
-        yield from ((base, _mixed(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
+        yield from ((base, _combination(spec, base, {one: other}, base, None)) for one, other in pairs[:_PAIRS])
         if len(extents) > 2:
-            yield base, _mixed(spec, base, dict.fromkeys(extents, extents[-1]), base, None)
+            yield base, _combination(spec, base, dict.fromkeys(extents, extents[-1]), base, None)
     for base in bases:
         if base.kind == "broadcast":
             yield from ((base, narrower) for narrower in _with_ones(base))
@@ -113,7 +121,7 @@ def _of_declared(spec: OpSpec, bases: Sequence[Sample]) -> Iterator[tuple[Sample
 
 
 def _has_declared_options(bases: Sequence[Sample], sample: Sample) -> bool:
-    """Whether each option has a value that some sample has; an array must be the very one."""
+    """Whether each option has a value that some sample has; for an array it must be the same object."""
 
     def is_in(one: Sample, name: str, value: Any) -> bool:
         found = one.kwargs.get(name)
@@ -122,8 +130,8 @@ def _has_declared_options(bases: Sequence[Sample], sample: Sample) -> bool:
     return all(any(is_in(one, name, value) for one in bases) for name, value in sample.kwargs.items())
 
 
-def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:
-    """The call with other extents, the options of another, and, where there is `chance`, numbers in patterns."""
+def _combination(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:
+    """The call with other extents and the options of `options`; with `chance`, its numbers follow drawn patterns."""
     size = sum(math.prod(swapped(array.shape, extents)) for array in arrays_of(*base.host()))
     other = resized(options, extents if size <= _MOST_ELEMENTS else {})
     args, labels, named = list(other.args), [], named_numbers(spec, options)
@@ -142,7 +150,7 @@ def _mixed(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample,
 
 
 def _along_paths(base: Sample, chance: Chance) -> Iterator[Sample]:
-    """The call with one of its square matrices as of a graph that is one path."""
+    """Yield the call with one of its square matrices describing a graph that is one path."""
     for place, given in enumerate(base.args):
         found = path(given, chance) if may_be_filled(given) else None
         if found is not None:
@@ -151,7 +159,7 @@ def _along_paths(base: Sample, chance: Chance) -> Iterator[Sample]:
 
 
 def _with_ones(base: Sample) -> Iterator[Sample]:
-    """A call whose arrays are broadcast with one axis of one array as long as one."""
+    """Calls in which one axis of one array is cut to one element; for arrays that are broadcast."""
     for place, given in enumerate(base.args):
         for axis in range(len(given.shape) if isinstance(given, HostArray) else 0):
             if given.shape[axis] < 2:
@@ -162,7 +170,7 @@ def _with_ones(base: Sample) -> Iterator[Sample]:
 
 
 def _broadcast(shape: tuple[int, ...], chance: Chance) -> tuple[int, ...]:
-    """The shape, at times with an axis of one element, which is repeated where another array has more."""
+    """The shape; in one of four cases one axis has one element, which is broadcast against the other arrays."""
     if not shape or chance.integers(4):
         return shape
     axis = int(chance.integers(len(shape)))
@@ -170,7 +178,7 @@ def _broadcast(shape: tuple[int, ...], chance: Chance) -> tuple[int, ...]:
 
 
 def _extents(base: Sample, chance: Chance) -> dict[int, int]:
-    """What some of the extents become: another number, or another one of the call's extents."""
+    """A drawn mapping from some extents to new ones: a number of `_EXTENTS`, or another extent of the call."""
     found, changes = _extents_of(base), {}
     for extent in found:
         way = chance.integers(4)
@@ -182,9 +190,10 @@ def _extents(base: Sample, chance: Chance) -> dict[int, int]:
 
 
 def _extents_of(base: Sample) -> list[int]:
-    """The extents that may be others: none of integers that somebody wrote down, and none that is among those.
+    """The extents that may change, in ascending order.
 
-    They may be as many as the rows of another array, or its last one the end of another.
+    Extents of integer arrays with fixed values are left out, and so are extents that occur among these values. Such an
+    array may hold row offsets: it has one element for each row of another array, and its last value is a length.
     """
     arrays = [one for one in each(base.args, base.kwargs) if isinstance(one, HostArray | np.ndarray)]
     fixed: set[int] = set()
@@ -194,17 +203,19 @@ def _extents_of(base: Sample) -> list[int]:
     return sorted({extent for one in arrays for extent in one.shape if extent > 1} - fixed)
 
 
-def _of_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
-    """The call in which half of the floats are numbers that the function names, if dtype and range hold them exactly.
+def _with_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
+    """The call in which half of the floats are numbers from the function's code.
 
-    If the function takes a logarithm, some are next to powers of two. Integers are next to multiples of named numbers.
+    Only numbers that the dtype represents exactly and that are in the sample's range are used. If the function takes a
+    logarithm, numbers next to powers of two are among them. Integers are next to multiples of the named numbers.
+    None if no input can be changed in this way.
     """
     chance, named = generator(), named_numbers(spec, base)
     has_logarithm = any("log" in name for name in names_of(spec.fn) | names_of(spec.reference))
     args = list(base.args)
     for place, given in enumerate(base.args):
         if may_be_filled(given) and is_float(given.dtype):
-            low, high = given.span or (-_FREE, _FREE)
+            low, high = given.span or (-_LARGEST_NAMED, _LARGEST_NAMED)
             known = np.concatenate(
                 [np.array(named, np.float64), *(_next_to_powers(given.dtype) if has_logarithm else [])]
             )
@@ -216,18 +227,18 @@ def _of_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
             args[place] = next_to_multiples(given, given.values, named, chance)
     if all(new is old for new, old in zip(args, base.args, strict=True)):
         return None
-    return replace(base, args=tuple(args), label=f"{base.label}, numbers that the function names and the like")
+    return replace(base, args=tuple(args), label=f"{base.label}, numbers from the function's code")
 
 
 def _next_to_powers(dtype: Any) -> list[Array]:
-    """Powers of two and the numbers of `dtype` just below, of both signs: their logarithms may round to one number."""
+    """Powers of two and the next smaller numbers of `dtype`, of both signs: their logarithms may round alike."""
     powers = (2.0 ** np.arange(-4, 11)).astype(dtype)
     below = np.nextafter(powers, powers.dtype.type(0))
     return [(sign * some).astype(np.float64) for sign in (1, -1) for some in (powers, below)]
 
 
-#: The largest named number that is put into an array for which no range was asked.
-_FREE = 1e4
+#: Only named numbers up to this size are put into an array without a requested range.
+_LARGEST_NAMED = 1e4
 
 
 def _compare(
@@ -241,9 +252,10 @@ def _compare(
     floor: float = 0.0,
     is_own: bool = False,
 ) -> None:
-    """Compare within a wide tolerance, never under `floor` times the largest number that is expected.
+    """Compare within a tolerance that is at least `floor` times the largest expected number.
 
-    Unless `is_exact`, what the last digit of an input decides may be anything. If `is_own`, no input is the result.
+    Unless `is_exact`, an element may be off by what a change of each input's last digit does to it. With `is_own`, the
+    result must not share memory with an input. A reference whose own integers wrap around is not believed.
     """
     expected, (args, kwargs) = spec.expected(sample), sample.on(device)
     with np.errstate(all="ignore"):
@@ -259,23 +271,25 @@ def _compare(
     with suppress(AssertionError):
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
         return
+    if wraps_in_reference(spec, sample):
+        return
     if floats_of(sample) and expected.dtype.kind in "fc":
-        limit = _TIMES * (float(np.max(limit, initial=0.0)) + host_rounding(spec, sample))
+        limit = _ERROR_FACTOR * (float(np.max(limit, initial=0.0)) + host_rounding(spec, sample))
         limit += floor * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
     if floats_of(sample) and not is_exact:
         moves, got = last_digit_moves(spec, sample), on_host(result)
         if expected.dtype.kind in "fc":
-            limit = limit + _TIMES * float(np.max(moves, initial=0.0, where=~np.isnan(moves)))
+            limit = limit + _ERROR_FACTOR * float(np.max(moves, initial=0.0, where=~np.isnan(moves)))
         elif got.shape == expected.shape:
             expected = np.where(moves != 0, got, expected)
     with on_sample(sample):
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
 
-def _floor(bases: Sequence[Sample], sample: Sample) -> float:
-    """The error that is always allowed: none, but where an option is larger than any declared one.
+def _least_error(bases: Sequence[Sample], sample: Sample) -> float:
+    """The relative error that is always allowed: 0, unless an option is larger than in any declared sample.
 
-    A polynomial of the eleventh degree is fitted to fewer digits than one of the fourth, by references too.
+    Even a reference fits a polynomial of degree eleven to fewer digits than one of degree four.
     """
     for name, value in sample.kwargs.items():
         declared = [abs(one.kwargs[name]) for one in bases if _is_number(one.kwargs.get(name))]
@@ -288,14 +302,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-#: Half of the digits of float64: an error above that has another cause than rounding.
+#: Half of the digits of float64: a larger error has another cause than rounding.
 _FEWER_DIGITS = 2.0**-26
 
-#: How many times as wrong a result may be as it is on the host, and as moving each input by its last digit makes it.
-_TIMES = 4.0
+#: Factor on the error that the function has on the host, and on the effect of changing each input's last digit.
+_ERROR_FACTOR = 4.0
 
 
 def _where_finite(expected: Array, result: Any) -> Array:
-    """The expected numbers; where there is none, as of zero divided by zero, whatever was got."""
+    """The expected numbers; where the reference gives NaN or infinity, as for 0 / 0, any result is accepted."""
     got = on_host(result)
     return np.where(np.isfinite(expected), expected, got) if got.shape == expected.shape else expected

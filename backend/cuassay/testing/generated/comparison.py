@@ -1,4 +1,4 @@
-"""How one result is compared with the reference: its dtype, its place, and how wide the tolerance is."""
+"""Compare one result with the reference: dtype, device, shape, and values within a tolerance chosen here."""
 
 from __future__ import annotations
 
@@ -43,10 +43,18 @@ __all__ = [
 def of_reference(
     spec: OpSpec, sample: Sample, *, errors: Literal["ignore", "raise", "of casts"] = "ignore"
 ) -> NDArray[Any] | None:
-    """What the reference gives in the sample's own dtype; None where it does not take that.
+    """Run the reference in the sample's own dtype, rather than in float64.
 
-    With `errors` raised, None as well where it overflows, divides by zero or loses a number to zero on the way. With
-    those of casts, where a float is cast to an integer that cannot hold it.
+    Parameters
+    ----------
+    errors : {"ignore", "raise", "of casts"}
+        With "raise", a floating-point error such as overflow, underflow or division by zero counts as a failure. With
+        "of casts", only a cast of a float to an integer that cannot represent it does.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        None if the reference raises, or if there is none.
     """
     args, kwargs = sample.copied()
     try:
@@ -55,7 +63,7 @@ def of_reference(
                 warnings.filterwarnings("error", "invalid value encountered in cast", RuntimeWarning)
                 warnings.filterwarnings("ignore", "invalid value", RuntimeWarning)
             return np.asarray(as_one(spec.reference(*args, **kwargs))) if spec.reference is not None else None
-    except Exception:  # noqa: BLE001  it was declared for wide dtypes
+    except Exception:  # noqa: BLE001  the reference was declared for wide dtypes and may fail in any way
         return None
 
 
@@ -67,12 +75,12 @@ _ERRORS: dict[str, Any] = {
 
 
 def on_host(result: Any) -> NDArray[Any]:
-    """A result as an array of NumPy's."""
+    """The result as a NumPy array."""
     return np.asarray(to_host(result)) if hasattr(result, "shape") else np.asarray(result)
 
 
 def compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any, *, expected: Any = None) -> None:
-    """`actual` is what the reference says for `sample`, or `expected`: dtype, shape, place and values."""
+    """Assert that `actual` has the dtype, shape, device and values of `expected`, by default the reference's result."""
     __tracebackhide__ = True
     expected = spec.expected(sample) if expected is None else expected
     magnitude, terms = spec.scale(sample, expected)
@@ -81,11 +89,13 @@ def compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: An
     matmul = spec.op_class == "matmul"
     limit = allowed(spec.rule, precise, terms=terms, magnitude=magnitude, matmul=matmul)
     if spec.rule is FUNCTION:
-        limit = _as_rounded(limit, spec, sample, wanted, precise, expected, terms, magnitude)
-    _agree(spec, device, sample, actual, expected, limit, wanted)
+        limit = _narrowed_limit(limit, spec, sample, wanted, precise, expected, terms, magnitude)
+    _assert_agrees(spec, device, sample, actual, expected, limit, wanted)
 
 
-def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: Any, limit: Any, wanted: Any) -> None:
+def _assert_agrees(
+    spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: Any, limit: Any, wanted: Any
+) -> None:
     __tracebackhide__ = True
     place = None if isinstance(actual, (bool, int, float, complex)) else device
     compared = functools.partial(
@@ -95,10 +105,10 @@ def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: 
     try:
         compared(note=_OWN_REFERENCE if spec.is_its_own_reference else "")
     except AssertionError:
-        if (same := _as_in_own_dtype(spec, sample, actual, expected)) is not None:
-            _agree(spec, device, sample, actual, same, limit, wanted)
+        if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
+            _assert_agrees(spec, device, sample, actual, same, limit, wanted)
             return
-        if (wider := _of_long_sums(limit, spec, sample, expected)) is not None:
+        if (wider := _widened_for_long_sums(limit, spec, sample, expected)) is not None:
             with suppress(AssertionError):
                 compared(tolerance=wider)
                 return
@@ -112,12 +122,12 @@ def _agree(spec: OpSpec, device: Device, sample: Sample, actual: Any, expected: 
         compared(note=note)
 
 
-#: No more than this many times a tolerance is explained by the order in which a sum is added up.
+#: The order in which a sum is added up may widen a tolerance by at most this factor.
 _ANY_ORDER = 4.0
 
 
-def _of_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[Any]) -> Any:
-    """The limit, as wide as the roundings of the reference's own long sums; None where it is wide enough already."""
+def _widened_for_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[Any]) -> Any:
+    """The limit, widened to the rounding errors of the reference's own long sums; None if they fit within it."""
     precise = coarsest(sample, expected.dtype)
     if spec.rule is not FUNCTION or is_coarse(precise):
         return None
@@ -126,11 +136,11 @@ def _of_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[An
     return wider if np.any(wider > limit) else None
 
 
-def _as_in_own_dtype(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> NDArray[Any] | None:
-    """`expected` where an integer differs, or a truth value, that the reference gives for the sample's own dtype.
+def _accepting_own_dtype(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> NDArray[Any] | None:
+    """`expected` with those integers and truth values accepted that the reference gives in the sample's own dtype.
 
-    A floor or a comparison may fall to either side, by a rounding before it; for NaN and infinity no integer is right.
-    None where there is no such element.
+    A rounding error before a floor or a comparison may change its result. Where the reference gives NaN or infinity,
+    any integer is accepted. None if this changes no element.
     """
     got = on_host(actual)
     if spec.op is not None or got.dtype.kind not in "iub" or got.shape != expected.shape or not floats_of(sample):
@@ -146,7 +156,7 @@ def _as_in_own_dtype(spec: OpSpec, sample: Sample, actual: Any, expected: NDArra
     return np.where(same, got, expected) if same.any() else None
 
 
-#: A failure must not blame the function for what its reference did, where both are one.
+#: If a function is its own reference, a failure must not claim that the expected numbers are right.
 _OWN_REFERENCE = (
     "expected is what the same function gives for NumPy arrays in a wide dtype (there is no reference=); "
     "either result may be wrong"
@@ -166,26 +176,27 @@ def compare_values(
     floor: float = 0.0,
     each: bool = False,
 ) -> None:
-    """`actual` is what the reference of a function says for numbers that the check has chosen.
+    """Assert that `actual` is what the reference gives for numbers that a check has chosen.
 
     Parameters
     ----------
     expected : numpy.ndarray, optional
-        What the reference says, where it is known already.
+        The expected result. By default it is computed by the reference.
     limit : numpy.ndarray, optional
-        The absolute tolerance; otherwise some units of the result and what rounding does to the function on the host.
+        The absolute tolerance. By default it allows some units of the result, and no more than the rounding errors of
+        the function on the host explain.
     excuse : bool
-        Leave out elements that leave the range of the dtype on the way, on the host as well.
+        Ignore elements that leave the range of the dtype in an intermediate step on the host as well.
     floor : float
-        Also allowed: what a device takes for zero.
+        Added to the tolerance: the size below which a device flushes numbers to zero.
     each : bool
-        What rounding does is asked for each element; otherwise the largest of all.
+        Use the rounding error of each element instead of the largest one.
     """
     __tracebackhide__ = True
     expected = spec.expected(sample) if expected is None else expected
     wanted = result_dtype(spec, sample)
     if wanted is not None and not (is_float(wanted) or is_complex(wanted)):
-        _agree(spec, device, sample, actual, expected, 0.0, wanted)
+        _assert_agrees(spec, device, sample, actual, expected, 0.0, wanted)
         return
     precise = coarsest(sample, dtype if wanted is None else wanted)
     own = _rounding_errors(spec, sample) if excuse or limit is None else None
@@ -197,40 +208,40 @@ def compare_values(
         magnitude, terms = spec.scale(sample, expected)
         limit = allowed(FUNCTION, precise, terms=terms, magnitude=magnitude)
         if own is not None and epsilon(precise) > epsilon("float64"):
-            limit = np.minimum(limit, rounding_limit(own[0] if each else _most(own[0]), precise, expected))
-    if spec.tolerance is not None and spec.op is None:  # never less than was declared
+            limit = np.minimum(limit, rounding_limit(own[0] if each else _largest(own[0]), precise, expected))
+    if spec.tolerance is not None and spec.op is None:  # the declared tolerance is the least that is allowed
         magnitude, terms = spec.scale(sample, expected)
         size = np.nan_to_num(magnitude, nan=0.0, posinf=0.0, neginf=0.0)
         limit = np.maximum(limit, allowed(spec.tolerance, precise, terms=terms, magnitude=size))
-    _agree(spec, device, sample, actual, expected, limit + floor, wanted)
+    _assert_agrees(spec, device, sample, actual, expected, limit + floor, wanted)
 
 
 def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) -> Any:
-    """The tolerance for numbers that a check has chosen: some units of the result, and what rounding explains.
+    """The tolerance for numbers that a check has chosen: some units of the result, plus the effect of rounding.
 
-    That is the function's own rounding errors on the host. In 16 bits, where a reference is given, they count up to
-    some times those of the reference: a function that is far less precise is wrong.
+    The effect of rounding is measured by running the function on the host. In 16 bits, if there is a reference, it
+    counts only up to a multiple of the reference's own rounding errors: a far less precise function is wrong.
     """
     if not (is_float(expected.dtype) or is_complex(expected.dtype)):
         return 0.0
     precise = coarsest(sample, dtype)
     magnitude, terms = spec.scale(sample, expected)
-    if epsilon(precise) <= epsilon("float64"):  # nothing wider tells what rounding does
+    if epsilon(precise) <= epsilon("float64"):  # no wider dtype can tell the effect of rounding
         return allowed(FUNCTION, precise, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
     own = _rounding_errors(spec, sample)
-    errors = 0.0 if own is None else _most(own[0])
+    errors = 0.0 if own is None else _largest(own[0])
     if spec.reference is not None and is_coarse(precise):
-        errors = min(errors, _AS_GOOD * reference_rounding(spec, sample))
+        errors = min(errors, _PRECISION_FACTOR * reference_rounding(spec, sample))
     size = finite_size(expected)
     return allowed(FUNCTION, precise, terms=terms, magnitude=size) + rounding_limit(errors, precise, expected)
 
 
-#: A function may be this many times less precise in 16 bits than its reference.
-_AS_GOOD = 8.0
+#: In 16 bits a function may be this many times less precise than its reference.
+_PRECISION_FACTOR = 8.0
 
 
 def reference_rounding(spec: OpSpec, sample: Sample) -> float:
-    """The largest error of the reference in the sample's own dtype; infinite where it does not take that."""
+    """The largest rounding error of the reference in the sample's own dtype; infinite if it does not run in it."""
     reference = spec.reference
     if reference is None:
         return np.inf
@@ -239,23 +250,29 @@ def reference_rounding(spec: OpSpec, sample: Sample) -> float:
 
 
 def host_rounding(spec: OpSpec, sample: Sample) -> float:
-    """The largest rounding error of a function on the host; 0 where it does not run there."""
+    """The largest rounding error of the function on the host; 0 if it does not run there."""
     own = rounding_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), *sample.on("cpu"), runs=1)
-    return 0.0 if own is None else _most(own[0])
+    return 0.0 if own is None else _largest(own[0])
 
 
 def _rounding_errors(spec: OpSpec, sample: Sample) -> Any:
-    """Of each element of a function's result; of one that computes in float32 whatever it is given, the reference's."""
+    """The rounding error of each element on the host, and whether it left the range of the dtype; or None.
+
+    If the function computes in float32 whatever dtype it is given, the reference's rounding errors count as well.
+    """
     args, kwargs = sample.on("cpu")
     own = rounding_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
-    if own is None or not _is_narrow_inside(spec, sample):
+    if own is None or not _computes_in_float32(spec, sample):
         return own
     there = _in_float32(spec, sample)
     return own if there is None or there.shape != own[0].shape else (np.maximum(own[0], there), own[1])
 
 
-def _is_narrow_inside(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the function's answer in float64 is all float32 numbers, unlike the reference's: it tells no rounding."""
+def _computes_in_float32(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the function's results in float64 are all float32 numbers, unlike those of the reference.
+
+    Such a function computes in float32 internally, so a run in float64 does not show its rounding errors.
+    """
     if spec.reference is None or not all(epsilon(x.dtype) > epsilon("float64") for x in floats_of(sample)):
         return False
     with np.errstate(all="ignore"):
@@ -267,7 +284,7 @@ def _is_narrow_inside(spec: OpSpec, sample: Sample) -> bool:
 
 
 def _in_float32(spec: OpSpec, sample: Sample) -> Any:
-    """What rounding does to each element of the reference in float32; None where it does not take that."""
+    """The rounding error of each element of the reference in float32; None if it does not run in float32."""
 
     def single(value: Any) -> Any:
         is_narrow = isinstance(value, np.ndarray) and is_coarse(value.dtype)
@@ -278,7 +295,7 @@ def _in_float32(spec: OpSpec, sample: Sample) -> Any:
         return None
     narrow = Sample(*sample.changed(single))
     answer = of_reference(spec, narrow)
-    if answer is not None and answer.dtype == np.float64:  # a scalar of float64 widens it: it rounds nothing here
+    if answer is not None and answer.dtype == np.float64:  # a float64 scalar promotes it, so nothing is rounded here
         magnitude, _ = spec.scale(sample, spec.expected(sample))
         return epsilon("float32") * np.nan_to_num(magnitude, nan=0.0, posinf=0.0, neginf=0.0)
     args, kwargs = narrow.on("cpu")
@@ -287,22 +304,22 @@ def _in_float32(spec: OpSpec, sample: Sample) -> Any:
 
 
 def floats_of(sample: Sample) -> list[Any]:
-    """The arrays of floats among a call's arguments."""
+    """The floating-point arrays among a call's arguments."""
     return [array for array in arrays_of(*sample.host()) if is_float(array.dtype)]
 
 
-def _most(errors: Any) -> float:
+def _largest(errors: Any) -> float:
     return float(np.max(errors, initial=0.0))
 
 
-#: A tolerance beyond this part of the largest result must be explained by rounding errors of the function itself.
+#: A tolerance above this fraction of the largest result must be explained by the function's own rounding errors.
 _SHARE = 1 / 16
 
 
-def _as_rounded(
+def _narrowed_limit(
     limit: Any, spec: OpSpec, sample: Sample, wanted: Any, precise: Any, expected: Any, terms: int, magnitude: Any
 ) -> Any:
-    """What is known of a user's function beyond a bound for all: whole numbers are exact; what rounding does to it."""
+    """Narrow the general bound for a user's function: integers are exact, and floats may be off by rounding only."""
     if wanted is not None and not (is_float(wanted) or is_complex(wanted)):
         return 0.0
     if not is_coarse(precise):
@@ -311,31 +328,31 @@ def _as_rounded(
     own = rounding_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
     if own is None:
         return limit
-    # Element by element, numbers as large as the inputs, or as 1, may be rounded on the way to a small result.
+    # An elementwise function may round an intermediate number as large as its inputs, or as 1, before a small result.
     passed = magnitude if is_elementwise(terms, arrays_of(args, kwargs), expected) else expected
     return by_rounding_error(own, precise, expected, terms, magnitude, passed)
 
 
 def _capped(limit: Any, spec: OpSpec, sample: Sample, precise: Any, expected: Any) -> Any:
-    """The limit where it is a small part of the results, else what the function's own rounding errors explain."""
-    most = _most(finite_size(expected))
-    if not np.size(limit) or _most(limit) <= _SHARE * most:
+    """The limit if it is a small fraction of the results; otherwise what the function's rounding errors explain."""
+    most = _largest(finite_size(expected))
+    if not np.size(limit) or _largest(limit) <= _SHARE * most:
         return limit
-    own = _rounding_errors(spec, sample) if epsilon(precise) > epsilon("float64") else None  # none is wider
+    own = _rounding_errors(spec, sample) if epsilon(precise) > epsilon("float64") else None  # nothing is wider
     if own is None:
         return np.minimum(limit, FUNCTION.most * most) if most else limit
-    return np.minimum(limit, rounding_limit(_most(own[0]), precise, expected))
+    return np.minimum(limit, rounding_limit(_largest(own[0]), precise, expected))
 
 
 def coarsest(sample: Sample, dtype: Any) -> Any:
-    """The least precise float among a function's inputs and result: some step may be rounded to it."""
+    """The least precise floating-point dtype of inputs and result; an intermediate step may be rounded to it."""
     found = [dtype, *(array.dtype for array in arrays_of(*sample.host()))]
     inexact = [one for one in found if is_float(one) or is_complex(one)]
     return max(inexact, key=epsilon, default=dtype)
 
 
 def _input_dtypes(sample: Sample, args: Sequence[Any]) -> Iterator[str]:
-    """The names that a callable `OpSpec.result_dtype` gets. A Python number next to an array has the array's dtype."""
+    """The dtype names passed to a callable `OpSpec.result_dtype`; a Python number gets the dtype of the array."""
     array = next((one for one in args if isinstance(one, np.ndarray)), None)
     for one in args:
         if isinstance(one, np.ndarray):
@@ -345,13 +362,17 @@ def _input_dtypes(sample: Sample, args: Sequence[Any]) -> Iterator[str]:
 
 
 def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
-    """The schema's; of a function what it says, else what NumPy gives for the same dtypes, None where NumPy cannot."""
+    """The dtype that the result must have.
+
+    For an op it follows from the schema. For a function it is the declared one, or else that of the function's result
+    on the host. None if the function does not run on the host.
+    """
     args, kwargs = sample.host()
     if spec.op is not None and spec.op.schema.is_single:
         return as_dtype(spec.op.meta(*args, **kwargs).dtype)
     if callable(spec.result_dtype):
         return as_dtype(spec.result_dtype(*_input_dtypes(sample, args)))
-    if spec.result_dtype is not None and sample.kind != "promotion":  # of dtypes that the spec does not declare
+    if spec.result_dtype is not None and sample.kind != "promotion":  # promotion mixes in dtypes the spec omits
         return as_dtype(spec.result_dtype)
     return once_if_large(spec, "dtype", args, kwargs, functools.partial(_dtype_on_host, spec, sample))
 
@@ -360,5 +381,5 @@ def _dtype_on_host(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
     try:
         with np.errstate(all="ignore"):
             return np.asarray(spec.run("cpu", *sample.copied())).dtype
-    except (TypeError, ValueError, NotImplementedError, CuassayError):  # one of a device only has none on the host
+    except (TypeError, ValueError, NotImplementedError, CuassayError):  # a function for one device has no host result
         return None

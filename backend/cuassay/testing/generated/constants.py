@@ -1,8 +1,8 @@
-"""Whether a constant of a function is wrong in a late digit, which hides within the rounding of float32.
+"""A check that finds a constant that is wrong in a late digit, where rounding to float32 hides the error.
 
-The function is run on the host in float64, where its formula is exact but for its constants. Each float constant that
-it reads is changed a little in turn. Where what the results are off by is what one constant makes when it is off, that
-constant is named, with the number for which function and reference agree.
+The function runs on the host in float64, where only its constants make it inexact. Each float constant that it reads
+is changed a little in turn. If the error of the results is proportional to the effect of one constant, the failure
+names that constant and the value for which function and reference agree.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from cuassay.testing.opspec import OpSpec
 
 Function = Callable[..., Any]
 
-#: What results in float64 are off by, as parts of the largest: less is rounding, more is seen in float32 as well.
+#: Relative errors in float64 that are investigated: smaller ones are rounding, larger ones fail in float32 as well.
 _LEAST, _MOST = 1e-10, 1e-4
-#: A constant's error as a part of it: three times that of one rounded to float32 and more, up to what is another one.
+#: Relative errors of a constant that are reported: from three times the rounding to float32, up to where it is another.
 _WRONG, _OTHER = 1.5 * epsilon("float32"), 1e-3
-#: Part of the errors that the constant may leave unexplained, and results that are needed to tell it from another.
+#: The fraction of the error that a constant may leave unexplained, and the least number of results that distinguish it.
 _LEFT, _ENOUGH = 0.02, 8
-#: Part of a constant by which it is changed.
+#: The relative change of a constant.
 _STEP = 2.0**-16
-#: Calls of functions within functions that are followed.
+#: The depth to which functions called by the function are followed.
 _DEEPEST = 3
 
 
@@ -45,7 +45,7 @@ def _is_of_float32(spec: OpSpec) -> bool:
 
 @check(_is_of_float32)
 def check_constants(spec: OpSpec, device: Device) -> None:
-    """No constant of a function is off by more than its rounding to float32; run in float64 on the host, that shows."""
+    """No constant of the function is off by more than its rounding to float32, as a float64 run on the host shows."""
     if not isinstance(spec.fn, FunctionType) or spec.why_unsupported(device, "float32") is not None:
         return
     sample = one(spec, device, as_dtype("float32"), most=4096)
@@ -71,12 +71,12 @@ def check_constants(spec: OpSpec, device: Device) -> None:
 
 
 def _in_float64(spec: OpSpec, fn: Function, sample: Any) -> NDArray[np.float64] | None:
-    """What a function gives on the host for the numbers of a sample in float64; None if it is not of float64."""
+    """The function's result on the host for the sample's numbers in float64; None if it is not float64."""
     args, kwargs = widened(sample)
     try:
         with np.errstate(all="ignore"):
             result = np.asarray(as_one(fn(devices.namespace(Device("cpu")), *args, **kwargs)))
-    except Exception:  # noqa: BLE001  it may take other dtypes only
+    except Exception:  # noqa: BLE001  the function may not accept float64
         return None
     return result if result.dtype == np.float64 else None
 
@@ -86,7 +86,7 @@ def _finite(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _explaining(slope: NDArray[Any], error: NDArray[Any]) -> float | None:
-    """By how much a constant must be off so that results of this `slope` have the `error`; None if nothing fits."""
+    """The error of a constant that explains `error`, if `slope` is the derivative by it; None if it does not fit."""
     scale = float(np.abs(slope).max())
     if not scale or np.count_nonzero(np.abs(slope) > scale * _LEFT) < _ENOUGH:
         return None
@@ -99,9 +99,10 @@ def _explaining(slope: NDArray[Any], error: NDArray[Any]) -> float | None:
 
 
 def variants(fn: FunctionType, depth: int = _DEEPEST) -> Iterator[tuple[float, FunctionType]]:
-    """Each float constant that `fn` reads, with the function in which it is larger by a small part.
+    """Each float constant that `fn` reads, with a copy of the function in which that constant is slightly larger.
 
-    Those of its code, of the variables that it closes over, of globals of its module, and of functions among these.
+    The constants are those of its code, of the variables that it closes over, of its module's globals, and of
+    functions among these.
     """
     for number, code in _codes(fn.__code__):
         yield number, _copy(fn, code=code)
@@ -123,7 +124,7 @@ def _codes(code: CodeType) -> Iterator[tuple[float, CodeType]]:
 
 
 def changed(number: float) -> float:
-    """The number, larger by a small part of it."""
+    """The number, made larger by the relative change `_STEP`."""
     return number * (1 + _STEP)
 
 
@@ -132,7 +133,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _values(fn: FunctionType, value: Any, depth: int) -> Iterator[tuple[float, Any]]:
-    """A float, changed; a function of the same module with each of its own."""
+    """A float with its changed value; a function of the same module with a copy for each of its own constants."""
     if _is_number(value):
         yield value, changed(value)
     elif isinstance(value, FunctionType) and value.__module__ == fn.__module__ and depth:

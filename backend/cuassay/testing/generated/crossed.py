@@ -1,7 +1,7 @@
-"""Integers that one sample has and another's range leaves out, put together; and very many integers of a range.
+"""Checks that combine the integers of one sample with the rest of another, and that try very many integers of a range.
 
-A fault may need the labels of one sample and the option of another, or one day of a thousand. Only integers are put
-together that were drawn from a range that was asked for: others may have to fit each other, as positions do.
+A fault may need the labels of one sample and the option of another, or one day in a thousand. Only integers drawn from
+a requested range are combined. Other integers, such as positions, may have to fit the sample's other arrays.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["check_crossed", "check_many_integers"]
 
 Array = NDArray[Any]
 
-#: Elements of a sample, samples, and times that each pair of them is tried.
+#: The most elements of a sample, the most samples, and how often each pair of samples is tried.
 _MOST_ELEMENTS, _MOST_SAMPLES, _ROUNDS = 9000, 6, 3
 
-#: Integers of each array at most, and seconds that the reference may take for them.
+#: The most integers of each array, and the seconds that the reference may take for them.
 _MANY, _PATIENCE_S = 2**14, 0.2
 
 
 def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """The integers of another sample, where they are beyond the range of this one's, next to all else of this one."""
+    """Put the integers of another sample into this one, where they lie outside the range that this one asks for."""
     if spec.op is not None or spec.is_its_own_reference:
         return
     several = [one for one in samples_of(spec, device, dtype, "values") if elements_of(one) <= _MOST_ELEMENTS]
@@ -51,13 +51,15 @@ def _crossed(sample: Sample, other: Sample, chance: np.random.Generator) -> Iter
     if len(sample.args) != len(other.args):
         return
     found = other.host()[0]
-    places = [place for place, mine in enumerate(sample.args) if _is_drawn(mine) and _has_news(mine, found[place])]
+    places = [
+        place for place, mine in enumerate(sample.args) if _is_drawn(mine) and _has_other_integers(mine, found[place])
+    ]
     if not places:
         return
     label = f"{sample.label}, with the integers of input {', '.join(map(str, places))} of: {other.label}"
     for _ in range(_ROUNDS):
         args = [
-            _of(chance.choice(found[place].reshape(-1), given.shape), given)
+            _host_array(chance.choice(found[place].reshape(-1), given.shape), given)
             if place in places
             else _redrawn(given, chance)
             for place, given in enumerate(sample.args)
@@ -66,13 +68,13 @@ def _crossed(sample: Sample, other: Sample, chance: np.random.Generator) -> Iter
 
 
 def _is_drawn(given: Any) -> bool:
-    """Whether it holds integers of a range that was asked for, in no order."""
+    """Whether it holds unordered integers drawn from a requested range."""
     is_asked = may_be_filled(given) and given.span is not None and not given.is_free
     return is_asked and given.dtype.kind in "iu" and given.values.size > 1
 
 
-def _has_news(mine: HostArray, theirs: Any) -> bool:
-    """Whether another sample has integers in the same place that this one's range leaves out."""
+def _has_other_integers(mine: HostArray, theirs: Any) -> bool:
+    """Whether the other sample's array at this index has integers outside the range of this one."""
     if not isinstance(theirs, np.ndarray) or theirs.dtype != mine.dtype or not theirs.size or mine.span is None:
         return False
     return not is_permutation(theirs) and bool(theirs.min() < mine.span[0] or theirs.max() > mine.span[1])
@@ -82,10 +84,10 @@ def _redrawn(given: Any, chance: np.random.Generator) -> Any:
     if not _is_drawn(given):
         return given
     low, high = (int(end) for end in given.span)
-    return _of(chance.integers(low, high, given.shape, endpoint=True), given)
+    return _host_array(chance.integers(low, high, given.shape, endpoint=True), given)
 
 
-def _of(values: Array, given: HostArray) -> HostArray:
+def _host_array(values: Array, given: HostArray) -> HostArray:
     return HostArray(np.ascontiguousarray(values).astype(given.dtype))
 
 
@@ -93,16 +95,17 @@ def _of(values: Array, given: HostArray) -> HostArray:
 
 
 def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """As many integers of their ranges as the reference computes in a fifth of a second: few may be wrong.
+    """Try as many integers of the ranges as the reference can compute in a fifth of a second.
 
-    For functions of arrays of integers alone, all of one shape. Of one array all integers of a range, if it has so few.
+    This applies to functions whose arguments are all integer arrays of one shape. For a single array, every integer of
+    the range is tried if they are few enough.
     """
     arrays = [one for one in sample.args if isinstance(one, HostArray)]
     if not arrays or len(arrays) < len(sample.args) or not all(map(_is_drawn, arrays)):
         return
     if len({one.shape for one in arrays}) > 1 or not is_safely_taken(spec, sample):
         return
-    # The quickest of three: a collection of garbage, or a first call, would leave too few integers to find anything.
+    # Take the fastest of three runs: a garbage collection or a first call would make the count far too small.
     each_s = min(spec.timed(replace(sample))[1] for _ in range(3)) / arrays[0].values.size
     count = min(_MANY, int(_PATIENCE_S / max(each_s, 1e-9)))
     if count <= arrays[0].values.size:
@@ -117,7 +120,7 @@ def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
         values = chance.integers(low, high, shape, endpoint=True)
         if len(arrays) == 1 and high - low < values.size:
             values.reshape(-1)[chance.permutation(values.size)[: high - low + 1]] = np.arange(low, high + 1)
-        args.append(_of(values, one))
+        args.append(_host_array(values, one))
     many = replace(sample, args=tuple(args), label=f"{sample.label}, very many of its integers")
     if is_safely_taken(spec, many):
         with filled_from(spec, device, dtype, sample, many):

@@ -1,4 +1,4 @@
-"""Whether a failed comparison may be the reference's fault: what its answer itself shows."""
+"""Signs in a failed comparison that the reference, and not the function, is wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["doubts", "places_in_list"]
 
 
 def doubts(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> str | None:
-    """A sentence on why the reference may be wrong, not the function; None where nothing suggests it."""
+    """Say why the reference rather than the function may be wrong; None if nothing suggests that."""
     got = np.asarray(to_host(actual)) if hasattr(actual, "shape") else np.asarray(actual)
     if spec.is_its_own_reference or spec.op is not None or got.shape != expected.shape:
         return None
@@ -35,7 +35,7 @@ def doubts(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) ->
 
 
 def places_in_list(spec: OpSpec, sample: Sample) -> str | None:
-    """Where each array of a list begins in the one that is compared; None where the result is one array."""
+    """Say at which index each array of a list starts in the joined result; None if the result is a single array."""
     answer = spec.answers(sample) if spec.op is None and spec.has_lists else None
     if not isinstance(answer, list | tuple):
         return None
@@ -45,7 +45,7 @@ def places_in_list(spec: OpSpec, sample: Sample) -> str | None:
     return f"the result is a {type(answer).__name__}, joined into one array, with shapes {each}{more}"
 
 
-#: Arrays of a list whose places are printed.
+#: The most arrays of a list that are printed.
 _SHOWN = 6
 
 
@@ -57,14 +57,14 @@ def _is_nan_of_numbers(sample: Sample, got: NDArray[Any], expected: NDArray[Any]
 
 
 def _wraps(spec: OpSpec, sample: Sample, got: NDArray[Any]) -> bool:
-    """Whether the reference gives what was got once its integers are of 64 bits."""
+    """Whether the reference gives the function's result if its integers are converted to int64."""
     args, kwargs = sample.changed(
         lambda value: value.astype(np.int64) if isinstance(value, np.ndarray) and value.dtype.kind in "iu" else value
     )
     try:
         with np.errstate(all="ignore"):
             wide = np.asarray(as_one(spec.reference(*args, **kwargs))) if spec.reference is not None else None
-    except Exception:  # noqa: BLE001  it was declared for other dtypes
+    except Exception:  # noqa: BLE001  the reference was declared for other dtypes and may fail in any way
         return False
     return wide is not None and wide.shape == got.shape and bool((wide == got).all())
 

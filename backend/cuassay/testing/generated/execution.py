@@ -1,6 +1,6 @@
-"""How a check runs: registered, inside the guards, each failure naming its case.
+"""How a check runs: it is registered by a decorator, runs inside the guards, and each failure names its case.
 
-What is checked is decided in `checks`.
+The properties themselves are defined in `checks`.
 """
 
 from __future__ import annotations
@@ -53,20 +53,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One property: called with a spec, a device and (where `per_dtype`) a dtype, it raises `AssertionError`.
+    """One property of an operation.
+
+    Call it with a spec, a device and, if `per_dtype`, a dtype. It raises `AssertionError` if the property is violated.
 
     Attributes
     ----------
     name, doc : str
-        The property, and a sentence about it.
+        The name of the property, and a docstring whose first paragraph states it.
+    function : callable
+        The check itself.
     applies : callable
-        Whether it says something of a spec.
+        Whether the check applies to a spec.
     needs : tuple of str
-        Capabilities the device must have.
+        Capabilities that the device must have.
     per_dtype : bool
-        It takes a dtype.
+        Whether the check takes a dtype.
     dtypes : tuple of str
-        The dtypes of which it says something; empty means all.
+        The dtypes to which the check applies; empty means all.
     """
 
     name: str
@@ -78,35 +82,35 @@ class Check:
     dtypes: tuple[str, ...] = ()
 
     def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
-        """Run the check inside the guards; whatever it raises names the case.
+        """Run the check inside the guards; any error that it raises names the case.
 
-        Twice if it leaves memory in use: a weight cached after the first call does not count as a leak.
+        If it leaves memory in use, it runs again: a weight cached by the first run does not count as a leak.
         """
         __tracebackhide__ = True
         if self.name in spec.without:
             pytest.skip(f"{spec.name} opts out of {self.name}: {spec.without[self.name]}")
         sentence = " ".join(self.doc.partition("\n\n")[0].split())
-        with _described(f"check: {self.name}: {sentence}", spec, device, *dtype):
+        with _naming_case(f"check: {self.name}: {sentence}", spec, device, *dtype):
             try:
                 self._guarded(spec, device, *dtype)
             except LeakError:
-                self._again(spec, device, *dtype)
+                self._run_again(spec, device, *dtype)
 
     def _guarded(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
         __tracebackhide__ = True
-        with guarded(device), np.errstate(invalid="ignore"):  # memory that nobody wrote may hold a signalling NaN
+        with guarded(device), np.errstate(invalid="ignore"):  # uninitialized memory may hold a signalling NaN
             self.function(spec, Device(device), *dtype)
 
-    def _again(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
+    def _run_again(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
         try:
             self._guarded(spec, device, *dtype)
         except LeakError as leak:
             raise AssertionError(
-                f"{leak}; a second run of the check kept more again, so this is not a cache that is filled once"
+                f"{leak}; a second run of the check leaked again, so this is not a cache that is filled once"
             ) from None
 
 
-#: Name to check, as the modules are loaded; `checks.CHECKS` has them in the order they run.
+#: Name to check, in the order in which modules are imported; `checks.CHECKS` has the order in which they run.
 REGISTERED: dict[str, Check] = {}
 
 
@@ -115,22 +119,22 @@ def _always(spec: OpSpec) -> bool:
 
 
 def is_op(spec: OpSpec) -> bool:
-    """Whether it is a declared op that makes one array."""
+    """Whether the spec is of a declared op that returns one array."""
     return spec.op is not None and spec.op.schema.is_single
 
 
 def is_function(spec: OpSpec) -> bool:
-    """Whether it is a function of a user's."""
+    """Whether the spec is of a user's function."""
     return spec.op is None
 
 
 def moves(spec: OpSpec) -> bool:
-    """Whether its output may be on another device than its inputs."""
+    """Whether the output may be on another device than the inputs."""
     return spec.op is not None and spec.op.schema.place is not None
 
 
 def has(*kinds: Kind) -> Callable[[OpSpec], bool]:
-    """Tell of a spec whether it has samples of any of these kinds."""
+    """Make a predicate: whether a spec has samples of any of these kinds."""
     return lambda spec: bool(spec.kinds & set(kinds))
 
 
@@ -140,7 +144,22 @@ Function = Callable[..., None]
 def check(
     applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = (), dtypes: Sequence[str] = ()
 ) -> Callable[[Function], Function]:
-    """Register a check: the specs it is for, the capabilities it needs of the device, its dtypes if not all."""
+    """Register a check.
+
+    Parameters
+    ----------
+    applies : callable
+        Whether the check applies to a spec.
+    needs : sequence of str
+        Capabilities that the device must have.
+    dtypes : sequence of str
+        The dtypes to which the check applies; empty means all.
+
+    Raises
+    ------
+    SpecError
+        If `CHECK_NAMES` does not list the check.
+    """
 
     def register(function: Function) -> Function:
         name = function.__name__.removeprefix("check_")
@@ -159,19 +178,19 @@ def check(
 
 
 @contextmanager
-def _described(check: str, spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
-    """Whatever is raised inside says which case it was and how to run it again."""
+def _naming_case(check: str, spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
+    """Add the case, and the command that repeats it, to any error raised inside."""
     where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
     lines = [check, f"op: {where}", f"seed: {seed()}"]
     if target := rerun.TARGET.get():
         lines.append(f"reproduce: {rerun.line(target, device)}")
-    with describe_case(*lines), _noted(*lines):
+    with describe_case(*lines), _with_note(*lines):
         yield
 
 
 @contextmanager
-def _noted(*lines: str) -> Iterator[None]:
-    """Add `lines` to whatever is raised inside, unless its text has them: a comparison's does."""
+def _with_note(*lines: str) -> Iterator[None]:
+    """Add `lines` as a note to any error raised inside, unless its message has them, as that of a comparison does."""
     try:
         yield
     except Exception as error:
@@ -182,15 +201,21 @@ def _noted(*lines: str) -> Iterator[None]:
 
 @contextmanager
 def on_sample(sample: Sample) -> Iterator[None]:
-    """Whatever is raised inside names the sample."""
+    """Name the sample in any error raised inside."""
     line = f"sample: {sample.label}"
-    with describe_case(line), _noted(line):
+    with describe_case(line), _with_note(line):
         yield
 
 
 @contextmanager
 def explained(sentence: str, otherwise: Callable[[], None] | None = None, always: str = "") -> Iterator[None]:
-    """A failed comparison inside begins with `sentence`, or `always` if `otherwise`, the plain call, fails too."""
+    """Put `sentence` in front of a failed comparison's message.
+
+    Parameters
+    ----------
+    otherwise : callable, optional
+        The plain call. If it fails too, `sentence` would mislead: then `always` is used, or no sentence at all.
+    """
     __tracebackhide__ = True
     try:
         yield
@@ -200,7 +225,7 @@ def explained(sentence: str, otherwise: Callable[[], None] | None = None, always
                 otherwise()
             except pytest.skip.Exception:  # inputs that the function refuses: a failure must not become a skip
                 pass
-            except Exception:  # noqa: BLE001  the plain call is wrong as well: the sentence would mislead
+            except Exception:  # noqa: BLE001  the plain call is wrong too, so the sentence would mislead
                 if not always:
                     raise error from None
                 sentence = always
@@ -209,7 +234,7 @@ def explained(sentence: str, otherwise: Callable[[], None] | None = None, always
 
 @contextmanager
 def filled_from(spec: OpSpec, device: Device, dtype: Any, base: Sample, filled: Sample) -> Iterator[None]:
-    """Whatever is raised inside names `filled`, and begins with what its numbers are where `base` is right."""
+    """Name `filled` in any error raised inside; if `base` passes, say which numbers make the function wrong."""
     what = filled.label.removeprefix(f"{base.label}, ")
     sentence = f"right for the sample's own numbers, wrong for others: {what}"
     with on_sample(filled), explained(sentence, lambda: verify(spec, device, dtype, [base])):
@@ -217,7 +242,7 @@ def filled_from(spec: OpSpec, device: Device, dtype: Any, base: Sample, filled: 
 
 
 def runs_on_host(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the function itself takes these inputs on the host, in their own dtypes; an op takes all."""
+    """Whether the function accepts these inputs on the host in their own dtypes; always true for an op."""
     if spec.op is not None:
         return True
     try:
@@ -225,36 +250,36 @@ def runs_on_host(spec: OpSpec, sample: Sample) -> bool:
             spec.run("cpu", *sample.copied())
     except (ValueError, TypeError, IndexError, ArithmeticError):
         return False
-    except Exception:  # noqa: BLE001  a function of one library only is not for the host's arrays
+    except Exception:  # noqa: BLE001  a function for one library may reject the host's arrays in any way
         return True
     return True
 
 
 def is_taken(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the reference takes these inputs, and the function itself on the host."""
+    """Whether the reference accepts these inputs, and the function does so on the host."""
     return spec.refusal(sample) is None and runs_on_host(spec, sample)
 
 
 def is_safely_taken(spec: OpSpec, sample: Sample) -> bool:
-    """Whether they take inputs that nobody declared: these may be refused by any error."""
+    """As `is_taken`, for inputs that nobody declared: any error counts as a rejection."""
     try:
         return is_taken(spec, sample)
     except CuassayError:
         raise
-    except Exception:  # noqa: BLE001  libraries refuse by errors of their own
+    except Exception:  # noqa: BLE001  libraries reject inputs with errors of different types
         return False
 
 
 def refusal_of(spec: OpSpec, sample: Sample) -> Exception | None:
-    """Why the reference does not take `sample`, by whichever error; None where it does."""
+    """The error with which the reference rejects `sample`, of whatever type; None if it accepts it."""
     try:
         return spec.refusal(sample)
-    except Exception as error:  # noqa: BLE001  a reference refuses what nobody declared by errors of its own
+    except Exception as error:  # noqa: BLE001  an undeclared input may be rejected with any error
         return error
 
 
 def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
-    """Put the numbers of `sample` into `arrays` of `device`."""
+    """Copy the numbers of `sample` into `arrays`, which are on `device`."""
     from cuassay import ops
 
     for array, fresh in zip(each(arrays), each(sample.args), strict=True):
@@ -263,9 +288,10 @@ def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
 
 
 def turned(sample: Sample) -> Sample:
-    """The same call on the same numbers in another order; sorted arrays stay sorted where there are others.
+    """The same call with its numbers in another order.
 
-    Floats that were drawn in no range of their own are halved: an extremum or a sum is then another one.
+    If there are several arrays, sorted ones stay sorted. Floats drawn from the default range are also halved, so that
+    an extremum or a sum changes.
     """
     several = sum(isinstance(a, np.ndarray) for a in sample.host()[0]) > 1
 
@@ -284,19 +310,19 @@ def turned(sample: Sample) -> Sample:
     return replace(sample, args=args, label=f"{sample.label}, new numbers")
 
 
-#: How a function is declared that works in place.
+#: How to declare a function that works in place.
 IN_PLACE = 'without={"inputs_unchanged": "in place", "aliasing": "in place", "deterministic": "in place"}'
 
 
 def run_sample(spec: OpSpec, device: Device, sample: Sample) -> Any:
-    """The result on `device`; NumPy's floating-point warnings are ignored here."""
+    """Run the sample on `device`, without NumPy's floating-point warnings."""
     args, kwargs = sample.on(device)
     with np.errstate(all="ignore"):
         return spec.run(device, args, kwargs)
 
 
 def run_unchanging(spec: OpSpec, device: Device, sample: Sample, sentence: str) -> Any:
-    """The result of a function; fails with `sentence` if the call writes an input, unless the spec opts out of that."""
+    """Run the sample; fail with `sentence` if a function writes to an input, unless its spec opts out of that check."""
     if spec.op is not None or "inputs_unchanged" in spec.without:
         return run_sample(spec, device, sample)
     args, kwargs = sample.on(device)
@@ -308,7 +334,7 @@ def run_unchanging(spec: OpSpec, device: Device, sample: Sample, sentence: str) 
 
 
 def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """The arrays that were made of `sample` on a device still hold the same bits, and its lists as many arrays."""
+    """Assert that the arguments made from `sample` still have the same bits, and its lists as many members."""
     before, after = list(each(*sample.host())), list(each(args, kwargs))
     if len(before) != len(after):
         raise AssertionError(
@@ -322,9 +348,9 @@ def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str,
 def verify(
     spec: OpSpec, device: Device, dtype: Any, samples: Iterable[Sample], run: Callable[..., Any] = run_sample
 ) -> None:
-    """Run each sample and compare it with the reference; what that refuses, the device must refuse too.
+    """Run each sample and compare it with the reference; the device must reject each sample that the reference rejects.
 
-    Each is run through `run`, which is called with the spec, the device and the sample.
+    `run` is called with the spec, the device and a sample, and returns the result.
     """
     __tracebackhide__ = True
     refused, compared = None, False
@@ -332,7 +358,7 @@ def verify(
         with on_sample(sample):
             refusal = spec.refusal(sample)
             if refusal is not None:
-                _must_refuse(spec, device, sample, refusal)
+                _must_reject(spec, device, sample, refusal)
                 refused = refused or refusal
             else:
                 compare(spec, device, dtype, sample, run(spec, device, sample))
@@ -341,7 +367,7 @@ def verify(
         pytest.skip(f"{spec.name} refuses these inputs itself, on every device: {type(refused).__name__}: {refused}")
 
 
-def _must_refuse(spec: OpSpec, device: Device, sample: Sample, refusal: Exception) -> None:
+def _must_reject(spec: OpSpec, device: Device, sample: Sample, refusal: Exception) -> None:
     try:
         got = run_sample(spec, device, sample)
     except Exception:  # noqa: BLE001  libraries refuse by different types
@@ -353,7 +379,7 @@ def _must_refuse(spec: OpSpec, device: Device, sample: Sample, refusal: Exceptio
 
 
 def must_raise(call: Callable[[], Any], error: type[BaseException], match: str) -> None:
-    """Fail where the call does not raise this error, with a message in which `match` is found."""
+    """Assert that the call raises `error` with a message in which the regular expression `match` is found."""
     try:
         got = call()
     except error as raised:

@@ -1,10 +1,10 @@
-"""Other extents for a sample: small ones, those around powers of two, multiples, and equal ones made unequal."""
+"""Make samples of other extents: small ones, those around powers of two, multiples, and equal ones made unequal."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import combinations
@@ -35,55 +35,58 @@ __all__ = [
 ]
 
 
-def elements_of(sample: Sample) -> int:
-    """Elements of all arrays of a call."""
-    return sum(array.size for array in arrays_of(*sample.host()))
+def elements_of(sample: Sample, extents: Mapping[int, int] | None = None) -> int:
+    """The number of elements of all arrays of a call, or of those that `resized` gives for `extents`."""
+    return sum(math.prod(swapped(array.shape, extents or {})) for array in arrays_of(*sample.host()))
 
 
 def has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the function, on the host, gives the shape of the reference: few references are meant for tiny inputs."""
+    """Whether the function, on the host, gives the reference's shape: few references are meant for tiny inputs."""
     shape = shape_on_host(spec, sample)
     return shape is not None and shape == spec.expected(sample).shape
 
 
 def shape_on_host(spec: OpSpec, sample: Sample) -> tuple[int, ...] | None:
-    """The shape of the function's result on the host; None where it, or its reference, does not take the sample."""
+    """The shape of the function's result on the host; None if it or the reference rejects the sample."""
     if not is_safely_taken(spec, sample):
         return None
     try:
         with np.errstate(all="ignore"):
             return tuple(np.shape(spec.run("cpu", *sample.copied())))
-    except CuassayError:  # a function of streams or graphs, which the host lacks
+    except CuassayError:  # the function uses streams or graphs, which the host lacks
         return None
 
 
-#: Extents that are smaller than what options may say, and those around which tails and paddings end.
+#: Extents that may be smaller than an option, and those around which tails and paddings end.
 _SMALL = (1, 2, 3, 5, 7, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1_019, 1_021)
-#: Elements of a call that costs nearly nothing.
+#: The most elements of a call of negligible cost.
 MOST_OF_SMALL = 2**14
 
 
 def around_powers(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
-    """The sample with the longest extent of its first array as long as each of `_SMALL`."""
+    """The sample with the longest extent of its first array replaced by each of `_SMALL`."""
     arrays = arrays_of(*sample.host())
     extent = max(arrays[0].shape, default=0) if arrays else 0
     if extent > 1:
-        others = (resized(sample, {extent: length}) for length in _SMALL if length != extent)
-        yield from (other for other in others if elements_of(other) <= MOST_OF_SMALL)
+        others = ({extent: length} for length in _SMALL if length != extent)
+        yield from (resized(sample, one) for one in others if elements_of(sample, one) <= MOST_OF_SMALL)
 
 
 def multiples(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
-    """The sample with an extent that cannot be just any number, as of pairs of numbers, two and three times as long."""
+    """The sample with an extent doubled and tripled, for each extent that cannot grow by one.
+
+    Such an extent must be a multiple of something, as if the array holds pairs of numbers.
+    """
     for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
         if not is_safely_taken(spec, resized(sample, {extent: extent + 1})):
-            others = (resized(sample, {extent: times * extent}) for times in (2, 3))
-            yield from (other for other in others if elements_of(other) <= MOST_OF_SMALL)
+            others = ({extent: times * extent} for times in (2, 3))
+            yield from (resized(sample, one) for one in others if elements_of(sample, one) <= MOST_OF_SMALL)
 
 
 def one_each(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
-    """The sample with each extent one longer, and with each that the result has as well as long as one.
+    """The sample with each extent longer by one, and with each extent that the result also has reduced to one.
 
-    The first changes what is odd to even; the second finds an axis that is squeezed away, as of a batch of one.
+    The first changes odd to even lengths. The second finds an axis that is squeezed away, such as a batch of one.
     """
     shape = spec.expected(sample).shape
     for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
@@ -97,9 +100,11 @@ def one_each(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
 
 
 def apart(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
-    """The sample with an extent that several axes share made longer in one or two arrays only, if the reference agrees.
+    """The sample with an axis made longer in one or two arrays only, although others have the same extent.
 
-    A function may mix up extents that are equal in all of its samples, as the widths of keys and of values.
+    A function may mix up extents that are equal in all of its samples, such as the widths of keys and of values. Only
+    samples for which function and reference give the same shape are yielded, and only if the reference reads the
+    added elements: one that ignores them was not meant for arrays of different lengths.
     """
     shapes = [getattr(array, "shape", ()) for array in sample.args]
     met = Counter(extent for shape in shapes for extent in shape)
@@ -112,18 +117,31 @@ def apart(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
         extents = {shapes[place][axis] for place, axis in chosen}
         if len(extents) == 1 and min(extents) > 1 and elements_of(sample) <= MOST_OF_SMALL:
             longer = _lengthened(sample, chosen)
-            if has_expected_shape(spec, longer):
+            if has_expected_shape(spec, longer) and _reads_added(spec, longer, chosen):
                 yield longer
 
 
-#: Pairs of axes that are tried: each is a call of the reference, which mostly refuses it.
+#: The most pairs of axes that are tried: each costs a call of the reference, which rejects most of them.
 _PAIRS = 24
-#: By how much an axis is made longer than those that it was equal to.
+#: The number of elements by which an axis is made longer.
 _LONGER = 3
 
 
+def _reads_added(spec: OpSpec, longer: Sample, axes: AbstractSet[tuple[int, int]]) -> bool:
+    """Whether the reference gives something else if the elements that were added to these axes are others."""
+    args = list(longer.args)
+    for place, axis in axes:
+        values = args[place].values
+        if is_permutation(values) or is_sorted(values):
+            return True
+        ends = np.split(values, [_LONGER, values.shape[axis] - _LONGER], axis=axis)
+        args[place] = HostArray(np.ascontiguousarray(np.concatenate([*ends[:2], ends[0]], axis=axis)))
+    changed = replace(longer, args=tuple(args))
+    return not np.array_equal(spec.expected(longer), spec.expected(changed), equal_nan=True)
+
+
 def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
-    """The sample with these axes, by place and number, made longer, filled with its own numbers."""
+    """The sample with these axes, given as (argument, axis), made longer; they are filled with its own numbers."""
     args = list(sample.args)
     for place in sorted({place for place, _ in axes}):
         values, chance = sample.host()[0][place], generator()
@@ -135,13 +153,13 @@ def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
     return replace(sample, args=tuple(args), label=f"{sample.label}, extents apart: {shapes}")
 
 
-def swapped(shape: Sequence[int], extents: dict[int, int]) -> tuple[int, ...]:
-    """The shape with other extents in place of some."""
+def swapped(shape: Sequence[int], extents: Mapping[int, int]) -> tuple[int, ...]:
+    """The shape with extents replaced according to `extents`."""
     return tuple(extents.get(extent, extent) for extent in shape)
 
 
 def resized(sample: Sample, extents: dict[int, int]) -> Sample:
-    """Other extents, filled with the sample's own numbers in random order; what was in order stays in order."""
+    """The sample with other extents, filled with its own numbers in random order; sorted arrays stay sorted."""
     chance = generator()
     met = Counter(extent for array in arrays_of(*sample.host()) for extent in array.shape)
 
@@ -154,7 +172,7 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
         drawn = _drawn(value, shape, chance)
         if not is_sorted(value):
             return HostArray(np.ascontiguousarray(drawn))
-        are_positions = value.ndim == 1 and met[value.size] == 1  # labels of rows are as many as the rows
+        are_positions = value.ndim == 1 and met[value.size] == 1  # row labels are excluded: there is one for each row
         return HostArray(_between_ends(np.sort(drawn), value, extents if are_positions else {}))
 
     args, kwargs = sample.changed(put)
@@ -165,7 +183,7 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
 def _between_ends(drawn: NDArray[Any], value: NDArray[Any], extents: dict[int, int]) -> NDArray[Any]:
     """Give sorted numbers the first and the last number of `value`.
 
-    Positions along an axis, from 0 to its extent, are scaled to the extent that it is given.
+    Positions along an axis, which run from 0 to its extent, are scaled to the axis's new extent.
     """
     if drawn.ndim != 1 or drawn.size < 2:
         return drawn
@@ -177,7 +195,10 @@ def _between_ends(drawn: NDArray[Any], value: NDArray[Any], extents: dict[int, i
 
 
 def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[Any]:
-    """Numbers between two of `value`; of integers, and what holds such, those themselves. A long array repeats them."""
+    """Random numbers like those of `value`, repeated in a long array.
+
+    Floats are drawn between two numbers of `value`. Integers, and floats that are all integral, are drawn from them.
+    """
     if not value.size:
         return np.zeros(shape, value.dtype)
     flat, count = value.reshape(-1), min(math.prod(shape), _TILE)
@@ -188,6 +209,6 @@ def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Genera
     return np.resize(first, shape)
 
 
-#: Numbers after which a long array repeats itself: drawing a million takes longer than most functions of them. A prime,
-#: so that an index that is wrong by a power of two, or by a row, meets another number.
+#: The length after which a long array repeats: drawing a million numbers takes longer than most functions of them. It
+#: is a prime, so that an index that is wrong by a power of two, or by a row, reads another number.
 _TILE = 49_157

@@ -1,7 +1,8 @@
-"""Numbers far beyond those of the samples: exponentials that overflow, masks and first values that are not infinite.
+"""Checks with numbers far beyond those of the samples: overflowing exponentials, and finite stand-ins for infinity.
 
-Only where samples were drawn in no range of their own. A result counts where the reference, in the sample's own dtype,
-gives the same as in float64: there it neither overflows nor loses the number on the way, and so may not the function.
+They apply only to inputs drawn from the default range. A result is compared only where the reference gives the same
+number in the sample's own dtype as in float64. There the reference neither overflows nor underflows in an intermediate
+step, so the function must not do so either.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def _times(factor: float, *, sign: int = 0) -> Change:
     return put
 
 
-#: Exponentials of 384 overflow in float32. Masks are -1e4 at times, first values of a minimum 1e6 or 1e9, integers on
-#: the way have 32 bits; a mask of -1e9 is common, and no fault is made of it.
+#: In float32 the exponential of 384 overflows. Functions use -1e4 as a mask, 1e6 or 1e9 as the initial value of a
+#: minimum, and 32-bit integers in intermediate steps. A mask of -1e9 is common and not reported as a fault.
 _FAR: dict[str, Change] = {
     "times 128": _times(2.0**7),
     "negative, times 2^20": _times(2.0**20, sign=-1),
@@ -45,13 +46,13 @@ _FAR: dict[str, Change] = {
 
 _LOST = (
     "wrong for numbers far beyond the samples, where the reference is right in the same dtype: does an exponential "
-    "overflow, or a constant stand for infinity? If such numbers are not meant, give the samples a range: "
+    "overflow, or a finite constant replace infinity? If such numbers are not meant, give the samples a range: "
     "make(shape, low=, high=)"
 )
 
 
 def check_far(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """Numbers 128 times as large, far below zero, and far above it."""
+    """Try numbers 128 times as large, far below zero, and far above it."""
     if spec.reference is None:
         return
     for label, change in _FAR.items():
@@ -77,23 +78,23 @@ def _compare_decided(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -
         if sure.any() and not _is_equal(got[sure], expected[sure]):
             magnitude, terms = spec.scale(sample, expected)
             limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
-            off = np.where(sure, np.abs(narrow.astype(expected.dtype) - expected), 0.0)  # an exponent is rounded, too
-            limit = limit + 2 * conditioning(spec, sample) + _AS_GOOD * off
+            off = np.where(sure, np.abs(narrow.astype(expected.dtype) - expected), 0.0)  # includes a rounded exponent
+            limit = limit + 2 * conditioning(spec, sample) + _PRECISION_FACTOR * off
             compare_values(spec, device, dtype, sample, result, expected=np.where(sure, expected, got), limit=limit)
 
 
-#: Times that a function may be less exact than the reference in the dtype itself.
-_AS_GOOD = 4
+#: A function may be this many times less precise than the reference in the same dtype.
+_PRECISION_FACTOR = 4
 
 
 def _is_equal(got: Array, expected: Array) -> bool:
-    """Whether all agree as they must of a well-conditioned function, the frequent case."""
+    """Whether all results agree closely, as they usually do; then the costlier tolerance need not be computed."""
     with np.errstate(all="ignore"):
         return bool((np.abs(got - expected) <= epsilon(got.dtype) * np.abs(expected)).all())
 
 
 def _grows(spec: OpSpec, sample: Sample, expected: Array) -> Any:
-    """Where integers are at least as far from zero as those of numbers half as large: none has wrapped around."""
+    """Where integers are at least as large as those for halved inputs: there the reference has not wrapped around."""
     half = refilled(sample, _times(0.5), "")
     if not is_safely_taken(spec, half):
         return False
@@ -104,12 +105,12 @@ def _grows(spec: OpSpec, sample: Sample, expected: Array) -> Any:
     return (np.abs(wide) >= np.abs(before)) & ((before == 0) | (np.sign(wide) == np.sign(before)))
 
 
-#: Exponents of factors at which squares of complex64 overflow, or vanish.
+#: Exponents of the factors at which the squares of complex64 numbers overflow or underflow.
 _EXPONENTS = (80, -80)
 
 
 def check_far_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """Complex numbers whose squares overflow, or vanish: an absolute value must not."""
+    """Try complex numbers whose squares overflow or underflow: an absolute value must not be lost."""
     if spec.reference is None or np.dtype(dtype) != np.complex64:
         return
     for filled in _of_other_units(sample):
@@ -121,12 +122,12 @@ def check_far_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
                 _compare_decided(spec, device, dtype, filled)
 
 
-#: The exponent of a factor at which ``exp(z) - 1`` has lost half of the digits of complex128.
+#: Exponent of the factor at which ``exp(z) - 1`` has lost half of the digits of complex128.
 _SMALL = -27
 
 
 def check_small_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """Complex numbers next to zero: where the reference is exact there, the function is too."""
+    """Try complex numbers close to zero: the function must be as precise there as the reference."""
     if spec.reference is None:
         return
     for filled in _of_other_units(sample, (_SMALL,)):

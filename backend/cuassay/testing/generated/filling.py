@@ -1,4 +1,4 @@
-"""The numbers of a call changed: which of its floats may be others, and what a change of their last digits does."""
+"""Replace the numbers of a call: which floats may change, and how far their last digits move the result."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Change = Callable[[NDArray[Any]], NDArray[Any]]
 def refilled(
     sample: Sample, change: Change, label: str, *, every: bool = False, chosen: list[NDArray[Any]] | None = None
 ) -> Sample:
-    """The same call with the numbers of its free floats changed; with `every`, or where none are free, of all.
+    """The same call with `change` applied to some of its floats.
 
-    With `chosen`, those of these arrays. An array without elements, as a list may have, stays as it is.
+    By default these are the free floats: those drawn from the default range. If there are none, or with `every`, all
+    floats are changed; with `chosen`, only those arrays. An array without elements is left alone.
     """
     chosen = chosen or (not every and free_floats(sample)) or floats_of(sample)
 
@@ -40,13 +41,16 @@ def refilled(
 
 
 def free_floats(sample: Sample) -> list[NDArray[Any]]:
-    """Those of the floats that were drawn, or seem to be, as `make` draws where no range is asked for."""
+    """The free floats: arrays that `make` drew from its default range, or that look like it."""
     found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray | np.ndarray)]
     return [_values(one) for one in found if is_float(one.dtype) and _is_free(one)]
 
 
 def near_zero(sample: Sample) -> list[NDArray[Any]]:
-    """The free floats and those of a range that holds zero, if there are such: small numbers are in it."""
+    """The free floats, and floats whose range contains zero, so that small numbers are in it.
+
+    Empty if no array has a range that contains zero.
+    """
     found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and is_float(one.dtype)]
     from_zero = [one.values for one in found if one.span is not None and _holds_zero(one.span)]
     return [*free_floats(sample), *from_zero] if from_zero else []
@@ -61,7 +65,7 @@ def _values(array: HostArray | NDArray[Any]) -> NDArray[Any]:
 
 
 def is_general(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the function seems to take any number: default samples, or such as `make` draws where nothing is said."""
+    """Whether the function seems to accept any number: its samples are the default ones, or some floats are free."""
     return bool(floats_of(sample) if spec.has_default_samples else free_floats(sample))
 
 
@@ -74,16 +78,16 @@ def _is_free(given: HostArray | NDArray[Any]) -> bool:
 
 
 def conditioning(spec: OpSpec, sample: Sample) -> float:
-    """How far the right result moves where each input moves by its last digit: no library is held to more than that.
+    """How far the exact result moves if each input moves by its last digit; no library can be more precise than that.
 
-    Infinitely far where its shape changes.
+    Infinite if the shape of the result changes.
     """
     if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
-    chance = generator()  # one for all arrays: moves that are the same in two of them may cancel
+    chance = generator()  # one generator for all arrays: equal moves of two arrays might cancel
     moved = refilled(
         sample,
-        lambda array: np.where(array == 0, array, _moved(array, chance)),  # zeros are exact, and stay
+        lambda array: np.where(array == 0, array, _moved(array, chance)),  # zeros are taken as exact
         "last digits moved",
         every=True,
     )
@@ -98,7 +102,10 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
 
 
 def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
-    """How far each right result moves where each input moves by its last digit; infinitely where its shape changes."""
+    """For each element, how far the exact result moves if each input moves by its last digit.
+
+    Infinite if the shape of the result changes.
+    """
     expected = spec.expected(sample)
     most = np.zeros(expected.shape)
     for seed in range(3):
@@ -115,6 +122,6 @@ def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
 
 
 def _moved(array: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
-    """Each number by its last digit, up or down."""
+    """Move each number to the next larger or smaller one, at random."""
     ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
     return np.asarray(np.nextafter(array, ways), array.dtype)

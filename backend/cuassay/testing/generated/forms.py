@@ -1,4 +1,4 @@
-"""Checks of the forms in which an op is called: with `out=`, in place, as a plan, and `meta` without memory."""
+"""Checks of the ways to call an op: with `out=`, in place, through a plan, and through `meta`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["empty_out"]
 
 
 def empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
-    """The output the schema asks for, filled with ones, in a layout."""
+    """An array of ones in the given layout, with the shape and dtype that the schema gives for the output."""
     args, kwargs = sample.host()
     meta = spec.declared.meta(*args, **kwargs)
     return HostArray(np.ones(meta.shape, meta.dtype), layout)
@@ -57,7 +57,7 @@ def _takes_out(spec: OpSpec) -> bool:
 
 @check(lambda spec: is_op(spec) or _takes_out(spec))
 def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """`out=` is written, returned, and nothing around it is touched, whatever its layout."""
+    """The call writes to `out=` in any layout, returns it, and touches no memory around it."""
     if spec.op is None:
         _check_out_of_function(spec, device, dtype)
         return
@@ -68,7 +68,7 @@ def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_out_of_function(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """The array that is given as `out` holds the result; a function may refuse one that is not contiguous."""
+    """The array given as `out` holds the result; it is contiguous, as a function may require that."""
     written = []
     for sample in few(spec, device, dtype):
         if "out" in sample.kwargs or not is_taken(spec, sample):
@@ -92,7 +92,7 @@ def _check_out_of_function(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_out_is_input(spec: OpSpec, device: Device, dtype: Any, sample: Sample, plain: Any) -> None:
-    """Of a function that works element by element `out` may be an input: it reads an element before it writes it."""
+    """The `out` of an elementwise function may be one of its inputs: an element is read before it is written."""
     expected = spec.expected(sample)
     arrays = arrays_of(*sample.host())
     if not is_elementwise(spec.scale(sample, expected)[1], arrays, expected):
@@ -115,10 +115,10 @@ _NOT_WRITTEN = "out= was given, but does not hold the result after the call: wri
 
 
 def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: HostArray) -> None:
-    before = np.ones(host.base().size + 2 * MARGIN, host.dtype)  # a tail that writes too far changes what is around
-    _within(before, host)[...] = host.base()
+    before = np.ones(host.base().size + 2 * MARGIN, host.dtype)  # a write beyond the end changes the margin
+    _middle_of(before, host)[...] = host.base()
     around = devices.from_host(before, device)
-    out = LAYOUTS[host.layout].view(_within(around, host), host.shape)
+    out = LAYOUTS[host.layout].view(_middle_of(around, host), host.shape)
     args, kwargs = sample.on(device)
     with np.errstate(all="ignore"):
         result = spec.run(device, args, {**kwargs, "out": out})
@@ -126,33 +126,33 @@ def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: H
         raise AssertionError(f"out= was given, but another array came back: {result!r:.200}")
     compare(spec, device, dtype, sample, out)
     after = devices.to_host(around)
-    LAYOUTS[host.layout].view(_within(after, host), host.shape)[...] = host.values
+    LAYOUTS[host.layout].view(_middle_of(after, host), host.shape)[...] = host.values
     assert_same_bits(after, before)
 
 
-def _within(around: Any, host: HostArray) -> Any:
-    """The base of `host` in the middle of a flat array."""
+def _middle_of(around: Any, host: HostArray) -> Any:
+    """The base of `host`, taken from the middle of a flat array."""
     shape = LAYOUTS[host.layout].base(host.shape)
     return around[MARGIN : around.size - MARGIN].reshape(shape)
 
 
 @check(is_op)
 def check_out_refused(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An `out=` of another shape, dtype, device, or one that overlaps an input in part, is refused by name."""
+    """An `out=` of another shape, dtype or device, or one that partly overlaps an input, raises an error about that."""
     sample = one(spec, device, dtype)
     right = empty_out(spec, sample, "contiguous")
     with on_sample(sample):
         wider = HostArray(np.ones((*right.shape, 2), right.dtype))
-        _refused(spec, device, sample, wider.on(device), ShapeError, "shape")
+        _check_out_rejected(spec, device, sample, wider.on(device), ShapeError, "shape")
         other = HostArray(np.ones(right.shape, np.bool_ if right.dtype != np.bool_ else np.int8))
-        _refused(spec, device, sample, other.on(device), DTypeError, "out must be")
+        _check_out_rejected(spec, device, sample, other.on(device), DTypeError, "out must be")
         if device.kind != "cpu" and not moves(spec):
-            _refused(spec, device, sample, right.on("cpu"), DeviceError, str(device))
-        _overlap_refused(spec, device, sample, right)
+            _check_out_rejected(spec, device, sample, right.on("cpu"), DeviceError, str(device))
+        _check_overlap_rejected(spec, device, sample, right)
 
 
-def _overlap_refused(spec: OpSpec, device: Device, sample: Sample, out: HostArray) -> None:
-    """The first input and `out` share all but one element; where slices are copies, no two arrays can."""
+def _check_overlap_rejected(spec: OpSpec, device: Device, sample: Sample, out: HostArray) -> None:
+    """Let the first input and `out` share all but one element; skipped where slices are copies and cannot overlap."""
     first = sample.args[0]
     if not devices.capabilities(device).answer("views"):
         return
@@ -164,7 +164,9 @@ def _overlap_refused(spec: OpSpec, device: Device, sample: Sample, out: HostArra
     must_raise(lambda: spec.run(device, (a, *args[1:]), {**kwargs, "out": shifted}), ArgumentError, "shares memory")
 
 
-def _refused(spec: OpSpec, device: Device, sample: Sample, out: Any, error: type[BaseException], match: str) -> None:
+def _check_out_rejected(
+    spec: OpSpec, device: Device, sample: Sample, out: Any, error: type[BaseException], match: str
+) -> None:
     args, kwargs = sample.on(device)
     must_raise(lambda: spec.run(device, args, {**kwargs, "out": out}), error, match)
 
@@ -172,21 +174,21 @@ def _refused(spec: OpSpec, device: Device, sample: Sample, out: Any, error: type
 @check(lambda spec: is_op(spec) and bool(spec.declared.schema.in_place))
 def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
     """The in-place form writes its first argument, whatever its layout, and returns it."""
-    for sample in (*few(spec, device, dtype), *_not_dense(spec, device, dtype)):
+    for sample in (*few(spec, device, dtype), *_strided_or_broadcast(spec, device, dtype)):
         right = empty_out(spec, sample, "contiguous")
         if (sample.args[0].dtype, sample.args[0].shape) == (right.dtype, right.shape):
             with on_sample(sample), np.errstate(all="ignore"):
                 args, kwargs = sample.on(device)
                 if spec.declared.inplace(*args, **kwargs) is not args[0]:
-                    raise AssertionError("the in-place form gave back another array than its first argument")
+                    raise AssertionError("the in-place form returned another array than its first argument")
                 compare(spec, device, dtype, sample, args[0])
 
 
-def _not_dense(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The largest sample, and one with a number, without contiguous arrays; and an array next to a smaller one.
+def _strided_or_broadcast(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """Samples that are not contiguous, or whose second array is smaller and is broadcast.
 
-    A thread beyond the last element may reach the first one, by the remainders that an index is made of. That shows
-    only where the result replaces the input: the first element is then computed twice.
+    A thread beyond the last element may compute the index of the first one from remainders. That shows only if the
+    result replaces the input, because then the first element is computed twice.
     """
     if devices.capabilities(device).answer("views"):
         yield one(spec, device, dtype).laid_out("strided")
@@ -195,7 +197,7 @@ def _not_dense(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
 
 
 def _of_first_shape(spec: OpSpec, device: Device, dtype: Any, kind: Kind) -> Iterator[Sample]:
-    """The largest sample of this kind whose result has the shape of the first argument, if there is one."""
+    """The largest sample of this kind whose result has the shape of the first argument; nothing if there is none."""
     drawn = list(samples_of(spec, device, dtype, kind)) if has(kind)(spec) else []
     ordered = (drawn[place] for place in of_most_elements(drawn))
     fitting = (one for one in ordered if np.shape(one.host()[0][0]) == empty_out(spec, one, "contiguous").shape)
@@ -204,7 +206,7 @@ def _of_first_shape(spec: OpSpec, device: Device, dtype: Any, kind: Kind) -> Ite
 
 @check(is_op)
 def check_plan(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """`prepare` gives a plan that computes, and computes again when its inputs have changed."""
+    """The plan that `prepare` returns computes the result, and computes it again when its inputs have changed."""
     for sample in few(spec, device, dtype)[-3:]:
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
@@ -217,7 +219,7 @@ def check_plan(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(is_op)
 def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """`meta` says, without memory, what shape and dtype come out, from arrays and from descriptions alike."""
+    """`meta` predicts the result's shape and dtype without allocating, from arrays and from descriptions alike."""
     for sample in (*few(spec, device, dtype), *samples_of(spec, device, dtype, "scalar", "empty")):
         with on_sample(sample):
             args, kwargs = sample.on(device)

@@ -1,4 +1,4 @@
-"""Checks of derivatives: central differences in float64, other dtypes against it, layouts, streams and graphs."""
+"""Checks of derivatives: central differences in float64, other dtypes against float64, layouts, streams and graphs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from cuassay.testing.terms import arrays_of
 
 __all__: list[str] = []
 
-#: Elements of a sample, those changed in each array, and the broadcast samples that are looked at.
+#: The most elements of a sample, the elements perturbed in each array, and the most broadcast samples.
 _MOST, _CHANGED, _BROADCAST = 600, 4, 3
 
-#: Roundings of a gradient, each half a unit of the largest one: those of its formula and of the forward call.
+#: How many roundings of its largest element a gradient may be off by: those of its formula and of the forward call.
 _ROUNDINGS = 24
 
 
@@ -40,13 +40,13 @@ def _supported(spec: OpSpec) -> bool:
 
 @check(_supported)
 def check_gradients(spec: OpSpec, device: Device) -> None:
-    """Gradients are those of central differences, in each dtype and layout, and the same each time."""
+    """Gradients agree with central differences in each dtype and layout, and repeat exactly."""
     here = _dtypes(spec, device)
     for dtype in here:
         for sample in _samples(spec, device, dtype):
             with on_sample(replace(sample, label=f"{sample.label}, {dtype}")):
                 coarsest = max((dtype, _value_dtype(spec, sample)), key=_rounding)
-                if coarsest == "float64":  # differences of a value that is rounded say nothing
+                if coarsest == "float64":  # differences of a rounded value would be noise
                     _check_differences(spec, device, sample)
                 else:
                     _check_rounding(spec, device, dtype, sample, _rounding(coarsest))
@@ -59,13 +59,13 @@ def _value_dtype(spec: OpSpec, sample: Sample) -> str:
 
 
 def _rounding(dtype: str) -> float:
-    """Half a unit of a number near 1; 0 for what has no gradient, such as an integer."""
+    """Half a unit in the last place of a number near 1; 0 for dtypes without a gradient, such as integers."""
     return 0.5 * epsilon(dtype) if dtype in FLOATS else 0.0
 
 
 @check(_supported, needs=("streams",))
 def check_gradients_streams(spec: OpSpec, device: Device) -> None:
-    """Recorded and computed on a stream of its own, the gradients are those of the default stream."""
+    """Gradients that are recorded and computed on a side stream equal those of the default stream."""
     dtype = _dtypes(spec, device)[0]
     backend, sample = devices.backend(device.kind), _samples(spec, device, dtype)[0]
     with on_sample(sample), backend.activate(device.index):
@@ -82,7 +82,7 @@ def check_gradients_streams(spec: OpSpec, device: Device) -> None:
 
 @check(_supported, needs=("graphs",))
 def check_gradients_graph(spec: OpSpec, device: Device) -> None:
-    """Captured and replayed after the inputs have changed, the gradients are those of the new numbers."""
+    """A captured gradient, replayed after its inputs have changed, is that of the new numbers."""
     dtype = _dtypes(spec, device)[0]
     backend, sample = devices.backend(device.kind), _samples(spec, device, dtype)[0]
     other = turned(sample)
@@ -93,7 +93,7 @@ def check_gradients_graph(spec: OpSpec, device: Device) -> None:
         capture = backend.new_capture(device.index)
         try:
             with backend.use_stream(side):
-                call.gradients()  # compiled, and given memory, outside of the capture
+                call.gradients()  # compiles and allocates before the capture begins
                 side.synchronize()
                 capture.begin()
                 found = call.gradients()
@@ -108,7 +108,7 @@ def check_gradients_graph(spec: OpSpec, device: Device) -> None:
 
 
 def _dtypes(spec: OpSpec, device: Device) -> list[str]:
-    """Those of the op that are real and run here, the widest first."""
+    """The real floating-point dtypes of the op that run on the device, the widest first."""
     names = [name for name in reversed(FLOATS) if name in spec.dtypes]
     found = [name for name in names if spec.why_unsupported(device, name) is None]
     if not found:
@@ -117,16 +117,16 @@ def _dtypes(spec: OpSpec, device: Device) -> list[str]:
 
 
 def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
-    """Small ones of each set of options, one of each further number of axes, broadcast ones, and one in two layouts."""
+    """Small samples: one of each set of options and number of axes, some broadcast ones, and one in two layouts."""
     small = by_options(spec, device, as_dtype(dtype), most=_MOST) or [one(spec, device, as_dtype(dtype), most=_MOST)]
     others = [sample for sample in samples_of(spec, device, as_dtype(dtype), "values") if 0 < _size(sample) <= _MOST]
     by_axes = {
         axes_of(sample): sample for sample in (*sorted(others, key=_size), *small) if spec.refusal(sample) is None
     }
     small += [sample for sample in by_axes.values() if all(sample is not other for other in small)]
-    plain = [_inside(spec, sample) for sample in small]
+    plain = [_where_defined(spec, sample) for sample in small]
     drawn = samples_of(spec, device, as_dtype(dtype), "broadcast")
-    wide = [_inside(spec, sample) for sample in drawn if _size(sample) <= _MOST]
+    wide = [_where_defined(spec, sample) for sample in drawn if _size(sample) <= _MOST]
     shaped = max(plain, key=axes_of)
     laid_out = [shaped.laid_out(layout) for layout in ("transposed", "strided")]
     return [*plain, *wide[:_BROADCAST], *laid_out]
@@ -140,8 +140,8 @@ def _size(sample: Sample) -> int:
     return sum(array.size for array in _arrays(sample))
 
 
-def _inside(spec: OpSpec, sample: Sample) -> Sample:
-    """The sample, or of a function without a value at some numbers, such as the logarithm, one of positive numbers."""
+def _where_defined(spec: OpSpec, sample: Sample) -> Sample:
+    """The sample; if the op is undefined for some of its numbers, as the logarithm is, one with positive numbers."""
     if np.isfinite(spec.expected(sample)).all():
         return sample
     args, _ = sample.changed(lambda one: np.abs(one) + one.dtype.type(0.25) if isinstance(one, np.ndarray) else one)
@@ -149,12 +149,14 @@ def _inside(spec: OpSpec, sample: Sample) -> Sample:
 
 
 class _Call:
-    """The op as a function of the arguments that it has formulas for.
+    """The op as a function of those arguments that have a derivative formula.
 
     Attributes
     ----------
-    args
-        All arrays of the call, on the device.
+    args : list
+        All arguments of the call, on the device.
+    places : list of int
+        The indices of the arguments to differentiate by.
     """
 
     def __init__(self, spec: OpSpec, device: Device, sample: Sample) -> None:
@@ -176,7 +178,7 @@ class _Call:
         return [self.args[place] for place in self.places]
 
     def gradients(self) -> Sequence[Any]:
-        """For a gradient of the value that is the same each time."""
+        """The gradients by each chosen argument, for a cotangent that is drawn once and then kept."""
         value, pull = vjp(self, *self.chosen())
         if self._cotangent is None:
             drawn = np.random.default_rng(0).uniform(0.5, 1.5, tuple(value.shape)).astype(value.dtype)
@@ -191,7 +193,7 @@ def _are_floats(given: Any) -> bool:
 
 
 def assert_has_derivative(spec: OpSpec) -> None:
-    """Raise where the op has no formula."""
+    """Raise if the op has no derivative formula."""
     derivative = derivative_of(spec.name)
     if isinstance(derivative, str):
         raise GradientError(f"{spec.name} claims supports_grad and has no derivative: {derivative}")
@@ -213,13 +215,13 @@ def _gradients(spec: OpSpec, device: Device, sample: Sample) -> list[NDArray[Any
 
 
 def _check_differences(spec: OpSpec, device: Device, sample: Sample, elements: int = _CHANGED) -> None:
-    """In float64; `_gradients` has been made twice, and was the same."""
+    """Compare gradients in float64 with central differences."""
     for place, grad in enumerate(_gradients(spec, device, sample)):
         numbers = grad[np.isfinite(grad) & (grad != 0)]
         with np.errstate(over="ignore"):
             is_narrow = numbers.size > 0 and np.array_equal(numbers, numbers.astype(np.float32))
-        if is_narrow:  # the gradients that arrive are not numbers of float32
-            raise AssertionError(f"gradient {place} in float64 was rounded to float32: all its numbers are float32's")
+        if is_narrow:  # the cotangents are not float32 numbers, so these are not either unless they were rounded
+            raise AssertionError(f"gradient {place} in float64 was rounded to float32: each number in it is float32's")
     call = _Call(spec, device, sample)
     function: Callable[..., Any] = call
     try:
@@ -229,31 +231,31 @@ def _check_differences(spec: OpSpec, device: Device, sample: Sample, elements: i
 
 
 def _check_rounding(spec: OpSpec, device: Device, dtype: str, sample: Sample, rounding: float) -> None:
-    """Against the gradients on the host, in float64, of the same numbers; `rounding` is of the coarsest dtype."""
-    wide, _ = sample.changed(lambda one: one.astype(np.float64) if _is_of(one, dtype) else one)
+    """Compare with float64 gradients of the same numbers on the host; `rounding` is that of the coarsest dtype."""
+    wide, _ = sample.changed(lambda one: one.astype(np.float64) if _has_dtype(one, dtype) else one)
     right = _gradients(spec, Device("cpu"), replace(sample, args=wide))
     for place, (found, expected) in enumerate(zip(_gradients(spec, device, sample), right, strict=True)):
-        most = largest(dtype)  # what the dtype does not hold is infinite
+        most = largest(dtype)  # larger numbers are infinite in this dtype
         numbers, wanted = np.clip(found.astype(np.float64), -most, most), np.clip(expected, -most, most)
         size = float(np.max(np.abs(wanted), initial=0.0))
         error = float(np.max(np.abs(numbers - wanted), initial=0.0))
         allowed = _ROUNDINGS * rounding * max(size, 1.0)
         if not error <= allowed:
             raise AssertionError(
-                f"gradient {place} in {dtype} is up to {error:.3g} from that in float64, whose largest is {size:.3g}; "
-                f"allowed is {allowed:.3g}"
+                f"gradient {place} in {dtype} differs by up to {error:.3g} from that in float64, whose largest element "
+                f"is {size:.3g}; {allowed:.3g} is allowed"
             )
 
 
-#: Times an ordinary number: beyond the bends of activations, and where an exponential overflows.
+#: Factors for ordinary numbers: one to get beyond the bends of activations, one to make an exponential overflow.
 _BEYOND, _OVERFLOWING = 16.0, 512.0
 
 
 def _check_far(spec: OpSpec, device: Device, dtype: str) -> None:
-    """At larger numbers than those of the samples, where these are free and the value is finite.
+    """Check larger numbers than those of the samples, if these are free and the value is finite.
 
-    In float64 the gradients are those of differences at 16 times the numbers; in it and in float32 they are finite at
-    512 times the numbers.
+    At 16 times the numbers, float64 gradients must agree with differences. At both factors, gradients in float32 and
+    float64 must be finite.
     """
     if dtype not in ("float32", "float64"):
         return
@@ -284,5 +286,5 @@ def _assert_finite(gradients: Sequence[NDArray[Any]]) -> None:
             )
 
 
-def _is_of(value: Any, dtype: str) -> bool:
+def _has_dtype(value: Any, dtype: str) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == as_dtype(dtype)

@@ -1,6 +1,6 @@
-"""A check of numbers of which some lie half-way between two results of a rounding.
+"""A check with numbers of which some are ties: they lie half-way between two results of a rounding.
 
-Which way a half is rounded is the reference's to say, where it says the same in the dtype itself.
+Results are compared only where the reference, run in the dtype itself, rounds the tie as it does in float64.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Array = NDArray[Any]
 
 
 def eighths(array: Array) -> Array:
-    """The nearest multiples of 1/8: some lie half-way between two results of a rounding."""
+    """The nearest multiples of 1/8: some of them are ties when rounded to integers or quarters."""
     return np.asarray((np.round(array.astype(np.float64) * 8) / 8).astype(array.dtype))
 
 
-#: Powers of two of whose multiples some are half-way between two results of a rounding, after a multiplication by up
-#: to 256: of decimal places, of 16 levels to a unit, of 127 to the largest number.
+#: Numbers are multiples of powers of 1/2 below this exponent. Some of them are ties after multiplication by up to 256,
+#: as in rounding to decimal places, to 16 levels a unit, or with the largest number scaled to 127.
 _FINEST = 9
 
 
@@ -43,15 +43,15 @@ def _dyadic(array: Array) -> Array:
 
 
 def _to_127(array: Array) -> Array:
-    """Multiples of 1/2 up to 127, which each row along the last axis has: a scale of that is 1."""
+    """Multiples of 1/2 up to 127; each row along the last axis contains 127, so that its quantization scale is 1."""
     wide = np.floor(array.astype(np.float64) * 64) / 2
     if wide.ndim and wide.size:
         wide[..., 0] = 127
     return np.asarray(np.clip(wide, -127, 127).astype(array.dtype))
 
 
-def _beside_halves(array: Array) -> Array:
-    """As `_dyadic`, a part of 2^-30 larger: in float32 it is a half again, which is then rounded a second time."""
+def _next_to_halves(array: Array) -> Array:
+    """As `_dyadic`, but larger by a factor of 1 + 2^-30: a cast to float32 makes a tie, which is then rounded again."""
     return np.asarray((_dyadic(array).astype(np.float64) * (1 + 2.0**-30)).astype(array.dtype))
 
 
@@ -61,13 +61,13 @@ _HALVES: dict[str, Change] = {
     "multiples of 1/2, the first is 127, some half-way between two results of a rounding": _to_127,
 }
 _OF_FLOAT64: dict[str, Change] = {
-    "multiples of powers of 1/2 and a part of 2^-30 more, which float32 does not hold": _beside_halves,
+    "multiples of powers of 1/2 and a part of 2^-30 more, which float32 does not hold": _next_to_halves,
 }
 
 
 @check(lambda spec: is_function(spec) and not spec.is_its_own_reference)
 def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Multiples of powers of two, of which some lie half-way between two results of a rounding."""
+    """Multiples of powers of two, some of which lie half-way between two results of a rounding."""
     if is_coarse(dtype):
         return
     for sample in samples_to_fill(spec, device, dtype):
@@ -79,7 +79,7 @@ def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """Results are compared where no rounding decides: there the reference gives the same in the dtype itself."""
+    """Compare where the reference gives the same in the dtype itself: there no rounding error decides the result."""
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     got, narrow = on_host(result), of_reference(spec, sample)
     if narrow is None or narrow.shape != expected.shape or got.shape != expected.shape:
@@ -88,12 +88,12 @@ def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> N
     expected = np.where(decided(narrow, expected, dtype, size), expected, got)
     try:
         compare(spec, device, dtype, sample, result, expected=expected)
-    except AssertionError:  # sums of large products may be off by more than by their inputs, and not by a step
+    except AssertionError:  # sums of large products may be off by more than their inputs, but not by a rounding step
         if expected.dtype.kind not in "fc":
             raise
         limit = _STEP * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
 
-#: Part of the largest result that rounding errors may have; a half rounded to the wrong side is off by more.
+#: Rounding errors up to this fraction of the largest result are allowed; a tie rounded the wrong way is off by more.
 _STEP = 2.0**-14

@@ -1,4 +1,4 @@
-"""A check of infinities among ordinary numbers: results are lost to NaN, or to a finite number, in many formulas."""
+"""A check with infinities among ordinary numbers: many formulas turn an infinite result into NaN or a finite number."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ Array = NDArray[Any]
 
 @check(is_function)
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An infinity among ordinary numbers, of either sign, or a row of them: so are results where the reference's are.
+    """Inputs with one infinity, or a row of them: results are infinite exactly where those of the reference are.
 
-    A NaN behind a mask, or in what an option of 0.0 leaves out, does not spoil a result. Nor do other numbers in the
-    triangle of a matrix that is not read, where an option names the triangle.
+    A NaN behind a mask, or in an operand that an option of 0.0 cancels, must not spoil a result. If an option names a
+    triangle of a matrix, numbers in the other triangle must not matter.
 
-    Finite results are not compared, as few references are meant for infinities. An infinite result may be NaN if the
-    function gives NaN where all numbers are minus infinity, as one that subtracts the maximum does. Functions of
-    several arrays are left out unless they give truth values: a weight of zero times infinity is NaN in every library.
+    Two finite results are not compared, because few references are meant for infinities. An infinite result may be NaN
+    if the function gives NaN when all numbers are minus infinity, as one that subtracts the maximum does. Functions of
+    several floating-point arrays are left out unless they return truth values: a weight of zero times infinity is NaN
+    in every library.
     """
     if is_coarse(dtype):
         return
@@ -50,7 +51,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _low_row(array: Array) -> Array:
-    """The first row along the last axis is minus infinity: so is its maximum, and not the least finite number."""
+    """Set the first row along the last axis to minus infinity: its maximum is then not the least finite number."""
     low = array.copy()
     low.reshape(-1)[: array.shape[-1] if array.ndim else 1] = -np.inf
     return low
@@ -73,9 +74,9 @@ def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, ba
 
 
 def _subtracts_infinities(spec: OpSpec, device: Device, base: Sample) -> bool:
-    """Whether all numbers at minus infinity give NaN as well, as where a maximum is subtracted: it is not for these.
+    """Whether the function gives NaN if all its numbers are minus infinity, as one that subtracts the maximum does.
 
-    A function that takes care of one infinity must take care of the other.
+    Such a function is not meant for infinities. One that handles either infinity must also handle the other.
     """
     low = refilled(base, lambda array: np.full_like(array, -np.inf), "all numbers are -inf")
     if not is_safely_taken(spec, low):

@@ -1,7 +1,7 @@
-"""Integers over the whole range of their dtype: what wraps around, or is read as another dtype, on the way to a result.
+"""Checks with integers over the whole range of their dtype: they find overflow and wrong dtypes in intermediate steps.
 
-The reference is given the same integers in 64 bits. It is believed where it gives the same in their own dtype, or
-where all of its results are in range: few references are written not to wrap around.
+The expected result comes from the reference for the same integers in 64 bits. It is used where the reference gives the
+same in the integers' own dtype, or where all of its results are in range: few references are written for overflow.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from cuassay.testing.generated.execution import (
     is_safely_taken,
     is_taken,
     on_sample,
+    refusal_of,
     run_sample,
 )
 from cuassay.testing.generated.extents import elements_of
@@ -35,16 +36,16 @@ from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lis
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_default_integers", "check_given_integers"]
+__all__ = ["check_default_integers", "check_given_integers", "in_64_bits", "wraps_in_reference"]
 
 Array = NDArray[Any]
 
-#: Numbers of each array.
+#: The number of elements of each array.
 _COUNT = 1025
 
 
 def check_default_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Integers of a function that takes one or two arrays of any shape."""
+    """Check a function that takes one or two arrays of any shape."""
     if np.dtype(dtype).itemsize < 8:
         _check_narrow(spec, device, dtype)
     elif not spec.is_its_own_reference:
@@ -53,19 +54,19 @@ def check_default_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 def _check_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
     if spec.reference is None and np.iinfo(dtype).min == 0:
-        return  # of unsigned integers wrapping may be meant, as in a hash
+        return  # a function of unsigned integers, such as a hash, may wrap around on purpose
     like = one(spec, device, dtype, most=_COUNT)
     chance = generator()
     args = tuple(HostArray(_of_whole_range((_COUNT,), dtype, chance)) for _ in arrays_of(like.host()[0], {}))
     sample = replace(like, args=args, label="integers over the whole range of the dtype")
     with on_sample(sample), np.errstate(all="ignore"):
-        wide = _in_64_bits(sample)
+        wide = in_64_bits(sample)
         if is_taken(spec, wide) and is_taken(spec, sample):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=spec.expected(wide))
 
 
 def _of_whole_range(shape: tuple[int, ...], dtype: Any, chance: np.random.Generator) -> Array:
-    """Integers of `dtype`, those at its ends and around zero among them; in 64 bits a sum of two stays in range."""
+    """Integers of the whole range of `dtype`, including its ends; in 64 bits, sums of two stay in range."""
     least, most = _ends(dtype)
     ends = np.array([least, most, least + 1, most - 1, 0, 1], dtype)
     values = chance.integers(least, most, shape, dtype=dtype, endpoint=True).reshape(-1)
@@ -74,12 +75,14 @@ def _of_whole_range(shape: tuple[int, ...], dtype: Any, chance: np.random.Genera
 
 
 def _ends(dtype: Any) -> tuple[int, int]:
-    """The ends of the integers that are drawn: of 64 bits a quarter, as no wider reference tells what has wrapped."""
+    """The ends of the drawn integers; for 64 bits a quarter of the range, as no wider reference can show overflow."""
     limits = np.iinfo(dtype)
     return (limits.min, limits.max) if limits.bits < 64 else (limits.min // 4, limits.max // 4)
 
 
-def _in_64_bits(sample: Sample) -> Sample:
+def in_64_bits(sample: Sample) -> Sample:
+    """The call with the same integers in int64, where sums and products of narrow ones stay in range."""
+
     def put(value: Any) -> Any:
         is_integer = isinstance(value, np.ndarray) and dtype_name(value.dtype) in INTEGERS
         return HostArray(value.astype(np.int64)) if is_integer else value
@@ -89,7 +92,7 @@ def _in_64_bits(sample: Sample) -> Sample:
 
 
 def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Given samples with integers of the whole range, or of what was asked for: a range, with its ends, or a text."""
+    """Replace the integers of given samples: over the whole range, at the ends of requested ranges, and as text."""
     if dtype_name(dtype) not in INTEGERS or spec.reference is None:
         return
     chance = generator()
@@ -100,7 +103,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     if np.dtype(dtype).itemsize == 1:
         _check_text(spec, device, dtype)
     like = _of_free_integers(spec, device, dtype, most=_COUNT)
-    _check_two(spec, device, dtype, like)
+    _check_zeros_and_ones(spec, device, dtype, like)
     if dtype_name(dtype) == "uint64":
         _check_beyond_float64(spec, device, dtype, chance)
         return
@@ -110,22 +113,22 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
     ):
         args = tuple(HostArray(numbers(given.shape)) if _is_free(given, dtype) else given for given in like.args)
         sample = replace(like, args=args, label=f"{like.label}, {label}")
-        wide = _in_64_bits(sample)
+        wide = in_64_bits(sample)
         is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
-                _compare_believed(spec, device, dtype, sample, spec.expected(wide))
+                _compare_trusted(spec, device, dtype, sample, spec.expected(wide))
 
 
-#: Sets of options of which very many integers are tried, and samples with ranges of their own.
+#: The most sets of options for which very many integers are tried, and the most samples with ranges of their own.
 _OPTIONS, _RANGES = 3, 4
 
-#: Numbers of a sample whose ranges' ends are tried: sums of 256 differences of 8 bits may overflow.
+#: The most elements of a sample that is tried at the ends of its ranges: 16 bits overflow after 257 sums of 8 bits.
 _MOST_OF_RANGES = 4 * _COUNT
 
 
 def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
-    """Ordinary samples of which no two ask for the same ranges: of those that do, the one with the longest axis."""
+    """Ordinary samples, one for each combination of requested ranges: the one with the longest axis."""
     found: dict[str, Sample] = {}
     for sample in samples_of(spec, device, dtype, "values"):
         if elements_of(sample) <= _MOST_OF_RANGES and spec.refusal(sample) is None:
@@ -140,8 +143,8 @@ def _longest_axis(sample: Sample) -> int:
     return max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
 
 
-def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
-    """Integers 0 and 1 alone, as of a dark image: what guesses a unit from the largest number takes another one."""
+def _check_zeros_and_ones(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
+    """Try only 0 and 1, as in a dark image: code that guesses the unit from the largest number then guesses wrong."""
     chance = generator()
     args = tuple(
         HostArray(chance.integers(0, 2, given.shape, dtype=dtype)) if _is_free(given, dtype) else given
@@ -155,32 +158,46 @@ def _check_two(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
 
 
 def _of_free_integers(spec: OpSpec, device: Device, dtype: Any, *, most: int) -> Sample:
-    """The largest sample of at most `most` elements with integers for which no range was asked; if none has, any."""
+    """The largest small sample with integers from the default range; if there is none, any small sample."""
     free = by_options(spec, device, dtype, most=most, keep=lambda sample: any(_is_free(a, dtype) for a in sample.args))
     return max(free, key=elements_of) if free else one(spec, device, dtype, most=most)
 
 
 def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance: np.random.Generator) -> None:
-    """Integers at the ends of the range that was asked for, and next to powers of ten, of two and squares in it."""
+    """Try integers at the ends of the requested range, and next to powers of ten and two and squares within it."""
     for place in range(_ROUNDS):
-        edged = functools.partial(_edged, dtype, place, chance)
+        edged = functools.partial(_filled_with_edges, dtype, place, chance)
         args = tuple(over_lists(given, edged) for given in like.args)
         label = f"{like.label}, ends of the range, and steps of roots and logarithms in it"
         sample = replace(like, args=args, label=label)
         if all(new is old for new, old in zip(each(args), each(like.args), strict=True)):
             return
-        for filled in (sample, *(_of_ends(sample, like) if not place else ())):
+        at_ends = () if place else (one for one in _of_ends(sample, like) if not wraps_in_reference(spec, one))
+        for filled in (sample, *at_ends):
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, like, filled):
                     compare(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-#: Calls of a sample with such integers: powers and their neighbours have room in a few.
+def wraps_in_reference(spec: OpSpec, sample: Sample) -> bool:
+    """Whether sums of signed integers wrap around in the reference: for the same integers in 64 bits it gives others.
+
+    Unsigned integers may wrap around on purpose, as in a hash.
+    """
+    wide = in_64_bits(sample)
+    if not any(array.dtype.kind == "i" and array.itemsize < 8 for array in arrays_of(*sample.host())):
+        return False
+    if refusal_of(spec, sample) is not None or refusal_of(spec, wide) is not None:
+        return True
+    return not np.array_equal(spec.expected(sample), spec.expected(wide), equal_nan=True)
+
+
+#: The number of calls over which powers, squares and their neighbours are spread; one call has too few elements.
 _ROUNDS = 4
 
 
-def _edged(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> Any:
-    """An array of a range filled with its ends and steps of roots and logarithms; `place` says which of the steps."""
+def _filled_with_edges(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> Any:
+    """The array refilled with the ends of its range and the steps number `place` of `_edges`; others are unchanged."""
     if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
         return given
     low, high = ends_of(given)
@@ -197,9 +214,10 @@ def _edged(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> A
 
 
 def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
-    """The same with one of several arrays all at an end of its range, and with all of them at ends.
+    """The sample with one of several changed arrays at one end of its range throughout, then with all of them so.
 
-    A product of the others' steps may be a half. A sum of the largest differences overflows first.
+    Two arrays at the ends of their ranges may give a product that is half a rounding step. A sum of the largest
+    differences overflows first.
     """
     changed = [at for at, (new, old) in enumerate(zip(sample.args, like.args, strict=True)) if new is not old]
     ends = {at: ends_of(given) for at in changed if isinstance(given := like.args[at], HostArray) and given.span}
@@ -215,16 +233,18 @@ def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
             yield replace(sample, args=tuple(args), label=f"{sample.label}, all of {named}")
 
 
-#: Ways in which all arrays are at ends of their ranges.
+#: The most combinations of ends that are tried.
 _TOGETHER = 8
 
 
 def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Each printable character, of a function that gives a text as long as the text that it is given.
+    """Try each printable character, if the function maps a text to another of the same length.
 
-    Of ASCII, or of Latin-1 if a text has other letters.
+    The characters are those of ASCII, or of Latin-1 if a sample's text has characters beyond ASCII.
     """
-    beyond = by_options(spec, device, dtype, most=_COUNT, keep=lambda sample: _is_text(sample) and _most(sample) > 127)
+    beyond = by_options(
+        spec, device, dtype, most=_COUNT, keep=lambda sample: _is_text(sample) and _largest_character(sample) > 127
+    )
     texts = beyond or by_options(spec, device, dtype, most=_COUNT, keep=_is_text)
     letters = (_LATIN_1 if beyond else _ASCII).astype(dtype)
     for like in texts[:1]:
@@ -235,12 +255,12 @@ def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
                 compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
-def _most(sample: Sample) -> int:
+def _largest_character(sample: Sample) -> int:
     return int(sample.args[0].values.max())
 
 
 def _is_text(sample: Sample) -> bool:
-    """Whether the only array was written down and seems to be words: printable, with a space, of eight characters."""
+    """Whether the only array seems to be a text: fixed numbers, printable, with a space and eight different ones."""
     (given, *others) = sample.args or (None,)
     if others or not isinstance(given, HostArray) or len(arrays_of(*sample.host())) != 1:
         return False
@@ -252,12 +272,12 @@ def _is_text(sample: Sample) -> bool:
 _ASCII = np.arange(32, 127)
 _LATIN_1 = np.concatenate([_ASCII, np.arange(160, 256)])
 
-#: The least range that is probed: of a smaller one the samples hold most numbers.
+#: The least width of a range whose steps are tried: the samples contain most numbers of a narrower one.
 _RANGE = 64
 
 
 def _check_beyond_float64(spec: OpSpec, device: Device, dtype: Any, chance: np.random.Generator) -> None:
-    """Integers that float64 does not hold, small enough that sums stay in range; unless the reference uses float64."""
+    """Try integers that float64 cannot represent, small enough for sums; skipped if the reference uses float64."""
     like = _of_free_integers(spec, device, dtype, most=_FEW)
     if max((array.size for array in arrays_of(*like.host())), default=0) > _FEW:
         return
@@ -278,7 +298,7 @@ def _check_beyond_float64(spec: OpSpec, device: Device, dtype: Any, chance: np.r
             compare_values(spec, device, dtype, sample, result)
 
 
-#: Numbers of an array at most: sums of as many of 55 bits are below 2^64.
+#: The most elements of an array: a sum of 256 numbers of 55 bits is below 2^64.
 _FEW = 256
 
 
@@ -290,7 +310,7 @@ def _is_free(given: Any, dtype: Any) -> bool:
     return isinstance(given, HostArray) and given.dtype == dtype and given.is_free
 
 
-def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, expected: Array) -> None:
+def _compare_trusted(spec: OpSpec, device: Device, dtype: Any, sample: Sample, expected: Array) -> None:
     narrow, result = spec.expected(sample), run_sample(spec, device, sample)
     got = on_host(result)
     if not narrow.shape == expected.shape == got.shape:
@@ -299,12 +319,12 @@ def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, 
     if got.dtype.kind in "fc":
         with np.errstate(all="ignore"):
             same = np.abs(narrow - expected) <= _SAME * np.abs(expected)
-        believed = np.where(same, expected, got)
+        trusted = np.where(same, expected, got)
         terms = max(array.size for array in arrays_of(*sample.host())) // max(1, got.size)
-        is_exact = terms <= 1 and np.dtype(dtype).itemsize < 4  # in every float of 32 bits
+        is_exact = terms <= 1 and np.dtype(dtype).itemsize < 4  # float32 represents each of them
         size = np.maximum(np.abs(expected), 1 if is_exact else np.iinfo(dtype).max)
         limit = allowed(FUNCTION, coarsest(sample, got.dtype), terms=max(1, terms), magnitude=size)
-        compare_values(spec, device, dtype, sample, result, expected=believed, limit=limit)
+        compare_values(spec, device, dtype, sample, result, expected=trusted, limit=limit)
         return
     if got.dtype.kind == expected.dtype.kind == "b":
         compare_values(spec, device, dtype, sample, result, expected=np.where(narrow == expected, expected, got))
@@ -314,19 +334,19 @@ def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, 
     limits = np.iinfo(got.dtype)
     inside = (limits.min <= expected) & (expected <= limits.max)
     saturated = np.clip(expected, limits.min, limits.max)
-    if np.array_equal(narrow, saturated):  # it is written to saturate
+    if np.array_equal(narrow, saturated):  # the reference saturates on purpose
         expected = saturated
     elif np.iinfo(dtype).min == 0 or not inside.all():
         expected = np.where(inside & (narrow == expected), expected, got)
     compare_values(spec, device, dtype, sample, result, expected=expected)
 
 
-#: Part of a result in floats by which rounding may tell the answers to narrow and to wide integers apart.
+#: Relative difference between floats for narrow and for wide integers that is taken for rounding.
 _SAME = 2.0**-40
 
 
 def _check_wide(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Integers that float64 does not hold, many next to squares and powers of two; sums of two stay in range."""
+    """Try integers that float64 cannot represent, half of them next to squares and powers of two."""
 
     def drawn(array: Array) -> Array:
         least = 0 if np.iinfo(dtype).min == 0 else -_WIDE
@@ -347,12 +367,12 @@ def _check_wide(spec: OpSpec, device: Device, dtype: Any) -> None:
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
-#: The largest of integers of 64 bits that are drawn.
+#: The largest 64-bit integer that is drawn: sums of two stay in range.
 _WIDE = 2**61
 
 
 def _edges() -> NDArray[np.int64]:
-    """Numbers at which logarithms and roots step, and their neighbours: float64 rounds these to the wrong side."""
+    """Squares and powers of two with their neighbours: a root or logarithm in float64 rounds them to the wrong side."""
     chance = generator()
     tens = 10 ** np.arange(18, 0, -1, dtype=np.int64)
     powers, roots = 2 ** chance.permutation(np.arange(1, 61, dtype=np.int64)), chance.integers(2**26, 2**30, 64)

@@ -1,4 +1,4 @@
-"""Whether each end of many numbers has its part in a reduction, where one of 65,537 is within every tolerance."""
+"""A check that a reduction uses the numbers at both ends: missing one of 65,537 is within every tolerance."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from cuassay.testing.samples import HostArray, Sample
 __all__ = ["check_last_number"]
 
 
-#: The numbers of which each must count, by their places: a mean of one half, or of every other number, leaves out one.
+#: Indices of the numbers that must count. The last two and the first show a reduction that leaves out an end.
 _PLACES = {"the last number": -1, "the last number but one": -2, "the first number": 0}
 
 
 def check_last_number(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """Fail where the reference tells zeros with a 1 at one end from zeros, and the function gives the same for both."""
-    none = _zeros_but(sample, "the last number", 0)
+    """Fail if the function gives the same for zeros and for zeros with a 1 at one end, and the reference does not."""
+    none = _zeros_except(sample, "the last number", 0)
     if not is_safely_taken(spec, none):
         return
     without, first = spec.expected(none), np.asarray(devices.to_host(run_sample(spec, device, none)))
     for name in _PLACES:
-        one = _zeros_but(sample, name, 1)
+        one = _zeros_except(sample, name, 1)
         if is_safely_taken(spec, one):
             _check_one(spec, device, one, name, without, first)
 
@@ -50,11 +50,11 @@ def _check_one(
         )
 
 
-#: Part of a result by which such a number must change the reference.
+#: The 1 must change the reference's result by more than this fraction of it.
 _SEEN = 2.0**-6
 
 
-def _zeros_but(sample: Sample, name: str, number: int) -> Sample:
+def _zeros_except(sample: Sample, name: str, number: int) -> Sample:
     def put(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return value

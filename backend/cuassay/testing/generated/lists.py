@@ -1,4 +1,4 @@
-"""A check of lists: what a function that takes lists of arrays, or gives one, does with their number and shapes."""
+"""A check of functions that take or return lists of arrays: the number of arrays, and the shape and dtype of each."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from cuassay.testing.generated.sizes import check_larger
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-#: Arrays in a list: one, and more than the chunks that kernels of lists take at a time.
+#: Lengths of lists: a single array, and more arrays than multi-tensor kernels take in one chunk.
 _COUNTS = (1, 2, 9, 33, 130)
 
-#: Elements of a call at most.
+#: The most elements of a call.
 _MOST = 4096
 
 
 @check(lambda spec: spec.op is None and spec.has_lists)
 def check_lists(spec: OpSpec, device: Device) -> None:
-    """Lists of 1 to 130 arrays; of a list as a result, the number of arrays, and the shape and dtype of each."""
+    """Lists of 1 to 130 arrays are computed right; a returned list has the right length, shapes and dtypes."""
     dtype = plainest(spec, device)
     for sample in few(spec, device, dtype):
         with on_sample(sample):
@@ -41,12 +41,12 @@ def check_lists(spec: OpSpec, device: Device) -> None:
 
 
 def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """Results are compared as one array, in which one that is missing or of another shape has no name."""
+    """Compare number, shapes and dtypes of returned arrays: values are compared after joining, which hides these."""
     if spec.refusal(sample) is not None:
         return
-    wanted, got = members(spec.answers(sample)), _given(spec, device, sample)
+    wanted, got = members(spec.answers(sample)), _returned(spec, device, sample)
     if len(got) != len(wanted):
-        raise AssertionError(f"the result is a list of {len(got)}; expected {len(wanted)}")
+        raise AssertionError(f"the result is a list of {len(got)} arrays; expected {len(wanted)}")
     on_host = _dtypes(spec, sample)
     for place, (one, right) in enumerate(zip(got, wanted, strict=True)):
         if np.shape(one) != np.shape(right):
@@ -57,22 +57,22 @@ def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
             raise AssertionError(f"result {place} of the list is {dtype_name(one.dtype)}; expected {on_host[place]}")
 
 
-def _given(spec: OpSpec, device: Device, sample: Sample) -> list[Any]:
+def _returned(spec: OpSpec, device: Device, sample: Sample) -> list[Any]:
     args, kwargs = sample.on(device)
     with np.errstate(all="ignore"), devices.backend(device.kind).activate(device.index):
         return members(spec.apply(device, args, kwargs))
 
 
 def _dtypes(spec: OpSpec, sample: Sample) -> list[str]:
-    """What the function gives on the host; nothing where it does not run there."""
+    """The dtypes that the function gives on the host; empty if it does not run there."""
     try:
-        return [dtype_name(np.asarray(one).dtype) for one in _given(spec, Device("cpu"), sample)]
-    except Exception:  # noqa: BLE001  a function of one library only is not for the host's arrays
+        return [dtype_name(np.asarray(one).dtype) for one in _returned(spec, Device("cpu"), sample)]
+    except Exception:  # noqa: BLE001  a function for one library may reject the host's arrays in any way
         return []
 
 
 def _of_other_counts(sample: Sample) -> Iterator[Sample]:
-    """The call with each list as long as each of `_COUNTS`, if all are as long: their arrays again, in turn."""
+    """The call with lists of each length in `_COUNTS`, made by repeating arrays; all lists must have one length."""
     lengths = {len(one) for one in (*sample.args, *sample.kwargs.values()) if isinstance(one, list)}
     if len(lengths) != 1 or not (length := lengths.pop()):
         return

@@ -1,4 +1,4 @@
-"""The check of what is measured: a function that is wrong at the sizes of its benchmark is fast for nothing."""
+"""A check of benchmark samples: a speed is worthless if the function is wrong at the sizes that are measured."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = ["check_timed"]
 
-#: Elements of the inputs, and seconds of the reference on the host, up to which a benchmark's sample is compared.
+#: A benchmark's sample is compared up to this many input elements, and seconds of the reference on the host.
 _MOST_ELEMENTS = 2**24
 _PATIENCE_S = 2.0
-#: Elements of the smaller call by which the time is judged: enough that a loop over them shows.
+#: Elements of the smaller call from which that time is extrapolated: enough for a loop over them to show.
 _FEW_ELEMENTS = 2**14
 
 
 @check(lambda spec: spec.bench is not None and spec.op is None)
 def check_bench(spec: OpSpec, device: Device) -> None:
-    """The samples of `bench` agree with the reference, unless it needs more than about two seconds for one."""
+    """The samples of `bench` agree with the reference; one for which it needs over two seconds or so is left out."""
     dtype = plainest(spec, device)
     base = one(spec, device, dtype)
     make = _Samples(seed(), dtype_name(dtype), spec.name)
@@ -45,27 +45,27 @@ def check_bench(spec: OpSpec, device: Device) -> None:
 
 
 def check_timed(spec: OpSpec, device: Device, dtype: Any, place: int, case: Case, result: Any) -> None:
-    """What the last timed call gave is right, and so is a call on other numbers in the same arrays.
+    """Check the result of the last timed call, and a call with other numbers in the same arrays.
 
-    A function that is right where it is checked and wrong where it is timed, or that returns what it kept, fails.
+    This finds a function that is right where it is checked and wrong where it is timed, or that returns a kept result.
     """
     name = dtype_name(dtype)
     sample = next(islice(spec.draw_bench(seed(), name, sizes_for(device)), place, None))
     base = one(spec, device, dtype)
     if spec.op is not None or case.keywords or not _is_affordable(spec, base, sample):
         return
-    with explained("wrong where time was taken"):
+    with explained("wrong in the timed call"):
         check_larger(spec, device, dtype, sample, base, result=one_on(device, result))
     other = turned(sample)
     if any(isinstance(one, HostArray) and one.layout != "contiguous" for one in sample.args):
         return
     overwrite(device, case.arguments, other)
-    with explained("wrong once the arrays that were timed hold other numbers: is a result kept?"):
+    with explained("wrong once the timed arrays hold other numbers: is a result kept?"):
         check_larger(spec, device, dtype, other, base, result=one_on(device, case.run()))
 
 
 class _Samples(BenchSamples):
-    """Makes arrays that are too large to be compared take no memory."""
+    """Makes samples in which arrays that are too large to compare take no memory."""
 
     def _values(self, shape: tuple[int, ...], dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
         if math.prod(shape) > _MOST_ELEMENTS:
@@ -74,7 +74,7 @@ class _Samples(BenchSamples):
 
 
 def _is_affordable(spec: OpSpec, base: Sample, sample: Sample) -> bool:
-    """Whether the reference takes the time and memory that there is for it, by what it takes for less."""
+    """Whether the reference needs acceptable time and memory, extrapolated from a smaller call."""
     if _elements(sample) > _MOST_ELEMENTS:
         return False
     less = _shrunk(sample)
@@ -97,7 +97,7 @@ def _elements(sample: Sample) -> int:
 
 
 def _times(spec: OpSpec, less: Sample, sample: Sample) -> float:
-    """By how much more work `sample` is than `less`."""
+    """The factor by which `sample` is more work than `less`, in bytes or in flops."""
     before, after = spec.least_work(less), spec.least_work(sample)
     pairs = [(before.bytes, after.bytes), (before.flops, after.flops)]
     return max(now / max(1, then) for then, now in pairs)

@@ -1,4 +1,4 @@
-"""The numbers that a function names: those of its code, of what it closes over, and of functions among these."""
+"""Collect the numbers in a function's code, in the variables that it closes over, and in functions that it uses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["content_of", "named_numbers"]
 
 
 def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
-    """Numbers that the function or its reference names, defaults among them, and those that the call gives as options.
+    """The numbers named by the function or its reference, their defaults included, and by the sample's options.
 
-    0, 1 and -1 are left out: all functions name them.
+    0, 1 and -1 are left out, because nearly every function contains them.
     """
     seen: set[FunctionType] = set()
     found = [*_numbers(spec.fn, seen), *_numbers(spec.reference, seen)]
     for value in sample.kwargs.values():
-        found.extend(_those_in(value))
+        found.extend(_numbers_in(value))
     return sorted({number for number in found if number not in (0, 1, -1)})
 
 
@@ -28,30 +28,30 @@ def _numbers(function: Any, seen: set[FunctionType]) -> Iterator[float]:
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
-    yield from _those_in((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+    yield from _numbers_in((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
     yield from _of_code(function.__code__)
     near = [content_of(cell) for cell in function.__closure__ or ()]
     near += [function.__globals__.get(name) for name in function.__code__.co_names]
     for value in near:
-        yield from _those_in(value)
+        yield from _numbers_in(value)
         if isinstance(value, FunctionType) and value.__module__ == function.__module__:
             yield from _numbers(value, seen)
 
 
 def _of_code(code: CodeType) -> Iterator[float]:
     for constant in code.co_consts:
-        yield from _of_code(constant) if isinstance(constant, CodeType) else _those_in(constant)
+        yield from _of_code(constant) if isinstance(constant, CodeType) else _numbers_in(constant)
 
 
-def _those_in(value: Any) -> Iterator[float]:
-    """A number, or those of a tuple."""
+def _numbers_in(value: Any) -> Iterator[float]:
+    """The number itself, or the numbers of a tuple."""
     for one in value if isinstance(value, tuple) else (value,):
         if type(one) in (int, float) and abs(one) < 2**62:
             yield one
 
 
 def content_of(cell: CellType) -> Any:
-    """What a variable that a function closes over holds; None if it is not set yet."""
+    """The value of a closure variable; None if it is not set yet."""
     try:
         return cell.cell_contents
     except ValueError:

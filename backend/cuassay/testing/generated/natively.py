@@ -1,7 +1,8 @@
-"""What a reference gives in the sample's own dtype: where it does not overflow on the way, the function may not either.
+"""Checks that compare only where the reference is right in the sample's own dtype.
 
-The reference in float64 is right for huge and for tiny float32 numbers even if it squares them; many right functions
-are not. In the dtype itself it tells which of the results a function can be asked for.
+In float64 the reference is right for huge and tiny float32 numbers even if it squares them, but many good functions
+are not. A run of the reference in the dtype itself tells which results a function can be expected to get right. Where
+it does not overflow in an intermediate step, the function may not either.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Array = NDArray[Any]
 
 
 def decided(narrow: Array, expected: Array, dtype: Any, size: Any) -> NDArray[np.bool_]:
-    """Where the reference gives the same in the dtype itself, but for rounding of numbers of this `size`."""
+    """Where the reference gives the same in the dtype itself, up to rounding errors of numbers of this `size`."""
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         moved = np.abs(narrow.astype(wide) - expected.astype(wide))
         return np.asarray(np.isfinite(moved) & (moved <= _DECIDED * epsilon(dtype) * size))
 
 
-#: Roundings by which a reference in the dtype itself may be off, and so a function.
+#: The number of roundings by which the reference in the dtype itself may be off.
 _DECIDED = 64
 
 
@@ -44,18 +45,18 @@ _DECIDED = 64
 
 
 def check_far_units(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """Numbers whose squares overflow, or vanish: a result in range must not get lost on the way.
+    """Try numbers whose squares overflow or underflow: a result in range must not be lost in an intermediate step.
 
-    In float32 only: of float64 nothing wider tells which results are in range.
+    For float32 only: no dtype is wide enough to tell which results of float64 are in range.
     """
     if epsilon(dtype) <= epsilon("float64"):
         return
     exponent = 5 * np.finfo(dtype).maxexp // 8
     units = {f"times 2^{exponent}": exponent, f"in units of 2^-{exponent}": -exponent}
     if spec.expected(sample).dtype.kind in "bui":
-        units["next to the largest number"] = np.finfo(dtype).maxexp - 2  # a sum of them overflows, none of them does
+        units["next to the largest number"] = np.finfo(dtype).maxexp - 2  # each is in range, but their sum overflows
     if device.kind == "cpu" and _is_of_each_number(spec, sample):
-        # Their reciprocals are infinite. Accelerators compute with them as with zeros unless told otherwise.
+        # Reciprocals of subnormal numbers are infinite. Accelerators flush subnormals to zero by default.
         units["all subnormal"] = np.finfo(dtype).minexp - _BELOW
     for label, power in units.items():
         filled = refilled(sample, lambda array, power=power: np.ldexp(array, power), label)  # type: ignore[misc]
@@ -66,7 +67,7 @@ def check_far_units(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
 
 
 def _is_of_each_number(spec: OpSpec, sample: Sample) -> bool:
-    """Whether results are integers or truth values, each of numbers in one place: a huge number changes no other's."""
+    """Whether each result is an integer or truth value that depends only on the inputs at its own index."""
     expected = spec.expected(sample)
     if expected.dtype.kind not in "iub" or not is_elementwise(1, floats_of(sample), expected):
         return False
@@ -77,7 +78,7 @@ def _is_of_each_number(spec: OpSpec, sample: Sample) -> bool:
 def _compare_decided(
     spec: OpSpec, device: Device, dtype: Any, sample: Sample, narrow: Array, *, by_result: bool = False
 ) -> None:
-    """Compare where the reference is right in the dtype itself; `by_result`, relative to each result alone."""
+    """Compare where the reference is right in the dtype itself; `by_result` makes errors relative to each result."""
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     got = on_host(result)
     if not narrow.shape == expected.shape == got.shape:
@@ -92,30 +93,32 @@ def _compare_decided(
     magnitude, terms = spec.scale(sample, expected)
     if by_result:
         size = np.nan_to_num(np.abs(expected), posinf=0.0, neginf=0.0)
-        limit = allowed(FUNCTION, dtype, terms=terms, magnitude=size) + _AS_GOOD * _DECIDED * epsilon(dtype) * size
+        limit = (
+            allowed(FUNCTION, dtype, terms=terms, magnitude=size) + _PRECISION_FACTOR * _DECIDED * epsilon(dtype) * size
+        )
     else:
         limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
         limit = limit + 2 * conditioning(spec, sample)
     compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
 
-#: Times that a function may be less exact than the reference in the dtype itself may be.
-_AS_GOOD = 4
+#: A function may be this many times less precise than the reference in the dtype itself.
+_PRECISION_FACTOR = 4
 
-#: Binary places below the least normal number of which ordinary ones become subnormal and keep some digits.
+#: Ordinary numbers are scaled to this many binary digits below the least normal number, so that they keep some digits.
 _BELOW = 6
 
 # ------------------------------------------------------------------------------------------------ orders of magnitude
 
-#: Times that the largest number of a range is larger than its smallest, for each order of magnitude to be looked at.
+#: A range is tried if its largest number is at least this many times its smallest.
 _WIDE = 100.0
 
 
 def check_orders(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """In a range of one sign, numbers of each order of magnitude: few of those that are drawn are among the small ones.
+    """Try numbers of each order of magnitude in a range of one sign: uniform random numbers are rarely small.
 
-    A logarithm of `1 - exp(a)` loses its digits there. Where the reference in the dtype itself does too, nothing is
-    compared. Errors are relative to each result, which is small where its numbers are.
+    There a logarithm of ``1 - exp(a)``, for example, loses its digits. Nothing is compared where the reference in the
+    dtype itself loses them too. Errors are relative to each result, because results for small numbers may be small.
     """
     if spec.reference is None:
         return
@@ -147,7 +150,7 @@ def _is_wide(given: Any) -> bool:
 
 
 def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """Truth values of elements that are infinite or NaN: in the same place of each array, and in one array only."""
+    """Compare truth values for infinities and NaN, at the same index of each array and in the first array only."""
     expected = spec.expected(sample)
     if spec.is_its_own_reference or expected.dtype != np.bool_ or not is_elementwise(1, floats_of(sample), expected):
         return
@@ -158,7 +161,7 @@ def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
 
 
 def with_number(number: float, part: float = 1 / 3) -> Callable[[Array], Array]:
-    """What puts `number` among the others of an array, behind this part of them."""
+    """Make a function that puts `number` into a copy of an array, after the fraction `part` of its elements."""
 
     def put(array: Array) -> Array:
         flat = array.reshape(-1).copy()

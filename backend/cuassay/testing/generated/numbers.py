@@ -1,7 +1,8 @@
-"""Checks on numbers that no spec has to name: the ordinary samples with other numbers in them.
+"""Checks that replace numbers of the ordinary samples, so that no spec has to declare such samples.
 
-The range in which a function is defined is not known. Where samples are given, numbers stay among theirs unless they
-are drawn from the whole default range. What the reference, or the function on the host, refuses is left out.
+The numbers for which a function is defined are not known. If a spec gives samples, the new numbers stay in the range of
+theirs, unless these were drawn from the whole default range. A sample that the reference, or the function on the host,
+rejects is left out.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ from cuassay.testing.terms import is_elementwise
 
 # ------------------------------------------------------------------------------------------------ special numbers
 
-#: As long as it is: longer than a warp's 32 lanes and a vector of 8.
+#: Length of a run of masked numbers: longer than a warp's 32 lanes and a vector of 8.
 _STRETCH = 40
-#: Added to every number: a variance by squares loses all its digits.
+#: Added to every number; a variance computed from squares then loses all its digits.
 _OFFSET = 1e4
 
 
@@ -55,12 +56,12 @@ def _offset(array: NDArray[Any]) -> NDArray[Any]:
 
 def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
     flat = array.reshape(-1).copy()
-    flat[min(2 * flat.size // 3 + 1, flat.size - 1)] = np.nan  # not the first of one of three rows
+    flat[min(2 * flat.size // 3 + 1, flat.size - 1)] = np.nan  # with three rows, not the first number of one
     return flat.reshape(array.shape)
 
 
 def _with_all_bits(array: NDArray[Any]) -> NDArray[Any]:
-    """One NaN that is negative, and that a carry turns into another number."""
+    """Set one number to a negative NaN with all bits set, which an integer carry turns into another number."""
     flat = array.reshape(-1).copy()
     flat.view(np.uint8).reshape(flat.size, -1)[flat.size // 3] = 255
     return flat.reshape(array.shape)
@@ -74,7 +75,7 @@ def _masked(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
-    """Ties: each of three of the numbers many times."""
+    """Make ties: only three different numbers remain."""
     flat = array.reshape(-1)
     few = flat[[0, flat.size // 3, flat.size - 1]]
     return np.asarray(few[generator().integers(0, 3, array.shape)], array.dtype)
@@ -82,7 +83,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An offset, NaN, ties, -inf, a large last number; integers at both ends, of other samples; complex NaN; chains."""
+    """Try an offset, NaN, ties, -inf, a large last number, integers at both ends, complex NaN, and chains as graphs."""
     check_chains(spec, device, dtype)
     check_crossed(spec, device, dtype)
     if not is_float(dtype):
@@ -111,7 +112,7 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _spreads(spec: OpSpec, device: Device, sample: Sample) -> bool:
-    """Whether a single minus infinity makes NaN of results that are finite by the reference, as a transform does."""
+    """Whether a single minus infinity makes the function give NaN where the reference is finite, as an FFT does."""
     low = refilled(sample, _large_at(0, -np.inf), "")
     if not is_safely_taken(spec, low):
         return True
@@ -121,11 +122,11 @@ def _spreads(spec: OpSpec, device: Device, sample: Sample) -> bool:
 
 
 def _check_large_at_end(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """A maximum that is subtracted, or divided by, must be that of all numbers: no exponential overflows then."""
+    """A maximum that is subtracted or divided by must be that of all numbers, so that no exponential overflows."""
     last = refilled(sample, _large_at(-1), f"the last number is {_OFFSET:g}")
     lost = _overflowed(spec, device, dtype, last)
     if lost is None or _overflowed(spec, device, dtype, refilled(sample, _large_at(0), "")) is not None:
-        return  # one that overflows wherever the number is has no maximum
+        return  # a function that overflows wherever the large number is does not use a maximum
     with on_sample(last), explained(f"right where the first number is {_OFFSET:g}, wrong where the last one is"):
         compare_values(spec, device, dtype, last, lost)
 
@@ -140,7 +141,7 @@ def _large_at(place: int, number: float = _OFFSET) -> Change:
 
 
 def _overflowed(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Any:
-    """The result if some of it is infinite or NaN where the reference gives numbers in range; None otherwise."""
+    """The result, if part of it is infinite or NaN where the reference's is in range; otherwise None."""
     if not is_safely_taken(spec, sample):
         return None
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
@@ -161,7 +162,11 @@ def _check_filled(
     is_excused: bool = True,
     is_finite: bool = False,
 ) -> None:
-    """Compare where the reference gives no NaN, or a finite number: it may overflow where the function does not."""
+    """Compare where the reference does not give NaN, because it may overflow where the function does not.
+
+    With `is_finite`, compare only where the reference is finite. With `is_excused`, skip elements that overflow on the
+    host as well.
+    """
     if is_taken(spec, sample):
         with filled_from(spec, device, dtype, base, sample):
             result, floor = run_sample(spec, device, sample), 2 * conditioning(spec, sample)
@@ -180,11 +185,11 @@ def _or_as_got(expected: NDArray[Any], result: Any) -> NDArray[Any]:
 
 
 def _check_ties(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:
-    """Of equal numbers any order is right; a single place, such as that of the maximum, is the first one's."""
+    """Equal numbers may come in any order, but a single index, such as that of the maximum, must be the first one's."""
     if is_taken(spec, sample):
         expected = spec.expected(sample)
         if expected.dtype.kind not in "iub" and any(is_coarse(array.dtype) for array in floats_of(sample)):
-            return  # how far sums of equal numbers are off in 16 bits is not known
+            return  # the error of a sum of equal numbers in 16 bits is not known
         orders = expected.dtype.kind in "iu" and expected.ndim >= max(array.ndim for array in floats_of(sample))
         if not orders:
             _check_filled(spec, device, dtype, base, sample)
@@ -193,7 +198,7 @@ def _check_ties(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: 
 
 
 def _check_order_of_zeros(spec: OpSpec, device: Device, dtype: Any, base: Sample) -> None:
-    """Where equal numbers are in the order of the reference, zeros of both signs are too: they are equal."""
+    """If equal numbers come in the order of the reference, so must zeros of both signs, because they are equal."""
     chance = generator()
     zeros = refilled(base, lambda array: _zeros_among(array, chance), "zeros of both signs among the numbers")
     if is_safely_taken(spec, zeros):
@@ -208,7 +213,7 @@ def _zeros_among(array: NDArray[Any], chance: np.random.Generator) -> NDArray[An
 
 
 def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:
-    """Where the reference gives NaN the result does; it may give more of them, as one by FFT does."""
+    """The result must be NaN where that of the reference is; it may have more NaN, as an FFT gives them."""
     if not is_taken(spec, sample):
         return
     expected = spec.expected(sample)
@@ -244,9 +249,9 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
 
 
 def _check_nan_and_infinities(spec: OpSpec, device: Device, dtype: Any, base: Sample) -> None:
-    """NaN and infinities in one array: where NaN is replaced by an infinity, the two are confused.
+    """Try NaN and infinities in one array: code that replaces NaN by an infinity confuses the two.
 
-    Only for references that name NaN, and for functions that are right for the same infinities without NaN.
+    This applies to references that name NaN, and to functions that are right for the same infinities without NaN.
     """
     if not names_nan(spec.reference):
         return
@@ -272,7 +277,10 @@ def _among_infinities(number: float, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_ignored(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Where a reference that names NaN gives a number, one that depends on the number in its place, NaN is ignored."""
+    """A NaN must be ignored where a reference that mentions NaN gives a number that depends on the number it replaced.
+
+    Only then does the reference show what to do with a NaN.
+    """
     spread = np.isnan(got) & np.isfinite(expected)
     if not spread.any() or not names_nan(spec.reference):
         return
@@ -286,7 +294,7 @@ def _check_ignored(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: ND
 
 
 def _depends(spec: OpSpec, sample: Sample) -> NDArray[np.bool_]:
-    """Which right results change with the number in place of the NaN; a reference by running sums makes more NaN."""
+    """Which exact results depend on the number that the NaN replaced; running sums spread NaN to others as well."""
     small, ordinary, large = (refilled(sample, _in_place_of_nan(number), "") for number in (-_FAR, 0.0, _FAR))
     if not all(is_safely_taken(spec, one) for one in (small, ordinary, large)):
         return np.ones(spec.expected(sample).shape, np.bool_)
@@ -296,7 +304,7 @@ def _depends(spec: OpSpec, sample: Sample) -> NDArray[np.bool_]:
     return np.asarray(~(close[0] & close[1]))
 
 
-#: A number far from ordinary ones, and the part of it that sums may lose in float64.
+#: A number far from ordinary ones, and the fraction of it that a float64 sum may lose to rounding.
 _FAR, _ROUNDED = 1e3, 1e-11
 
 
@@ -306,13 +314,13 @@ def _in_place_of_nan(number: float) -> Change:
 
 # ------------------------------------------------------------------------------------------------ the whole range
 
-#: Numbers of each array.
+#: The number of elements of each array.
 _COUNT = 1025
 
 
 @check(lambda spec: spec.op is None and spec.has_default_samples)
 def check_full_range(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers of every magnitude of the dtype, of both signs; integers at both ends, against the reference in int64."""
+    """Try numbers of every magnitude and sign; for integers, both ends of the range against the reference in int64."""
     if dtype_name(dtype) in INTEGERS:
         check_default_integers(spec, device, dtype)
     elif is_float(dtype) and not dtype_name(dtype).startswith("float8"):
@@ -322,7 +330,7 @@ def check_full_range(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_magnitudes(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
-    flush = device.kind != "cpu"  # accelerators compute with subnormals as with zeros unless told otherwise
+    flush = device.kind != "cpu"  # accelerators flush subnormals to zero by default
     least = np.log2(smallest_subnormal(dtype) / (epsilon(dtype) if flush else 0.5))
     chance, most = generator(), np.log2(largest(dtype))
 

@@ -1,4 +1,4 @@
-"""Which options a check of second calls gives: those of other samples, alone and mixed, and values between them."""
+"""Choose options for a call: those of other samples, alone and combined, and values near them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "with_other_options",
 ]
 
-#: Elements of a call at most.
+#: The most elements of a call with other options.
 MOST_OF_OPTIONS = 2048
 
 
@@ -41,19 +41,19 @@ def _are_plain(options: Mapping[str, Any]) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether it is a number, a word, nothing, or a tuple of such."""
+    """Whether the value is a number, a string, None, or a tuple of these."""
     return all(map(is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
 
 
 def _is_axes(name: str, value: Any) -> bool:
-    """Whether an option is a tuple of axes, by its name."""
+    """Whether an option is a tuple of axes, judged by its name."""
     return (
         name in ("axis", "axes", "dim", "dims") and isinstance(value, tuple) and all(type(one) is int for one in value)
     )
 
 
 def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary samples with the options of the others, where these are plain values that the function takes."""
+    """Ordinary samples with the options of other samples, if these are plain values that the function accepts."""
     several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
     for sample, other in permutations(several, 2):
         if _are_plain(sample.kwargs) and _are_plain(other.kwargs):
@@ -62,19 +62,20 @@ def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
                 yield from (sample, swapped)
 
 
-#: An integer option below this is also tried four times as large: a square of it may leave a small integer's range.
+#: An integer option below this is also quadrupled, because its square may then exceed the range of a small integer.
 _MOST_TIMES_FOUR = 64
 
-#: Factors of an option: one above and one below the next integers, for a key that rounds.
+#: Factors for a float option. A cache key that rounds to an integer may confuse one of them with the original.
 _NEAR = (0.9, 0.7)
 
 
 def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary samples with each number among their options changed, where function and reference take it.
+    """Ordinary samples with one numeric option changed, if function and reference accept it.
 
-    Floats are a little smaller, integers larger by one and four times as large. Floats and seeds are also 0, which is
-    easily taken for an option that is not given; a number of things may not be 0, unless it is negative in one sample
-    and positive in another. Two floats are also the ends of a range that an input was drawn from.
+    A float becomes a little smaller. An integer becomes larger by one, and four times as large. A float or a seed also
+    becomes 0, which code may mistake for an option that is not given. Another integer becomes 0 only if it is negative
+    in one sample and positive in another, because a count may not be 0. Two float options also become the ends of the
+    range from which an input was drawn.
     """
     if spec.is_its_own_reference:
         return
@@ -83,17 +84,17 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
         yield from _at_ends(spec, device, sample)
         for name, value in sample.kwargs.items():
             is_signed = _is_signed(name, several)
-            for other in _near(name, value, is_signed=is_signed, may_be_larger=_may_be_larger(sample, value)):
+            for other in _near_values(name, value, is_signed=is_signed, may_be_larger=_may_be_larger(sample, value)):
                 if other in _numbers_of_others(spec, sample, name):
-                    continue  # two ends of a range that are one mean nothing
+                    continue  # a range whose two ends are equal is meaningless
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
-                is_meant = is_safely_taken(spec, near) and (other or is_signed or _is_like(spec, near, sample))
+                is_meant = is_safely_taken(spec, near) and (other or is_signed or _has_result_like(spec, near, sample))
                 if is_meant and _runs(spec, device, near):
                     yield near
 
 
 def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
-    """The call with its two float options at the ends of a range that holds them and an input: the smaller one low."""
+    """The call with its two float options at the ends of an input's range, if they lie within that range."""
     names = [name for name, value in sample.kwargs.items() if isinstance(value, float)]
     for given in each(sample.args):
         if not isinstance(given, HostArray) or given.span is None or given.is_free or len(names) != 2:
@@ -111,36 +112,36 @@ def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
 
 
 def _numbers_of_others(spec: OpSpec, sample: Sample, name: str) -> list[float]:
-    """The numbers that the call gives to its other options, and the defaults of those that it leaves out."""
+    """The numeric values of the call's other options, including the defaults of omitted ones."""
     values = options_of(spec, sample)
     return [value for other, value in values.items() if other != name and type(value) in (int, float)]
 
 
 def options_of(spec: OpSpec, sample: Sample) -> dict[str, Any]:
-    """The options that a call gives by name, and the defaults of those that it leaves out."""
+    """The keyword options of a call, including the defaults of omitted ones."""
     try:
         parameters = inspect.signature(spec.fn).parameters.values() if spec.fn is not None else ()
-    except (TypeError, ValueError):  # a function without a signature
+    except (TypeError, ValueError):  # the function has no signature
         parameters = ()
     return {**{one.name: one.default for one in parameters}, **sample.kwargs}
 
 
 def _is_signed(name: str, several: Sequence[Sample]) -> bool:
-    """Whether an option is a negative integer in one sample and a positive one in another: 0 is in its range."""
+    """Whether an option is a negative integer in one sample and positive in another, so that 0 is in its range."""
     given = [value for sample in several if type(value := sample.kwargs.get(name)) is int]
     return bool(given) and min(given) < 0 < max(given)
 
 
 def _may_be_larger(sample: Sample, value: Any) -> bool:
-    """Whether no extent seems to limit an integer option: all are less already, or none would be less then."""
+    """Whether four times an integer option stays on the same side of the extents, so that none seems to limit it."""
     extents = [extent for array in arrays_of(*sample.host()) for extent in array.shape]
     if type(value) is not int or not 1 < value < _MOST_TIMES_FOUR:
         return False
     return value > max(extents, default=0) or 4 * value <= min(extents, default=0)
 
 
-def _near(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> list[float]:
-    """Other values of an option that is a number; an axis is tried elsewhere."""
+def _near_values(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> list[float]:
+    """Other values of a numeric option, except an axis, which `with_each_axis` changes."""
     if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
         has_zero = is_signed or ("seed" in name and value != 0)
         larger: list[float] = [value + 1, 4 * value] if may_be_larger else [value + 1]
@@ -148,8 +149,8 @@ def _near(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> lis
     return [*(value * factor for factor in _NEAR), 0.0] if isinstance(value, float) and value else []
 
 
-def _is_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
-    """Whether the reference gives numbers alone, as many as for `base`: where it divides by the 0, it says nothing."""
+def _has_result_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
+    """Whether the reference gives finite numbers in the shape for `base`: it may divide by an option of 0."""
     with np.errstate(all="ignore"):
         expected = spec.expected(sample)
     if expected.shape != spec.expected(base).shape:
@@ -158,16 +159,16 @@ def _is_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
 
 
 def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
-    """Whether the function takes options that nobody declared: it may refuse them by any error."""
+    """Whether the function accepts options that nobody declared; it may reject them with any error."""
     try:
         run_sample(spec, device, sample)
-    except Exception:  # noqa: BLE001  a library refuses by errors of its own
+    except Exception:  # noqa: BLE001  libraries reject options with errors of different types
         return False
     return True
 
 
 def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary samples with one option left out, or from another sample, and with an axis counted from the end."""
+    """Ordinary samples with one option omitted or taken from another sample, or with an axis counted from the end."""
     if spec.is_its_own_reference:
         return
     several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
@@ -183,16 +184,17 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
         yield from _combined(spec, device, several, seen)
 
 
-#: Combinations of declared values of options that are tried at most.
+#: The most combinations of declared option values that are tried.
 _COMBINATIONS = 24
 
 
 def _combined(
     spec: OpSpec, device: Device, several: Sequence[Sample], seen: Sequence[tuple[int, dict[str, Any]]]
 ) -> Iterator[Sample]:
-    """Combinations of what the samples say of each option, or leave out, for a sample and for one longer by one.
+    """Combinations of the values that samples give to each option, for one sample and for one with a longer extent.
 
-    Two options may fail only together, or only at an odd length. What was seen is tried at the other length alone.
+    Two options may fail only together, or only at an odd length. A combination that was tried already is tried only at
+    the other length.
     """
     given = [sample.kwargs for sample in several if _are_plain(sample.kwargs)]
     names = sorted({name for options in given for name in options})
@@ -215,9 +217,9 @@ _ABSENT = object()
 
 
 def with_options_of(spec: OpSpec, several: Sequence[Sample], sample: Sample, chance: np.random.Generator) -> Sample:
-    """The call with some of its options those of other calls, or left out.
+    """The call with some of its options omitted, or taken from other calls.
 
-    The call itself where an option is something else than a number, a word, or a tuple of such.
+    The call itself is returned if an option of any call is not plain (`is_plain`).
     """
     options = dict(sample.kwargs)
     if not all(_are_plain(other.kwargs) for other in several):
@@ -228,13 +230,16 @@ def with_options_of(spec: OpSpec, several: Sequence[Sample], sample: Sample, cha
         if value is _ABSENT and chance.integers(2):
             options.pop(name, None)
         elif value is not _ABSENT and chance.integers(2):
-            options[name] = value if chance.integers(2) else _like(name, value, chance)
+            options[name] = value if chance.integers(2) else _similar(name, value, chance)
     mixed = replace(sample, kwargs=options)
     return mixed if keeps_bounds(spec, several, mixed) else sample
 
 
-def _like(name: str, value: Any, chance: np.random.Generator) -> Any:
-    """Other positive integers in a tuple of such, in order if they were; an integer a little larger. No axes."""
+def _similar(name: str, value: Any, chance: np.random.Generator) -> Any:
+    """A similar value: a tuple of other positive integers, sorted if it was, or a slightly larger integer.
+
+    Axes are returned unchanged.
+    """
     if any(word in name for word in ("axis", "axes", "dim")):
         return value
     if isinstance(value, tuple) and value and all(type(one) is int and one > 0 for one in value):
@@ -244,7 +249,7 @@ def _like(name: str, value: Any, chance: np.random.Generator) -> Any:
 
 
 def keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool:
-    """Whether an option that is larger than all integers of an array in each sample, as a number of rows, still is."""
+    """Whether an option that exceeds all integers of an array in every sample, such as a row count, still does."""
     names = {name for sample in [*several, mixed] for name in sample.kwargs}
     return all(
         _is_above(spec, mixed, name, place) or not all(_is_above(spec, sample, name, place) for sample in several)
@@ -254,7 +259,7 @@ def keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool
 
 
 def _is_above(spec: OpSpec, sample: Sample, name: str, place: int) -> bool:
-    """Whether an option, or its default, is an integer above all of the integers of an argument."""
+    """Whether an option, or its default, is an integer greater than all integers of an argument."""
     value = sample.kwargs.get(name, _default(spec, name))
     array = sample.host()[0][place] if place < len(sample.args) else None
     if type(value) is not int or not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
@@ -263,7 +268,7 @@ def _is_above(spec: OpSpec, sample: Sample, name: str, place: int) -> bool:
 
 
 def with_one_other_option(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[Sample]:
-    """The call with one option of another call, or left out, and with an axis counted from the other end."""
+    """The call with one option omitted or taken from another call, and with an axis counted from the other end."""
     for options in _other_options(spec, sample, several):
         mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
         if keeps_bounds(spec, several, mixed):
@@ -289,24 +294,25 @@ def _other_options(spec: OpSpec, sample: Sample, several: list[Sample]) -> Itera
 
 
 def _axis(spec: OpSpec, sample: Sample) -> int | None:
-    """The option `axis` of a call, or its default; None where it has none, or another than one integer."""
+    """The `axis` option of a call, or its default; None if it is not a single integer."""
     value = sample.kwargs.get("axis", _default(spec, "axis"))
     return value if type(value) is int else None
 
 
 def _default(spec: OpSpec, name: str) -> Any:
-    """The default of an option of the function; None if there is none."""
+    """The default of an option of the function; None if it has none."""
     try:
         found = inspect.signature(spec.fn).parameters.get(name) if spec.fn is not None else None
-    except (TypeError, ValueError):  # a function without a signature
+    except (TypeError, ValueError):  # the function has no signature
         return None
     return None if found is None else found.default
 
 
 def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """Ordinary samples with their axis moved to each other place, counted from either end, where it is an integer.
+    """Ordinary samples with their axis moved to each other position, counted from either end, if it is an integer.
 
-    Of each set of options one, and that of most axes. The axis keeps its extent, which an option may be limited by.
+    The samples are one for each set of options, and one with the most axes. The axis keeps its extent, because an
+    option may be limited by it.
     """
     if spec.is_its_own_reference:
         return
@@ -320,13 +326,13 @@ def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]
         if own is None or not _are_plain(sample.kwargs):
             continue
         for axis in range(-axes_of(sample), axes_of(sample)):
-            along = _along(sample, own, axis)
+            along = _with_axis_moved(sample, own, axis)
             if axis != own and is_safely_taken(spec, along) and _runs(spec, device, along):
                 yield along
 
 
-def _along(sample: Sample, own: int, axis: int) -> Sample:
-    """The call with axis `own` of its arrays of most axes at the place `axis`."""
+def _with_axis_moved(sample: Sample, own: int, axis: int) -> Sample:
+    """The call with axis `own` moved to `axis` in those of its arrays that have the most dimensions."""
     axes = axes_of(sample)
 
     def put(array: Any) -> Any:
@@ -344,7 +350,7 @@ def _size(sample: Sample) -> int:
 
 
 def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An axis that the reference refuses as out of bounds is not taken for another one."""
+    """An axis that the reference rejects as out of bounds must not be taken for another one."""
     if spec.is_its_own_reference:
         return
     for sample in by_options(spec, device, dtype, most=MOST_OF_OPTIONS)[:1]:
@@ -354,6 +360,6 @@ def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:
             beyond = replace(sample, kwargs={**sample.kwargs, "axis": axis})
             if isinstance(refusal_of(spec, beyond), np.exceptions.AxisError) and _runs(spec, device, beyond):
                 raise AssertionError(
-                    f"axis={axis} of arrays of {axes_of(sample)} dimensions gives a result; the reference raises "
-                    f"AxisError: raise an error instead of taking it for another axis\n  sample: {sample.label}"
+                    f"axis={axis} of arrays of {axes_of(sample)} dimensions gives a result, but the reference raises "
+                    f"AxisError: raise an error instead of using another axis\n  sample: {sample.label}"
                 )

@@ -1,9 +1,11 @@
-"""Part of the check of errors: next to what is refused. One row of many must raise, an option one step away must not.
+"""Checks close to declared bad inputs: one bad row among good ones must raise, an option one step away must not.
 
-The row is taken from the declared bad input, where that is one number throughout, as weights of 0 are. An ordinary
-input in which one number is wrong, or two, must raise as well: whoever tests the sum and the ends alone lets pass what
-is not a permutation. The reference decides: only where it refuses the call by the declared exception must the function
-refuse it. An integer option that is declared to be refused, such as k of -1, says that the next one, 0, was thought of.
+The bad row comes from a declared bad input that holds a single number throughout, such as weights of 0. An ordinary
+input with one or two wrong numbers must raise as well: code that tests only the sum and the ends accepts inputs that
+are not permutations. The function must raise only where the reference raises the declared exception.
+
+If an integer option is declared to be rejected, such as k=-1, the author has considered the next value, 0, so the
+function must be right for it.
 """
 
 from __future__ import annotations
@@ -40,25 +42,25 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Elements of an ordinary call, and how many of them are tried.
+#: The most elements of an ordinary call, and the most ordinary calls that are tried.
 _MOST_ELEMENTS, _MOST_SAMPLES = 9000, 4
 
 
 def check_partial_errors(
     spec: OpSpec, device: Device, dtype: Any, bad: Sample, error: type[BaseException], ordinary: list[Sample]
 ) -> None:
-    """Ordinary calls with one row of an input as in `bad`: what the reference refuses by `error` must be refused."""
+    """Put one row of `bad` into ordinary calls: the function must reject what the reference rejects with `error`."""
     for sample in _with_one_row(bad, ordinary):
         if isinstance(refusal_of(spec, sample), error):
             where = "where one row of many is as in the declared bad input: look at each row"
-            _must_refuse(spec, device, sample, error, where)
+            _must_reject(spec, device, sample, error, where)
 
 
 def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, declared: Collection[ErrorInput]) -> None:
-    """Ordinary calls with two numbers exchanged, one copied onto another, or 1 moved from one to another.
+    """Try ordinary calls with two numbers exchanged, one copied onto another, or 1 moved from one to another.
 
-    What the reference refuses with the message of a declared error must be refused. Where it has another message, such
-    as one of NumPy's, nothing is asked.
+    The function must reject what the reference rejects with the message of a declared error. A reference that raises
+    another message, such as one of NumPy, requires nothing.
     """
     small = (one for one in samples_of(spec, device, dtype, "values") if elements_of(one) <= _MOST_ELEMENTS)
     for sample in islice(small, _MOST_SAMPLES):
@@ -66,21 +68,22 @@ def check_nearly_right(spec: OpSpec, device: Device, dtype: Any, declared: Colle
             refusal = refusal_of(spec, near)
             for bad in declared:
                 if isinstance(refusal, bad.error) and bad.match and re.search(bad.match, str(refusal)):
-                    _must_refuse(spec, device, near, bad.error, f"where {where} in an ordinary input: look at each")
+                    _must_reject(spec, device, near, bad.error, f"where {where} in an ordinary input: look at each")
                     break
 
 
 def declared_refusals(spec: OpSpec, dtype: Any) -> list[ErrorInput]:
-    """The declared bad inputs that have a message."""
+    """The declared bad inputs that have an error message."""
     return [bad for bad in spec.draw_errors(seed(), dtype_name(dtype)) if bad.match]
 
 
 def assert_taken(spec: OpSpec, sample: Sample, declared: Collection[ErrorInput], *, is_ordinary: bool) -> None:
-    """Fail where the function, on the host, refuses a call by a declared message, and the reference takes the call.
+    """Fail if the function rejects a call on the host with a declared message, and the reference accepts the call.
 
-    Many references check nothing: theirs must refuse each declared bad input that has this message. It is asked about
-    them last, as a reference may never end on a bad input. Without `is_ordinary`, which says that the arrays are those
-    of a sample, the reference must also refuse the call without its options: then it knows what the options change.
+    Many references validate nothing. This one counts only if it rejects each declared bad input with that message; it
+    is asked about them last, as a reference may never return for a bad input. Unless `is_ordinary`, which means that
+    the arrays are those of a sample, the reference must also reject the call without its options. That shows that it
+    knows how the options limit the arrays.
     """
     if not declared or refusal_of(spec, sample) is not None:
         return
@@ -93,8 +96,8 @@ def assert_taken(spec: OpSpec, sample: Sample, declared: Collection[ErrorInput],
             return
         if all(refusal_of(spec, bad.sample) is not None for bad in alike):
             raise AssertionError(
-                f"the function refuses this call ({type(error).__name__}: {error}), and the reference takes it, which "
-                "refuses the bad input that is declared with this message: is one of the two bounds off?"
+                f"the function rejects this call ({type(error).__name__}: {error}), but the reference accepts it and "
+                "rejects the bad input declared with this message: is one of the two bounds off by one?"
             ) from error
 
 
@@ -103,14 +106,14 @@ def _needs_options(spec: OpSpec, sample: Sample) -> bool:
 
 
 def _says(message: str, match: str) -> bool:
-    """Whether `match` is found in the message, or would be with other numbers in it, if it is plain text."""
+    """Whether `match` is found in the message; plain text may also differ from it in its numbers."""
     if re.search(match, message):
         return True
     plain, wanted = (re.sub(r"\d+", "0", text) for text in (message, match))
     return not _SPECIAL & set(match) and wanted in plain
 
 
-#: What means something else than itself in a regular expression.
+#: Characters with a special meaning in a regular expression.
 _SPECIAL = frozenset(r"\.^$*+?{}[]|()")
 
 
@@ -137,7 +140,7 @@ def _copied(flat: Array, one: int, other: int) -> None:
 
 
 def _moved(flat: Array, one: int, other: int) -> None:
-    """The sum stays, and the ends mostly do."""
+    """Move 1 from one number to another: the sum stays the same, and the extrema mostly do."""
     flat[one], flat[other] = flat[one] + 1, flat[other] - 1
 
 
@@ -147,21 +150,21 @@ _CHANGES = {
     "1 is moved from one number to another": _moved,
 }
 
-#: Times that each change is drawn: of ten numbers, most moves leave the least and the largest as they were.
+#: How often each change is drawn: among ten numbers, most moves do not change the smallest and the largest.
 _DRAWS = 6
 
 
-def _must_refuse(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException], where: str) -> None:
+def _must_reject(spec: OpSpec, device: Device, sample: Sample, error: type[BaseException], where: str) -> None:
     with on_sample(sample):
         try:
             run_sample(spec, device, sample)
-        except Exception:  # noqa: BLE001  which one, and what it says, is declared of the whole input
+        except Exception:  # noqa: BLE001  type and message are declared only for the whole bad input
             return
         raise AssertionError(f"no error, but the reference raises {error.__name__} {where}\n  sample: {sample.label}")
 
 
 def ordinary_samples(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
-    """Ordinary calls with an axis of rows."""
+    """Ordinary calls with an array that has rows."""
     found = []
     for sample in samples_of(spec, device, dtype, "values"):
         has_rows = any(array.ndim > 1 for array in arrays_of(*sample.host()))
@@ -186,7 +189,7 @@ def _with_one_row(bad: Sample, ordinary: list[Sample]) -> Iterator[Sample]:
 
 
 def check_next_to_errors(spec: OpSpec, device: Device, dtype: Any, bad: Sample) -> None:
-    """A declared bad input with an integer option one step nearer to ordinary ones, where the reference takes it."""
+    """Move an integer option of a declared bad input one step towards ordinary values, if the reference accepts it."""
     ordinary = list(samples_of(spec, device, dtype, "values"))
     for name, value in bad.kwargs.items():
         given = [one for sample in ordinary if type(one := options_of(spec, sample).get(name)) is int]
@@ -195,5 +198,5 @@ def check_next_to_errors(spec: OpSpec, device: Device, dtype: Any, bad: Sample) 
         nearer = value + 1 if value < min(given) else value - 1
         sample = replace(bad, kwargs={**bad.kwargs, name: nearer}, label=f"{bad.label}, {name}={nearer}")
         if is_safely_taken(spec, sample):
-            with on_sample(sample), explained(f"{name}={value} is refused, and {name}={nearer} is wrong"):
+            with on_sample(sample), explained(f"{name}={value} raises as declared, but {name}={nearer} is wrong"):
                 compare(spec, device, dtype, sample, run_sample(spec, device, sample))

@@ -1,4 +1,4 @@
-"""NaN next to a number: in one part of a complex number, and in one of two arrays where the other holds 0, 1 or inf."""
+"""Checks of a NaN next to a number: in one part of a complex number, and in one array where another has 0, 1 or inf."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _NUMBERS = {
 
 
 def check_parts(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Of free complex numbers one is NaN in one part: the result is NaN where the reference's is."""
+    """Set one part of one free complex number to NaN: the result must be NaN where the reference's is."""
     if np.dtype(dtype).kind != "c" or spec.is_its_own_reference:
         return
     sample = one(spec, device, dtype, most=9000)
     free = [given.values for given in each(sample.args, sample.kwargs) if _is_free(given, dtype)]
     for label, number in _NUMBERS.items():
-        filled = _with(sample, number, free, label)
+        filled = _with_number(sample, number, free, label)
         if free and is_safely_taken(spec, filled):
             with filled_from(spec, device, dtype, sample, filled):
                 _check(spec, device, dtype, filled)
@@ -42,7 +42,7 @@ def _is_free(given: Any, dtype: Any) -> bool:
     return isinstance(given, HostArray) and given.dtype == dtype and given.is_free and given.values.size > 0
 
 
-def _with(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: str) -> Sample:
+def _with_number(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: str) -> Sample:
     def put(array: Any) -> Any:
         if not any(array is one for one in chosen):
             return array
@@ -55,7 +55,7 @@ def _with(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: st
 
 
 def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """A reference that does not name NaN may give fewer of them than a function, as one by FFT spreads it."""
+    """Compare, but allow more NaN than a reference that does not mention NaN gives, as an FFT spreads them."""
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     got = on_host(result)
     if got.shape != expected.shape or got.dtype.kind not in "fc" or expected.dtype.kind not in "fc":
@@ -65,9 +65,10 @@ def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
 
 
 def check_beside(spec: OpSpec, device: Device, dtype: Any, sample: Sample, free: list[NDArray[Any]]) -> None:
-    """A NaN in one of two arrays of floats and 0, 1 or infinity in the other, of a reference that names NaN.
+    """Try a NaN in one of two floating-point arrays, where the other has 0, 1 or infinity.
 
-    Of others nothing is asked: in some libraries zero times NaN is zero, as a place that a mask leaves out is.
+    This applies only if the reference mentions NaN. In some libraries zero times NaN is zero, as at an index that a
+    mask excludes.
     """
     if not names_nan(spec.reference):
         return
@@ -75,13 +76,13 @@ def check_beside(spec: OpSpec, device: Device, dtype: Any, sample: Sample, free:
         if array.shape != other.shape or not array.size:
             continue
         for number in (0.0, 1.0, np.inf):
-            filled = _beside(sample, array, other, number)
+            filled = _with_nan_and_number(sample, array, other, number)
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, sample, filled):
                     compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-def _beside(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: float) -> Sample:
+def _with_nan_and_number(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: float) -> Sample:
     def put(array: Any) -> Any:
         if array is not nan and array is not other:
             return array
@@ -94,17 +95,17 @@ def _beside(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: floa
 
 
 def names_nan(reference: Any) -> bool:
-    """Whether a function names NaN, as `nanmean`, `isnan` and `fmax` do, and so means what it does with one."""
+    """Whether a function mentions NaN, as `nanmean`, `isnan` and `fmax` do, so that its result for NaN is intended."""
     return any("nan" in name or name in ("fmax", "fmin") for name in names_of(reference))
 
 
 def names_finite(reference: Any) -> bool:
-    """Whether a function names NaN, or asks which numbers are finite: what it makes of a NaN is meant."""
+    """Whether a function mentions NaN or tests for finite numbers, so that its result for NaN is intended."""
     return names_nan(reference) or "isfinite" in names_of(reference)
 
 
 def names_of(function: Any) -> set[str]:
-    """The names that a function uses, and the functions within it; of one without code its own name."""
+    """The names that a function and the functions nested in it use; for one without Python code, its own name."""
     code = getattr(function, "__code__", None)
     if code is None:
         return {getattr(function, "__name__", "")}

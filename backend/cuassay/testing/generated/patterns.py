@@ -1,6 +1,6 @@
-"""Patterns of numbers within the range of an input: all equal, few, in order, in runs, and truth values in blocks.
+"""Patterns of numbers in the range of an input: all equal, few, in order, in runs, and truth values in blocks.
 
-Numbers that were drawn one by one have none of these: a block of a mask is never all false, a bin never has them all.
+Independent random numbers show none of these: no block of a mask is all false, and no histogram bin gets all numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Chance = np.random.Generator
 
 
 def may_be_filled(given: Any) -> bool:
-    """Whether an argument was drawn, in no order: what was written down may have to be as it is."""
+    """Whether an argument was drawn at random, in no order; fixed values may have to be as they are."""
     if not isinstance(given, HostArray) or not given.values.size or not (given.is_free or given.span is not None):
         return False
     return not (is_permutation(given.values) or (given.dtype.kind in "iu" and is_sorted(given.values)))
@@ -30,16 +30,29 @@ def may_be_filled(given: Any) -> bool:
 def patterned(
     given: HostArray, shape: tuple[int, ...], chance: Chance, named: Sequence[float] = (), *, at_ends: bool = False
 ) -> tuple[HostArray, str]:
-    """An array of `shape` with numbers of the range of `given` in a pattern drawn at random, and the pattern's name.
+    """Make an array of numbers from the range of `given`, in a random pattern.
 
-    Integers may also be next to multiples of the numbers that are `named`. With `at_ends` many numbers are at the ends
-    of the range, whatever pattern was drawn.
+    Parameters
+    ----------
+    given : HostArray
+        Gives range and dtype.
+    shape : tuple of int
+        The shape of the new array.
+    named : sequence of float
+        Integers may also be placed next to multiples of these numbers.
+    at_ends : bool
+        Put many numbers at the ends of the range instead of drawing a pattern.
+
+    Returns
+    -------
+    tuple of (HostArray, str)
+        The array, and the name of the pattern.
     """
     drawn = _drawn(given, shape, chance)
     patterns = _OF_TRUTH_VALUES if given.dtype == np.bool_ else _OF_NUMBERS
     pattern = patterns[int(chance.integers(len(patterns)))]
     if dtype_name(given.dtype) in INTEGERS and named and chance.integers(4) == 0:
-        return next_to_multiples(given, drawn, named, chance), "next to multiples of numbers that the function names"
+        return next_to_multiples(given, drawn, named, chance), "next to multiples of numbers from the function's code"
     if at_ends and given.dtype != np.bool_:
         pattern = _at_ends
     filled = pattern(drawn, chance) if drawn.size else drawn
@@ -48,7 +61,7 @@ def patterned(
 
 
 def _drawn(given: HostArray, shape: tuple[int, ...], chance: Chance) -> Array:
-    """Numbers of the range that was asked for; of integers without one, of those that were drawn."""
+    """Numbers of the requested range; integers without one are drawn between those of `given`."""
     dtype = given.dtype
     if dtype == np.bool_:
         return chance.integers(0, 2, shape).astype(dtype)
@@ -62,7 +75,7 @@ def _drawn(given: HostArray, shape: tuple[int, ...], chance: Chance) -> Array:
 
 
 def _with_ends(values: Array, ends: tuple[float, float], chance: Chance) -> Array:
-    """The numbers with both ends of their range among them, for the patterns of ends; a few numbers are left alone."""
+    """Put both ends of the range among the numbers, for patterns that use them; very small arrays are left alone."""
     flat = np.array(values).reshape(-1)
     if flat.size > 3:
         flat[:2] = ends
@@ -70,7 +83,7 @@ def _with_ends(values: Array, ends: tuple[float, float], chance: Chance) -> Arra
 
 
 def ends_of(given: HostArray) -> tuple[int, int]:
-    """The ends of the integers that were asked for, as far as the dtype holds them; without a range, of those drawn."""
+    """The ends of the requested integer range, clipped to the dtype; without a range, those of the numbers."""
     if given.span is None:
         return int(given.values.min()), int(given.values.max())
     limits = np.iinfo(given.dtype)
@@ -78,9 +91,9 @@ def ends_of(given: HostArray) -> tuple[int, int]:
 
 
 def next_to_multiples(given: HostArray, drawn: Array, named: Sequence[float], chance: Chance) -> HostArray:
-    """Two thirds of the integers moved down to a multiple of a number that is named, or next to it, within the range.
+    """Move two thirds of the integers down to a multiple of a named number, or next to it, within the range.
 
-    Which of the numbers it is, is drawn for each integer.
+    The named number is drawn for each integer separately.
     """
     low, high = ends_of(given)
     steps = [0, *(int(one) for one in named if one == int(one) and 2 <= one <= high)]
@@ -93,27 +106,31 @@ def next_to_multiples(given: HostArray, drawn: Array, named: Sequence[float], ch
 
 
 def path(given: HostArray, chance: Chance) -> HostArray | None:
-    """Square matrices as of a graph that is one path: the least number from each node to the next, else the largest.
+    """Fill square matrices with the weights of a graph whose cheap edges form one path through all nodes.
 
-    Numbers drawn one by one are the weights of a graph whose shortest paths have few edges. None for other shapes.
+    The edges of the path have the least number of the range, and all others the largest. With independent random
+    weights, shortest paths have few edges. Return None if the matrices are not square, or have fewer than four rows.
     """
-    if len(given.shape) < 2 or given.shape[-1] != given.shape[-2] or given.shape[-1] < _NODES:
+    nodes = given.shape[-1] if len(given.shape) > 1 and given.shape[-1] == given.shape[-2] else 0
+    if nodes < _NODES or given.dtype.kind == "c":
         return None
-    low, high = (
-        (False, True) if given.dtype == np.bool_ else ends_of(given) if given.dtype.kind in "iu" else _ends(given)
-    )
-    near, far = (high, low) if given.dtype == np.bool_ else (low, high)
-    order = chance.permutation(given.shape[-1])
+    near, far = _weights(given)
+    order = chance.permutation(nodes)
     values = np.full(given.shape, far, given.dtype)
     values[..., order[:-1], order[1:]] = near
     return HostArray(values, span=given.span, is_free=given.is_free)
 
 
-#: A path of fewer nodes has no more edges than any other graph.
+#: In a graph of fewer nodes every path is short.
 _NODES = 4
 
 
-def _ends(given: HostArray) -> tuple[float, float]:
+def _weights(given: HostArray) -> tuple[float, float]:
+    """The weight of an edge of the path and that of any other edge; True and False for truth values."""
+    if given.dtype == np.bool_:
+        return True, False
+    if given.dtype.kind in "iu":
+        return ends_of(given)
     return given.span or (float(given.values.min()), float(given.values.max()))
 
 
@@ -152,12 +169,12 @@ def _few(drawn: Array, chance: Chance) -> Array:
 
 def _in_order(drawn: Array, _chance: Chance) -> Array:
     """Numbers in ascending order."""
-    return np.sort(drawn, axis=-1) if drawn.ndim else drawn
+    return np.sort(drawn) if drawn.ndim else drawn
 
 
 def _in_descending_order(drawn: Array, _chance: Chance) -> Array:
     """Numbers in descending order."""
-    return np.sort(drawn, axis=-1)[..., ::-1] if drawn.ndim else drawn
+    return np.sort(drawn)[..., ::-1] if drawn.ndim else drawn
 
 
 def _one_other(drawn: Array, chance: Chance) -> Array:
@@ -189,12 +206,12 @@ def _at_one_end(drawn: Array, _chance: Chance) -> Array:
     return np.asarray(high - (high - wide) * _CLOSE, drawn.dtype)
 
 
-#: How close they are, as a part of the range.
+#: How close they are, as a fraction of the range.
 _CLOSE = 2.0**-16
 
 Pattern = Callable[[Array, Chance], Array]
 
-#: Any numbers, more often than each pattern.
+#: The patterns of numbers. Unchanged random numbers have more weight than any other pattern.
 _OF_NUMBERS: tuple[Pattern, ...] = (
     *(_any_numbers,) * 3,
     _equal, _least, _largest, _equal_in_rows, _few, _in_order, _in_descending_order, _one_other, _in_runs, _at_ends,

@@ -1,4 +1,4 @@
-"""Part of the check of special numbers: where a NaN is, as NumPy's argmax tells it."""
+"""Part of the check of NaN: the index of a NaN, as NumPy's argmax gives it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["check_place_of_nan"]
 
 
 def check_place_of_nan(sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Where the reference gives the place of the NaN, as `argmax` does, the function gives it too.
+    """Where the reference gives the index of the NaN, as `argmax` does, the function must give it too.
 
-    For one array, of which each result is one place; an order of all numbers, as of `argsort`, is left out.
+    Only functions of one array are checked, whose results are single indices. An order of all numbers, as that of
+    `argsort`, is left out.
     """
     arrays = arrays_of(*sample.host())
     if len(arrays) != 1 or expected.shape != got.shape or not got.dtype.kind == expected.dtype.kind == "i":
@@ -29,13 +30,13 @@ def check_place_of_nan(sample: Sample, got: NDArray[Any], expected: NDArray[Any]
     for element, place in _places(arrays[0].shape, at[0]):
         if _is_shape_of(element, expected) and expected[element] == place != got[element]:
             raise AssertionError(
-                f"the place of a NaN is lost: got {got[element].item()!r}, the reference gives {place}, where it is; "
-                f"NumPy's argmax and argmin give the first NaN\n  sample: {sample.label}"
+                f"the index of a NaN is lost: got {got[element].item()!r}, but the reference gives the NaN's index, "
+                f"{place}; NumPy's argmax and argmin give the first NaN\n  sample: {sample.label}"
             )
 
 
 def _places(shape: tuple[int, ...], at: NDArray[Any]) -> list[tuple[tuple[int, ...], int]]:
-    """Each element of a result that may be the place of the NaN, and that place: in all numbers, and on each axis."""
+    """Results that may be the index of the NaN, with that index: in the flat array, and along each axis."""
     index = tuple(int(one) for one in at)
     flat = int(np.ravel_multi_index(index, shape)) if index else 0
     return [((), flat), *(((*index[:axis], *index[axis + 1 :]), index[axis]) for axis in range(len(index)))]

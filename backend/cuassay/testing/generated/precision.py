@@ -1,4 +1,4 @@
-"""Checks of the precision on the way: a result wider than its inputs, float64 by way of float32, sums in 16 bits."""
+"""Checks of intermediate precision: results wider than the inputs, float64 through float32, sums in 16 bits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _result(spec: OpSpec, device: Device, sample: Sample) -> Any:
 
 @check(lambda spec: spec.op is None and spec.result_dtype is None)
 def check_wider_result(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Of floats of 32 bits or fewer the result has no more than 32, unless `result_dtype=` says so."""
+    """For inputs of 32 bits or fewer the result has at most 32 bits, unless `result_dtype=` says otherwise."""
     sample = one(spec, device, dtype, most=2048)
     given = arrays_of(*sample.host())
     if not given or not all(is_float(x.dtype) or is_complex(x.dtype) for x in given):
@@ -50,7 +50,7 @@ def check_wider_result(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: spec.op is None and "float64" in spec.dtypes)
 def check_full_precision(spec: OpSpec, device: Device) -> None:
-    """Results in float64 are not all exactly float32 numbers, which a step in float32 makes them."""
+    """Results in float64 are not all exactly float32 numbers, as they would be after a step in float32."""
     if spec.why_unsupported(device, "float64") is not None:
         return
     for sample in few(spec, device, as_dtype("float64")):
@@ -67,7 +67,7 @@ def check_full_precision(spec: OpSpec, device: Device) -> None:
             )
 
 
-#: Results that cannot all be float32 numbers by chance.
+#: With this many results it cannot be chance that each is a float32 number.
 _ENOUGH = 8
 
 
@@ -81,18 +81,18 @@ def _fits(array: Any, dtype: str) -> bool:
 
 
 def _has_lists(spec: OpSpec) -> bool:
-    """Whether it is a function of lists of arrays, in two dtypes of floats or more."""
+    """Whether the spec is of a function of lists of arrays, in both float32 and float64."""
     return spec.op is None and len(_wide_floats(spec)) > 1 and spec.has_lists
 
 
 def _wide_floats(spec: OpSpec) -> list[str]:
-    """Its dtypes of 32 bits or more; what mixing 16 bits with them means differs between libraries."""
+    """The declared floating-point dtypes of 32 bits or more; libraries mix 16 bits with these in different ways."""
     return [name for name in spec.dtypes if name in ("float32", "float64")]
 
 
 @check(_has_lists)
 def check_mixed_lists(spec: OpSpec, device: Device) -> None:
-    """Lists whose arrays are of two dtypes, such as parameters and their gradients, if the function takes them."""
+    """Lists may mix two dtypes, as parameters and their gradients do, if the function accepts them."""
     dtypes = [as_dtype(name) for name in _wide_floats(spec) if spec.why_unsupported(device, name) is None]
     if len(dtypes) < 2:
         return
@@ -107,8 +107,8 @@ def check_mixed_lists(spec: OpSpec, device: Device) -> None:
 
 
 def _check_promoted(spec: OpSpec, device: Device, sample: Sample, mixed: Sample, result: Any) -> None:
-    """The dtype is that of the reference, in the dtypes of the inputs, if it is so where all inputs have one dtype."""
-    if spec.result_dtype is not None:  # which `compare` has looked at
+    """The result has the reference's dtype for the inputs' own dtypes, if it has it where all dtypes are equal."""
+    if spec.result_dtype is not None:  # `compare` has checked it
         return
     alike, wanted = of_reference(spec, sample), of_reference(spec, mixed)
     if alike is None or wanted is None or on_host(run_sample(spec, device, sample)).dtype != alike.dtype:
@@ -121,7 +121,7 @@ def _check_promoted(spec: OpSpec, device: Device, sample: Sample, mixed: Sample,
 
 
 def _with_one_in(sample: Sample, place: int, word: str, dtype: Any) -> Sample | None:
-    """One array of each list in another dtype; None unless the lists have two arrays or more, as many each."""
+    """One array of each list in another dtype; None unless all lists have one length, of two arrays or more."""
     lists = [value for value in sample.host()[0] if isinstance(value, list)]
     if not lists or len({len(one) for one in lists}) > 1 or len(lists[0]) < 2:
         return None
@@ -133,21 +133,21 @@ def _with_one_in(sample: Sample, place: int, word: str, dtype: Any) -> Sample | 
     return replace(sample, args=args, kwargs=kwargs, label=label)
 
 
-#: As many terms as a sum in float16 no longer takes; each an eighth of an ordinary number, so that none overflows.
+#: A float16 sum cannot count this many terms. Each term is an eighth of an ordinary number, so that no sum overflows.
 _TERMS, _PART = 4097, 0.125
 
 
 _IN_HALF = "less precise than a sum in float32: it adds up in float16; accumulate in float32, or declare tolerance="
 
-#: Floats of 16 bits, of which sums and products are kept in float32.
+#: 16-bit dtypes, whose sums and products are kept in float32.
 _COARSE = {"float16", "bfloat16"}
 
 
 @check(lambda spec: spec.op is None and bool(_COARSE & set(spec.dtypes)))
 def check_accumulation(spec: OpSpec, device: Device) -> None:
-    """Reductions of float16 are as good as sums in float32 are; ask for less by `tolerance=`.
+    """Reductions of float16 are as precise as sums in float32; `tolerance=` allows less.
 
-    A `result_dtype` of float32 for inputs of 16 bits is as good as float32.
+    For 16-bit inputs with a `result_dtype` of float32, the result is as precise as float32.
     """
     if spec.tolerance is not None:
         return
@@ -156,7 +156,7 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
             _check_wide_of_narrow(spec, device, as_dtype(name))
     if "float16" not in spec.dtypes or spec.why_unsupported(device, "float16") is not None:
         return
-    for sample in _long(one(spec, device, as_dtype("float16"), most=4096)):
+    for sample in _long_sums(one(spec, device, as_dtype("float16"), most=4096)):
         _check_sums(spec, device, sample)
         _check_running_sums(spec, device, sample)
     if spec.reference is not None:
@@ -167,7 +167,7 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
 
 
 def _check_wide_of_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Products rounded to 16 bits before a result in float32: within what 16 bits explain, but not float32."""
+    """Find products that are rounded to 16 bits before a float32 result, which the tolerance for 16 bits hides."""
     sample = one(spec, device, dtype, most=4096)
     arrays = arrays_of(*sample.host())
     if not all(array.dtype == dtype for array in arrays if is_float(array.dtype)):
@@ -185,7 +185,7 @@ def _check_wide_of_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
     magnitude, terms = spec.scale(sample, expected)
     limit = allowed(FUNCTION, np.float32, terms=terms, magnitude=magnitude) + 3 * host_rounding(spec, single)
     name = dtype_name(dtype)
-    said = f"a result in {dtype_name(result.dtype)} is not better than {name}: cast the inputs first, not the products"
+    said = f"a {dtype_name(result.dtype)} result is not better than {name}: cast the inputs before multiplying them"
     with on_sample(sample), explained(said):
         compare_values(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected, limit=limit)
 
@@ -200,37 +200,37 @@ def _check_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
     own = rounding_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
     if own is None:
         return
-    sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=np.abs(expected))
+    sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=expected)
     limit = _UNITS * epsilon("float16") * np.abs(expected) + 2 * own.inputs + sums
     with on_sample(sample), explained(_IN_HALF):
         compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
 
 
 def _check_running_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """Where each result has the inputs before it in it, in proportion, rounding to float16 may not add up."""
+    """Where each result includes all inputs before it, roundings to float16 must not accumulate."""
     if not is_safely_taken(spec, sample):
         return
     expected = spec.expected(sample)
     if expected.dtype.kind != "f" or expected.shape != arrays_of(*sample.host())[0].shape:
         return
     if _grows(expected) and _is_proportional(spec, sample, expected):
-        sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=np.abs(expected))
+        sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=expected)
         limit = (_UNITS + 1) * epsilon("float16") * np.abs(expected) + sums
         with on_sample(sample), explained(_IN_HALF):
             compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
 
 
-#: The squares of ordinary numbers, times this, overflow in float16.
+#: The square of an ordinary number times this factor overflows in float16.
 _OVERFLOWING = 128.0
 
-#: Part of the largest result that an error must have to be one of overflow, and not of rounding.
+#: An error above this fraction of the largest result comes from overflow, not from rounding.
 _LOST = 0.25
 
 
 def _check_overflow(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """Over lists, as of gradients: squares overflow in float16 where the root of their sum does not.
+    """In lists, such as those of gradients, squares overflow float16 although the root of their sum does not.
 
-    A function of one array may square its numbers: those of activations are small.
+    A function of a single array may square its numbers, because activations are small.
     """
     dtype = as_dtype("float16")
     base = spec.expected(sample)
@@ -251,15 +251,15 @@ def _check_overflow(spec: OpSpec, device: Device, sample: Sample) -> None:
         compare_values(spec, device, dtype, large, result, expected=expected, limit=limit)
 
 
-#: Terms of a product of two arrays, one half positive and the other negative.
+#: The number of products in a sum, half of them positive and half negative.
 _CANCELLING = 1024
 
-#: What rounding each product may do to their sum, in standard deviations.
+#: The error that rounding each product may cause in their sum, in standard deviations.
 _DEVIATIONS = 8.0
 
 
 def _check_cancelling(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """Sums of products whose two halves cancel: what is rounded to float16 may be a product, but not a partial sum."""
+    """Sums of products whose two halves cancel: a product may be rounded to float16, but a partial sum may not."""
     dtype = as_dtype("float16")
     filled = _cancelling(spec, sample)
     if filled is None or not is_safely_taken(spec, filled) or not _is_bilinear(spec, filled):
@@ -273,9 +273,9 @@ def _check_cancelling(spec: OpSpec, device: Device, sample: Sample) -> None:
 
 
 def _cancelling(spec: OpSpec, sample: Sample) -> Sample | None:
-    """Positive numbers in two arrays, but negative ones in one half of the second along the axis that is summed.
+    """Positive numbers in two arrays, except for negative ones in half of the second along the axis that is summed.
 
-    None if the sample does not consist of two arrays of floats with one axis in common that the result has not.
+    None unless the sample consists of two floating-point arrays that share exactly one extent that the result lacks.
     """
     arrays = sample.host()[0]
     if len(arrays) != 2 or not all(isinstance(one, np.ndarray) and is_float(one.dtype) for one in arrays):
@@ -298,7 +298,7 @@ def _cancelling(spec: OpSpec, sample: Sample) -> Sample | None:
 
 
 def _is_bilinear(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the result doubles with either array."""
+    """Whether the result doubles if either array does."""
     expected = spec.expected(sample)
     for place in range(2):
         args = tuple(HostArray(2 * one) if at == place else one for at, one in enumerate(sample.host()[0]))
@@ -309,7 +309,7 @@ def _is_bilinear(spec: OpSpec, sample: Sample) -> bool:
 
 
 def _grows(expected: Any) -> bool:
-    """Whether results along the last axis grow throughout, forwards or backwards, as sums of positive numbers do."""
+    """Whether the results increase strictly along the last axis, in either direction, as sums of positive terms do."""
     steps = np.diff(expected, axis=-1)
     return bool((steps > 0).all() or (steps < 0).all())
 
@@ -320,16 +320,16 @@ def _is_proportional(spec: OpSpec, sample: Sample, expected: Any) -> bool:
     return is_safely_taken(spec, double) and bool(np.allclose(spec.expected(double), 2 * expected, rtol=1e-6, atol=0))
 
 
-#: Roundings of a result to float16, and of steps after its sum.
+#: Roundings to float16 that the result, and steps after its sum, may have.
 _UNITS = 8.0
 
 
-#: Two numbers in turn: a partial sum of 16 bits rounds each term the same way, however many partial sums there are.
+#: Two alternating numbers: a 16-bit partial sum rounds each term the same way, however many partial sums there are.
 _IN_TURN = (0.3, 0.375)
 
 
-def _long(sample: Sample) -> Iterator[Sample]:
-    """Arrays of one shape with many small positive terms along the last axis; nothing where there are others."""
+def _long_sums(sample: Sample) -> Iterator[Sample]:
+    """Samples with many small positive terms along the last axis; none unless all arguments are arrays of one shape."""
     arrays = arrays_of(*sample.host())
     if not arrays or len(arrays) != len(sample.args) or len({array.shape for array in arrays}) > 1:
         return

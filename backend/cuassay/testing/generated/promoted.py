@@ -1,4 +1,4 @@
-"""Operands of two dtypes of a function whose declaration says which dtype the result then has."""
+"""A check with operands of two dtypes, for a function whose `result_dtype` says which dtype the result then has."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from cuassay.testing.samples import HostArray, Sample, each
 
 __all__ = ["check_promoted", "says_what_promotes"]
 
-#: Dtypes that are mixed: what a step in 16 bits next to one in 32 means differs between libraries.
+#: Dtypes that are mixed. 16-bit floats are left out, because libraries mix them with 32 bits in different ways.
 _MIXED = ("int8", "int16", "int32", "int64", "float32", "float64")
 
 
 def says_what_promotes(spec: OpSpec) -> bool:
-    """Whether `result_dtype` is a function that gives the same for two dtypes in either order, as promotion does."""
+    """Whether `result_dtype` is a callable that gives the same for two dtypes in either order, as promotion does."""
     return spec.op is None and next(_pairs(spec), None) is not None
 
 
 def _pairs(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """Declared dtypes that are promoted, in both orders."""
+    """The pairs of declared dtypes for which the rule is symmetric, in both orders."""
     rule = spec.result_dtype
     if not callable(rule):
         return
     for one_name, other in permutations([name for name in spec.dtypes if name in _MIXED], 2):
         try:
             promoted, turned = rule(one_name, other), rule(other, one_name)
-        except Exception:  # noqa: BLE001  of one dtype, of three, or of others
+        except Exception:  # noqa: BLE001  the rule is for another number of dtypes, or for other dtypes
             return
         if dtype_name(as_dtype(promoted)) == dtype_name(as_dtype(turned)):
             yield one_name, other
 
 
 def check_promoted(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """The first of two arrays in `dtype`, the second in another one: the result's dtype and values are as promoted."""
+    """Pass two arrays, the first in `dtype` and the second in another one; check the dtype and values of the result."""
     for name, other in _pairs(spec):
         if name != dtype_name(dtype) or spec.why_unsupported(device, other) is not None:
             continue
@@ -54,7 +54,10 @@ def check_promoted(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _mixed(sample: Sample, dtype: np.dtype[Any], other: np.dtype[Any]) -> Sample | None:
-    """The call with its second array in another dtype, with fractions if that is of floats; None if it has not two."""
+    """The call with its second array in another dtype; None unless it has two arrays of `dtype`.
+
+    If only the second one is of floats, its numbers get fractions.
+    """
     given = [array for array in each(sample.args) if isinstance(array, HostArray)]
     if len(given) != 2 or any(array.dtype != dtype for array in given):
         return None
@@ -66,6 +69,6 @@ def _mixed(sample: Sample, dtype: np.dtype[Any], other: np.dtype[Any]) -> Sample
 
 
 def _coarser(name: str, other: str) -> Any:
-    """The dtype of floats of two that is less exact, or the one that is of floats."""
+    """The less precise floating-point dtype of the two; if neither is one, the first."""
     floats = [one for one in (name, other) if is_float(as_dtype(one))]
     return as_dtype("float32" if "float32" in floats else (floats or [name])[0])

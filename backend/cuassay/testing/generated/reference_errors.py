@@ -1,7 +1,8 @@
-"""How far a reference may be from the right result itself: ``log(1 + exp(a))`` in float64 is 0 from -37 down.
+"""Estimate how far the reference itself may be off: ``log(1 + exp(a))`` in float64, for example, is 0 below -37.
 
-Where a comparison has failed it is asked once more, in extended precision. Where the two differ it did not know. And in
-float32, where many numbers go into each result: a sum in order is further off than the root of their number says.
+After a failed comparison the reference runs again in extended precision. Where the two results differ, its float64
+result is not exact. It also runs in float32 if many numbers go into each result, because a sum in order may be further
+off than the square root of their number suggests.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ __all__ = ["accumulated_error", "reference_errors"]
 
 Array = NDArray[Any]
 
-#: Most terms of all results together that are added up in extended precision, which no library does fast.
+#: The most terms of all results together that are added up in extended precision, which is slow in every library.
 _MOST_TERMS = 2**27
 
-#: The error of float64 is the difference to extended precision, but for the error of that.
+#: Factor on the difference to extended precision, which has errors too.
 _MARGIN = 4.0
 
 
 def reference_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | None:
-    """For each element how far the reference of a user's function is off at most; None where it is not known to be.
+    """A bound for the error of each element of a user's reference; None if no error is found.
 
-    Where it says exactly 0, both precisions may have lost what is there: up to a rounding of 1, or of larger inputs.
+    Where the reference gives exactly 0, both precisions may have lost the result. There the bound is a rounding error
+    of 1, or of the inputs if they are larger.
     """
     if spec.op is not None or spec.reference is None or expected.dtype != np.float64:
         return None
@@ -42,7 +44,7 @@ def reference_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | N
     extended, again = (_extended(spec.reference, sample) for _ in range(2))
     if extended is None or extended.shape != expected.shape or extended.dtype.kind != "f":
         return None
-    if again is None or not np.array_equal(extended, again, equal_nan=True):  # it draws numbers, or keeps something
+    if again is None or not np.array_equal(extended, again, equal_nan=True):  # it is random, or keeps state
         return None
     with np.errstate(all="ignore"):
         moved = np.nan_to_num(np.abs(extended - expected.astype(np.longdouble)), nan=0.0, posinf=0.0)
@@ -52,20 +54,20 @@ def reference_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | N
     return errors if errors.any() else None
 
 
-#: Fewer terms are within the tolerance in any order.
+#: Sums of fewer terms are within the tolerance in any order.
 _MANY = 256
 
-#: A device may add up in another order than NumPy: this many times the error found on the host.
+#: Factor on the error found on the host, because a device may add up in another order than NumPy.
 _OTHER_ORDER = 3.0
 
 
 def accumulated_error(spec: OpSpec, sample: Sample, expected: Array, dtype: Any) -> float:
-    """What the roundings of `dtype` do to the reference's sums, found in float32; 0 where that is not known.
+    """The error that rounding in `dtype` causes in the reference's sums, measured in float32; 0 if it is not known.
 
     Parameters
     ----------
     dtype : dtype
-        That a user's function computes in, float32 or float64.
+        The dtype in which the function computes: float32 or float64.
     """
     if spec.op is not None or expected.dtype != np.float64 or spec.scale(sample, expected)[1] < _MANY:
         return 0.0
@@ -75,7 +77,7 @@ def accumulated_error(spec: OpSpec, sample: Sample, expected: Array, dtype: Any)
             warnings.simplefilter("ignore")
             told = spec.run("cpu", args, kwargs) if spec.reference is None else spec.reference(*args, **kwargs)
             narrow = np.asarray(as_one(told))
-    except Exception:  # noqa: BLE001  it was declared for float64
+    except Exception:  # noqa: BLE001  the reference was declared for float64 and may fail in any way
         return 0.0
     if narrow.dtype != np.float32 or narrow.shape != expected.shape:
         return 0.0
@@ -96,7 +98,7 @@ def _extended(reference: Callable[..., Any], sample: Sample) -> Array | None:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             return np.array(as_one(reference(*given, **options)))
-    except Exception:  # noqa: BLE001  it was declared for float64
+    except Exception:  # noqa: BLE001  the reference was declared for float64 and may fail in any way
         return None
 
 
@@ -109,7 +111,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _sizes(sample: Sample, shape: tuple[int, ...]) -> Array:
-    """The largest of the finite inputs of each element, where inputs are as long as the result; else 0."""
+    """The largest finite input for each element, among inputs of the result's shape; 0 if there is none."""
     found = np.zeros(shape)
     for array in arrays_of(*sample.host()):
         if _is_array(array) and array.shape == shape:

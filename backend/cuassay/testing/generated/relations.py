@@ -1,6 +1,6 @@
-"""Metamorphic relations: what must hold between two results of one function, whatever its reference says.
+"""Metamorphic relations: properties of several results of one function that need no reference.
 
-Each word of `OpSpec.relations` is one of `RELATIONS`; its sentence is the docstring of its function.
+Each word in `OpSpec.relations` is a key of `RELATIONS`. The docstring of its function states the relation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["RELATIONS"]
 Array = NDArray[Any]
 Call = Callable[[Array], Array]
 
-#: Units of the largest number that two ways of computing one result may differ by, for the root of each term.
+#: Allowed difference of two ways to compute a result, in units of the largest number, times the root of the terms.
 _UNITS = 16.0
 
 
@@ -43,14 +43,14 @@ def odd(call: Call, a: Array) -> None:
 
 
 def shift_invariant(call: Call, a: Array) -> None:
-    """f(a + c) is f(a) for one number c, as of a softmax."""
+    """f(a + c) is f(a) for one number c, as for a softmax."""
     shifted = (a + a.dtype.type(2)).astype(a.dtype)
-    back = (shifted - a.dtype.type(2)).astype(a.dtype)  # what is left of the numbers after the rounding of the sum
+    back = (shifted - a.dtype.type(2)).astype(a.dtype)  # what the rounding of the sum has left of the numbers
     _close(call(shifted), call(back), shifted)
 
 
 def permutation_of_axis(call: Call, a: Array) -> None:
-    """Elements of the last axis in another order give the same, as of a sum."""
+    """Elements of the last axis in another order give the same result, as for a sum."""
     _close(call(np.ascontiguousarray(a[..., ::-1])), call(a), a)
 
 
@@ -64,7 +64,7 @@ def linear(call: Call, a: Array) -> None:
 
 
 def batch_invariant(call: Call, a: Array) -> None:
-    """A row of the first axis alone gives the bits that it gives within the batch."""
+    """A row of the first axis alone gives the same bits as within the batch."""
     if a.ndim < 2 or not a.shape[0]:
         return
     whole = call(a)
@@ -119,12 +119,12 @@ def check_relations(spec: OpSpec, device: Device, dtype: Any) -> None:
                     ) from None
 
 
-#: Relations that hold at any magnitude, and the factor at which a forgotten clamp breaks them.
+#: Relations that hold at any magnitude, and a factor at which a clamp breaks them.
 _OF_ANY_SIZE, _LARGE = ("even", "odd", "linear"), 2.0**16
 
 
 def _cases(spec: OpSpec, device: Device, dtype: Any) -> Iterator[tuple[Sample, tuple[str, ...]]]:
-    """Ordinary samples, one of ties of a rounding, and one of large numbers, each with the words to check."""
+    """Ordinary samples, one with ties of rounding, and one with large numbers, each with the relations to check."""
     for sample in few(spec, device, dtype):
         yield sample, spec.relations
     like = one(spec, device, dtype, most=_MOST_ELEMENTS)
@@ -138,5 +138,5 @@ def _cases(spec: OpSpec, device: Device, dtype: Any) -> Iterator[tuple[Sample, t
         yield large, tuple(word for word in spec.relations if word in _OF_ANY_SIZE)
 
 
-#: Elements of the samples with other numbers.
+#: The most elements of the samples whose numbers are replaced.
 _MOST_ELEMENTS = 9000

@@ -1,7 +1,7 @@
-"""Which samples a check takes: of one kind, in dtypes that the device has; a few of them where all would cost too much.
+"""Choose the samples of a check: by kind, in dtypes that the device supports, and only a few where all cost too much.
 
-A device may lack a dtype that only one operand or the result has. Such a sample is left out; where none remains, the
-test is skipped with the reason.
+A device may lack a dtype that only one operand or the result has. Such a sample is left out. If none remains, the test
+is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -38,38 +38,39 @@ __all__ = [
 
 
 def seed() -> int:
-    """Seed of this run's samples."""
+    """The seed of this run's samples."""
     return int(settings.get("CUASSAY_SEED"))
 
 
 def generator() -> np.random.Generator:
-    """Random numbers by this run's seed."""
+    """A random generator seeded with this run's seed."""
     return np.random.default_rng(seed())
 
 
 def samples_of(spec: OpSpec, device: Device, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
-    """The spec's samples of these kinds, by this run's seed, in dtypes that `device` has."""
+    """The spec's samples of these kinds, drawn with this run's seed, in dtypes that `device` supports."""
     drawn = spec.draw(seed(), dtype_name(dtype), *kinds)
-    yield from _here((sample, why_absent(spec, device, sample)) for sample in drawn)
+    yield from _available((sample, why_absent(spec, device, sample)) for sample in drawn)
 
 
 def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The samples of two dtypes whose promoted dtype `device` computes in as well.
+    """The samples of two dtypes whose promoted dtype `device` supports as well.
 
-    A function of truth values says nothing about integers, one of integers nothing about floats, and so on. One whose
-    `OpSpec.result_dtype` is a function of the input dtypes says something about the dtypes that it declares alone.
+    The declared dtypes of a function limit the dtypes that are mixed: a function of truth values says nothing about
+    integers, and one of integers nothing about floats. If `OpSpec.result_dtype` is a function of the input dtypes, only
+    declared dtypes are mixed.
     """
     drawn = (
         sample
         for sample in spec.draw(seed(), dtype_name(dtype), "promotion")
-        if spec.op is not None or all(_is_spoken_of(spec, dtype, array.dtype) for array in arrays_of(*sample.host()))
+        if spec.op is not None or all(_is_covered(spec, dtype, array.dtype) for array in arrays_of(*sample.host()))
     )
-    yield from _here(
+    yield from _available(
         (sample, why_absent(spec, device, sample) or _why_not_promoted(spec, device, sample)) for sample in drawn
     )
 
 
-def _is_spoken_of(spec: OpSpec, dtype: Any, other: np.dtype[Any]) -> bool:
+def _is_covered(spec: OpSpec, dtype: Any, other: np.dtype[Any]) -> bool:
     if callable(spec.result_dtype):
         return dtype_name(other) in spec.dtypes
     return _rank(other) <= max((_rank(as_dtype(name)) for name in spec.dtypes), default=_rank(as_dtype(dtype)))
@@ -80,16 +81,16 @@ def _rank(dtype: np.dtype[Any]) -> int:
 
 
 def bad_inputs(spec: OpSpec, device: Device, dtype: Any) -> Iterator[ErrorInput]:
-    """The calls that must raise, in dtypes that `device` has."""
+    """The calls that must raise, in dtypes that `device` supports."""
     drawn = spec.draw_errors(seed(), dtype_name(dtype))
-    yield from _here((bad, _why_unheld(device, _dtypes(bad.sample))) for bad in drawn)
+    yield from _available((bad, _why_unheld(device, _dtypes(bad.sample))) for bad in drawn)
 
 
 _One = TypeVar("_One")
 
 
-def _here(judged: Iterable[tuple[_One, str | None]]) -> Iterator[_One]:
-    """What nothing is missing for; a skip where something is missing for each."""
+def _available(judged: Iterable[tuple[_One, str | None]]) -> Iterator[_One]:
+    """The items without a reason against them; skips the test if there is a reason against each."""
     reasons: dict[str, None] = {}
     found = False
     for one, reason in judged:
@@ -103,7 +104,7 @@ def _here(judged: Iterable[tuple[_One, str | None]]) -> Iterator[_One]:
 
 
 def why_absent(spec: OpSpec, device: Device, sample: Sample) -> str | None:
-    """Why `device` cannot hold the arrays of this call, its result among them; None where it can."""
+    """Why `device` cannot hold the arrays of this call or its result; None if it can."""
     return _why_unheld(device, _dtypes(sample) | _result_dtypes(spec, sample))
 
 
@@ -113,7 +114,7 @@ def _why_unheld(device: Device, dtypes: Iterable[str]) -> str | None:
 
 
 def _dtypes(sample: Sample) -> set[str]:
-    """Dtypes of the arrays, and those that are asked for by name."""
+    """The dtypes of the arrays, and the dtype requested by the option `dtype`."""
     named = sample.kwargs.get("dtype")
     asked = set() if named is None else {dtype_name(as_dtype(named))}
     return asked | {dtype_name(one.dtype) for one in arrays_of(*sample.host())}
@@ -125,7 +126,7 @@ def _result_dtypes(spec: OpSpec, sample: Sample) -> set[str]:
     args, kwargs = sample.host()
     try:
         return {dtype_name(spec.op.meta(*args, **kwargs).dtype)}
-    except CuassayError:  # the check that runs it tells
+    except CuassayError:  # the check that runs the sample reports it
         return set()
 
 
@@ -140,7 +141,7 @@ def _why_not_promoted(spec: OpSpec, device: Device, sample: Sample) -> str | Non
 
 
 def few(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
-    """Some ordinary samples: small ones, an odd one, the last, which is usually the strangest, and the largest."""
+    """A few ordinary samples: some from all over the list, the last, which is usually the oddest, and the largest."""
     drawn = list(samples_of(spec, device, dtype, "values"))
     places = {0, len(drawn) // 4, len(drawn) // 2, 3 * len(drawn) // 4, len(drawn) - 1, of_most_elements(drawn)[0]}
     chosen = [drawn[place] for place in sorted(places)]
@@ -148,9 +149,19 @@ def few(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
 
 
 def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: int = 0) -> Sample:
-    """The largest ordinary sample that the reference takes: a kernel of several blocks runs several.
+    """The largest ordinary sample that the reference accepts, so that a kernel runs with several blocks.
 
-    With `most`, the largest of at most that many elements, or the smallest; with `axes`, one with at least that many.
+    Parameters
+    ----------
+    most : int
+        Prefer the largest sample of at most this many elements; if all are larger, take the smallest.
+    axes : int
+        Prefer samples in which an array has at least this many dimensions.
+
+    Raises
+    ------
+    SpecError
+        If the reference rejects all ordinary samples.
     """
     drawn = list(samples_of(spec, device, dtype, "values"))
     order = of_most_elements(drawn)
@@ -164,17 +175,17 @@ def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: in
     said = "" if refusal is None else f" ({type(refusal).__name__}: {refusal})"
     advice = "" if refusal is None else index_advice(refusal)
     raise SpecError(
-        f"{spec.name} takes none of its ordinary samples in {dtype_name(dtype)}{said}; give samples= that it "
-        f"takes{advice}"
+        f"{spec.name} accepts none of its ordinary samples in {dtype_name(dtype)}{said}; give samples= that it "
+        f"accepts{advice}"
     )
 
 
 def by_options(
     spec: OpSpec, device: Device, dtype: Any, *, most: int, keep: Callable[[Sample], bool] | None = None
 ) -> list[Sample]:
-    """Of each set of options that the ordinary samples have the largest sample of at most that many elements.
+    """For each set of options of the ordinary samples, the largest sample of at most `most` elements.
 
-    Only those for which `keep` is true count.
+    With `keep`, only samples for which it is true are considered.
     """
     found: dict[str, Sample] = {}
     for sample in samples_of(spec, device, dtype, "values"):
@@ -188,12 +199,12 @@ def by_options(
     return taken[:_OPTIONS]
 
 
-#: Sets of options that are looked at.
+#: The most sets of options that are checked.
 _OPTIONS = 6
 
 
 def of_most_elements(drawn: Sequence[Sample]) -> list[int]:
-    """The samples' places, the one with most elements first."""
+    """The indices of the samples, the sample with the most elements first."""
     sizes = [_elements(sample) for sample in drawn]
     return sorted(range(len(drawn)), key=lambda place: -sizes[place])
 
@@ -203,12 +214,12 @@ def _elements(sample: Sample) -> int:
 
 
 def axes_of(sample: Sample) -> int:
-    """The most axes that one of its arrays has."""
+    """The largest number of dimensions of the call's arrays."""
     return max((array.ndim for array in arrays_of(*sample.host())), default=0)
 
 
 def plainest(spec: OpSpec, device: Device) -> Any:
-    """What is checked once for all dtypes is checked in float32, float64 or the first other that runs on `device`."""
+    """The dtype for checks that run once for all dtypes: float32, float64, or the first that runs on `device`."""
     reasons = {name: spec.why_unsupported(device, name) for name in spec.dtypes}
     order = sorted(reasons, key=lambda name: name not in ("float32", "float64"))
     found = next((name for name in order if reasons[name] is None), None)

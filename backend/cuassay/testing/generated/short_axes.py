@@ -1,4 +1,4 @@
-"""Axes with few elements or none, where the reference goes on as for longer ones and the function does not."""
+"""Checks of axes with few or no elements, where the function fails although the reference does not."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["check_empty_batch", "check_short"]
 
-#: Extents by which an axis is longer where it is asked how the shape of the result follows from it.
+#: Lengths added to an axis to find out how the shape of the result depends on it.
 _LONGER = (1, 2, 5)
 
 
 def check_short(spec: OpSpec, device: Device, dtype: Any, sample: Sample, options: Sample) -> None:
-    """Fail where the result of a short axis lacks elements that the reference has, as where a pad is as long as it.
+    """Fail if the result for a short axis lacks elements that the reference's has, as if a pad is as long as the axis.
 
-    Few references are meant for any length. One is whose result is longer by one for each element of the axis, and is
-    so for this length, too.
+    Few references are meant for any length. This one counts only if its result grows by one element for each element
+    of the axis, and does so down to this length.
     """
     if spec.is_its_own_reference or spec.refusal(sample) is not None:
         return
@@ -52,10 +52,10 @@ def check_short(spec: OpSpec, device: Device, dtype: Any, sample: Sample, option
 
 
 def _check_index(spec: OpSpec, sample: Sample) -> None:
-    """Fail where the function reads behind an axis that is short, and the reference gives a result.
+    """Fail if the function reads beyond the end of a short axis where the reference gives a result.
 
-    On a GPU such a read is not an error: it gives what lies there. A refusal by ``raise`` is respected. An index
-    that is given together with the array was meant for the longer axis, and is not asked for.
+    On a GPU such a read is not an error: it returns whatever memory holds. An error raised on purpose is accepted. An
+    index array among the inputs was meant for the longer axis, so such functions are left out.
     """
     arrays = arrays_of(*sample.host())
     if len(arrays) > 1 and any(array.dtype.kind in "iu" for array in arrays):
@@ -67,22 +67,22 @@ def _check_index(spec: OpSpec, sample: Sample) -> None:
         if not _is_raised_on_purpose(error):
             with on_sample(sample):
                 raise AssertionError(
-                    f"an axis this short is read behind its end: IndexError: {error}; the reference gives a result of "
-                    f"shape {spec.expected(sample).shape}: give it too, or refuse such inputs by raise"
+                    f"the function reads beyond the end of a short axis: IndexError: {error}; the reference gives a "
+                    f"result of shape {spec.expected(sample).shape}: give it too, or raise an error for such inputs"
                 ) from error
-    except Exception:  # noqa: BLE001  libraries refuse by errors of their own
+    except Exception:  # noqa: BLE001  libraries reject inputs with errors of different types
         return
 
 
 def _changes(before: Sample, after: Sample) -> list[tuple[int, int]]:
-    """The extents that differ, each once: from, to."""
+    """The pairs of old and new extents that differ, each pair once."""
     pairs = zip(arrays_of(*before.host()), arrays_of(*after.host()), strict=True)
     changes = {change for one, other in pairs for change in zip(one.shape, other.shape, strict=True)}
     return [(old, new) for old, new in changes if old != new]
 
 
 def _grown(spec: OpSpec, before: Sample, after: Sample) -> int | None:
-    """By how much the one axis of the expected result that differs is longer; None where none or several do."""
+    """By how much the expected result's shape grows along the only axis that changes; None if not exactly one does."""
     shapes = spec.expected(before).shape, spec.expected(after).shape
     if len(shapes[0]) != len(shapes[1]):
         return None
@@ -91,18 +91,18 @@ def _grown(spec: OpSpec, before: Sample, after: Sample) -> int | None:
 
 
 def check_empty_batch(spec: OpSpec, device: Device, options: Sample) -> None:
-    """Fail where a call of no rows breaks within a library, as ``reshape(0, -1)``, and the reference gives no rows.
+    """Fail if a call without rows breaks within a library, as ``reshape(0, -1)`` does, and the reference accepts it.
 
-    A refusal of the function's own, by ``raise``, is respected.
+    An error that the function raises on purpose is accepted.
     """
     arrays = arrays_of(*options.host())
     extent = max((array.shape[0] for array in arrays if array.ndim > 1), default=0)
-    is_of_one = sum(extent in array.shape for array in arrays) == 1  # rows of two arrays may be those of a product
+    is_of_one = sum(extent in array.shape for array in arrays) == 1  # an extent of two arrays may be that of a product
     if spec.is_its_own_reference or extent < 2 or not is_of_one:
         return
     empty, shape = resized(options, {extent: 0}), spec.expected(options).shape
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # NumPy warns of the mean of nothing
+        warnings.simplefilter("ignore")  # NumPy warns about the mean of an empty array
         if shape.count(extent) != 1 or shape[0] != extent or not _gives(spec, empty, swapped(shape, {extent: 0})):
             return
         try:
@@ -114,12 +114,12 @@ def check_empty_batch(spec: OpSpec, device: Device, options: Sample) -> None:
                 return
             with on_sample(empty):
                 raise AssertionError(
-                    f"a call of no rows breaks: {type(error).__name__}: {error}; the reference gives an empty result "
-                    f"of shape {swapped(shape, {extent: 0})}: take empty arrays, or refuse them by raise"
+                    f"a call without rows breaks: {type(error).__name__}: {error}; the reference gives an empty result "
+                    f"of shape {swapped(shape, {extent: 0})}: accept empty arrays, or raise an error for them"
                 ) from error
 
 
-#: What NumPy says of the maximum of nothing, which it refuses on purpose.
+#: Parts of NumPy's messages about the maximum of an empty array, which it rejects on purpose.
 _OF_NOTHING = ("has no identity", "of an empty sequence")
 
 
@@ -127,12 +127,12 @@ def _gives(spec: OpSpec, sample: Sample, shape: tuple[int, ...]) -> bool:
     """Whether the reference gives a result of this shape."""
     try:
         return spec.expected(sample).shape == shape
-    except Exception:  # noqa: BLE001  libraries refuse by errors of their own
+    except Exception:  # noqa: BLE001  libraries reject inputs with errors of different types
         return False
 
 
 def _is_raised_on_purpose(error: BaseException) -> bool:
-    """Whether the innermost frame raises it by a statement: NumPy's functions of C have no frame, a wrong call has."""
+    """Whether the innermost frame has a raise statement; an error from NumPy's C code shows the line of the call."""
     step: TracebackType | None = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next

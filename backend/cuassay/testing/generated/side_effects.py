@@ -1,4 +1,4 @@
-"""Checks of what outlives a call: results that share memory, caches keyed too coarsely, global state left changed."""
+"""Checks of what outlives a call: caches with keys that are too coarse, and global state that is left changed."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from cuassay.testing.tolerance import finite_size
 
 
 def _numpy_generator() -> Any:
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002  the global one is looked at, not used
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002  reads the global generator's state, draws nothing
     return name, np.asarray(keys).tobytes(), *rest
 
 
 def _torch(name: str) -> Callable[[], Any]:
-    """A getter of `torch`, where the tests have imported it."""
+    """A getter of torch's global state; None unless torch has been imported."""
 
     def get() -> Any:
         torch = sys.modules.get("torch")
@@ -64,7 +64,7 @@ def _torch(name: str) -> Callable[[], Any]:
     return get
 
 
-#: What no function may leave changed, by the name a failure prints. Generators only where a result must repeat.
+#: Global state that no function may change, by the name that a failure prints.
 STATE: dict[str, Callable[[], Any]] = {
     "np.geterr()": np.geterr,
     "np.geterrcall()": np.geterrcall,
@@ -78,6 +78,7 @@ STATE: dict[str, Callable[[], Any]] = {
     "torch.get_default_dtype()": _torch("get_default_dtype"),
     "torch.get_num_threads()": _torch("get_num_threads"),
 }
+#: Generators that may change only if a result need not repeat.
 GENERATORS: dict[str, Callable[[], Any]] = {
     "the state of the module random": random.getstate,
     "the state of np.random": _numpy_generator,
@@ -87,14 +88,14 @@ GENERATORS: dict[str, Callable[[], Any]] = {
 
 @check(lambda spec: spec.op is None)
 def check_state(spec: OpSpec, device: Device) -> None:
-    """Global state is as before: floating-point errors, generators, environment, defaults, the current stream."""
+    """Global state is unchanged: floating-point errors, generators, environment, defaults, the current stream."""
     watched = {**STATE, **(GENERATORS if spec.deterministic else {})}
     backend = devices.backend(device.kind)
     filters: list[bool] = []
     with _unlike_any_call(), _seeded(device) as own:
         if spec.deterministic:
             watched |= own
-        before = {name: get() for name, get in watched.items()}  # drawing samples runs the function too
+        before = {name: get() for name, get in watched.items()}  # drawing samples runs the function as well
         environment, stream = dict(os.environ), backend.current_stream(device.index)
         try:
             for sample in few(spec, device, plainest(spec, device))[:2]:
@@ -110,13 +111,13 @@ def check_state(spec: OpSpec, device: Device) -> None:
     if changed:
         draws = _DRAWS if (GENERATORS.keys() | own.keys()) & set(changed) else ""
         raise AssertionError(
-            f"the function leaves {' and '.join(changed)} changed; restore what it sets, by a context manager{draws}"
+            f"the function leaves {' and '.join(changed)} changed; restore it with a context manager{draws}"
         )
 
 
 @contextmanager
 def _unlike_any_call() -> Iterator[None]:
-    """Global state as no function sets it, so that one that sets what an earlier call has set changes it."""
+    """Set global state to values that no function would set, so that a function that sets any changes it visibly."""
     collects, depth = gc.isenabled(), sys.getrecursionlimit()
     try:
         with (
@@ -124,7 +125,7 @@ def _unlike_any_call() -> Iterator[None]:
             np.printoptions(),
             decimal.localcontext(decimal.Context(prec=_DIGITS)),
         ):
-            # Seeded to the same number by a call before, generators would be equal.
+            # If an earlier call seeded the generators, seeding them again would not change their state.
             random.random(), np.random.random_sample()  # noqa: NPY002, S311
             sys.setrecursionlimit(depth + _DIGITS)
             gc.enable()
@@ -134,13 +135,13 @@ def _unlike_any_call() -> Iterator[None]:
         (gc.enable if collects else gc.disable)()
 
 
-#: A number that no function asks for, of digits or of frames.
+#: A number of digits, or of frames, that no function would ask for.
 _DIGITS = 37
 
 
 @contextmanager
 def _seeded(device: Device) -> Iterator[dict[str, Callable[[], Any]]]:
-    """The getters of our default generators, of the host and of `device`, with a seed that no function gives them."""
+    """Seed our default generators, of the host and of `device`, with an unlikely seed; yield getters of their state."""
     generators = {f"the default generator of {one}": default_generator(one) for one in {Device("cpu:0"), device}}
     held = {name: one.get_state() for name, one in generators.items()}
     try:
@@ -152,8 +153,8 @@ def _seeded(device: Device) -> Iterator[dict[str, Callable[[], Any]]]:
             one.set_state(held[name])
 
 
-#: What else to do about a generator.
-_DRAWS = "; of a function that draws random numbers from it say deterministic=False"
+#: Advice if a generator was changed.
+_DRAWS = "; if the function is meant to draw random numbers from it, declare deterministic=False"
 
 
 def _do_nothing(_error: str, _flag: int) -> None:
@@ -161,14 +162,14 @@ def _do_nothing(_error: str, _flag: int) -> None:
 
 
 class _NobodysWarning(Warning):
-    """Nothing warns of it."""
+    """A category that no code warns with."""
 
 
 @contextmanager
 def _watching_filters(changed: list[bool]) -> Iterator[None]:
-    """Append whether the call inside changes the filters of warnings; modules that it imports may add theirs."""
+    """Append whether the call inside changes the warning filters; changes by modules that it imports do not count."""
     with warnings.catch_warnings():
-        # In front of what earlier calls have added: the same filter once more would change nothing.
+        # Put a filter in front: adding the filter that is already first would change nothing.
         warnings.simplefilter("default", _NobodysWarning)
         before, modules = list(warnings.filters), len(sys.modules)
         yield
@@ -183,15 +184,15 @@ def _restore(now: Any, before: dict[str, str]) -> None:
 
 # ------------------------------------------------------------------------------------------------ second calls
 
-#: Layouts of one shape, in turn: the contiguous one first and again at the end.
+#: Layouts of one shape, in the order of the calls: the contiguous one comes first and again at the end.
 _IN_TURN = ("contiguous", "transposed", "strided", "offset", "contiguous")
 
 
 @check(lambda spec: spec.op is None)
 def check_second_call(spec: OpSpec, device: Device) -> None:
-    """Calls in turns of dtype, layout and options are right: no cache's key lacks one, no option is mixed up."""
+    """Calls that alternate between dtypes, layouts and options are right: no cache key lacks one, none is mixed up."""
     dtypes = [dtype for dtype in spec.dtypes if spec.why_unsupported(device, dtype) is None]
-    plain = plainest(spec, device)  # the skip, where there is none
+    plain = plainest(spec, device)  # skips the test if no dtype runs here
     _check_first_of_shape(spec, device, plain)
     for turn, (layout, dtype) in enumerate(product(_IN_TURN, map(as_dtype, dtypes))):
         sample = one(spec, device, dtype, most=MOST_OF_OPTIONS, axes=2).laid_out(layout)
@@ -204,7 +205,7 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
         except AssertionError:
             if turn:
                 raise
-            return  # wrong in the first call: `values` reports it
+            return  # the first call is wrong already, which `values` reports
     _check_widest_first(spec, device, dtypes)
     _check_coarse_first(spec, device, dtypes)
     _check_sorted_first(spec, device, plain)
@@ -230,22 +231,22 @@ _NO_SAMPLE = (
     "option that is not given?"
 )
 
-#: By how much an extent is longer than that of any other check.
+#: An extent is made longer by this; no other check uses such a shape.
 _MORE = 11
 
 
 def _of_new_shape(sample: Sample, times: int = 1) -> Sample:
-    """A call that nothing kept by shape knows: earlier calls do not explain what is wrong there too."""
+    """A call of a new shape, for which no cache has an entry: if it is wrong too, earlier calls are not the reason."""
     extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
     return resized(sample, {extent: extent + times * _MORE}) if extent > 1 else sample
 
 
-#: Shapes that a function meets for the first time, until one of them shows that it is wrong without earlier calls too.
+#: New shapes that are tried; one of them may show that the function is wrong without earlier calls too.
 _FIRST_TIMES = 5
 
 
 def is_wrong_at_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> bool:
-    """Whether the function is also wrong for calls like `sample`, of shapes that it meets for the first time."""
+    """Whether the function is wrong as well for calls like `sample` with shapes that it has not met before."""
     shapes = [_of_new_shape(sample, times) for times in range(1, _FIRST_TIMES + 1)]
     try:
         verify(spec, device, dtype, [one for one in shapes if is_safely_taken(spec, one)])
@@ -255,9 +256,10 @@ def is_wrong_at_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
 
 
 def _check_first_of_shape(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """The first call with a shape is right where the next one is: what is tuned at the first call has no part in it.
+    """The first call with a shape must be right if the second is: tuning in the first call must not change its result.
 
-    Other checks ask the function on the host first, whether it takes their inputs, and so make their first call unseen.
+    Other checks cannot see that call: they first run the function on the host to find out whether it accepts the
+    inputs.
     """
     sample = _of_new_shape(one(spec, device, dtype, most=MOST_OF_OPTIONS), _FIRST_TIMES + 1)
     try:
@@ -265,14 +267,14 @@ def _check_first_of_shape(spec: OpSpec, device: Device, dtype: Any) -> None:
             return
         first, second = (run_sample(spec, device, sample) for _ in range(2))
         compare(spec, device, dtype, sample, second)
-    except Exception:  # noqa: BLE001  nobody declared this shape: it may be refused by any error, or be wrong each time
+    except Exception:  # noqa: BLE001  the shape is undeclared: it may raise any error, or be wrong both times
         return
     with on_sample(sample), explained("wrong in the first call with a shape, right in the second"):
         compare(spec, device, dtype, sample, first)
 
 
 def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
-    """After a call of a new shape in the coarsest dtype one in the finest is exact to more digits than that one has."""
+    """After a call with a new shape in the coarsest dtype, a call in the finest must still be precise to that dtype."""
     floats = sorted((name for name in dtypes if is_float(name)), key=epsilon)
     if len(floats) < 2:
         return
@@ -284,7 +286,7 @@ def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
         return
     try:
         run_sample(spec, device, coarse)
-    except Exception:  # noqa: BLE001  nobody declared this shape: it may be refused by any error
+    except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
         return
     sentence = f"{floats[0]} after a call of the same shape in {floats[-1]}: does the key of a cache lack the dtype?"
     loosely = functools.partial(_verify_loosely, spec, device, as_dtype(floats[0]))
@@ -292,23 +294,23 @@ def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
         loosely(fine)
 
 
-#: Roundings of the largest number that a call of a shape that nobody declared may be off by.
+#: Allowed error of a call of an undeclared shape, in roundings of its largest number.
 _LOOSELY = 2.0**9
 
 
 def _verify_loosely(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     if is_safely_taken(spec, sample):
         expected = spec.expected(sample)
-        magnitude, _ = spec.scale(sample, expected)  # of terms that cancel, not of what they leave
+        magnitude, _ = spec.scale(sample, expected)  # the size of terms that may cancel, not of their sum
         limit = _LOOSELY * epsilon(dtype) * float(np.max(finite_size(magnitude), initial=0.0))
         with on_sample(sample):
             compare_values(spec, device, dtype, sample, run_sample(spec, device, sample), limit=limit)
 
 
 def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """After a call of a new shape whose integers and truth values are in order, those in any order are right too.
+    """After a call with a new shape and sorted integers, a call of that shape with integers in any order must be right.
 
-    Which of several ways a function goes may not be kept by the shape, if the numbers decide it.
+    If the numbers decide between several algorithms, the choice must not be cached by shape.
     """
     sample = _of_new_shape(one(spec, device, dtype, most=MOST_OF_OPTIONS), _FIRST_TIMES + 2)
 
@@ -320,22 +322,24 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
     in_order = replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, integers in order")
     if all(new is old for new, old in zip(args, sample.args, strict=True)):
         return
-    if any(refusal_of(spec, call) is not None for call in (sample, in_order)):  # the function itself is not asked yet
+    if any(refusal_of(spec, call) is not None for call in (sample, in_order)):  # the function must not run before this
         return
     try:
         run_sample(spec, device, in_order)
-    except Exception:  # noqa: BLE001  nobody declared this shape: it may be refused by any error
+    except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
         return
     fresh = _of_new_shape(sample)
-    with explained(_KEPT_WAY, lambda: verify(spec, device, dtype, [fresh])):
+    with explained(_CACHED_ALGORITHM, lambda: verify(spec, device, dtype, [fresh])):
         verify(spec, device, dtype, [sample])
 
 
-_KEPT_WAY = "wrong after a call of the same shape whose integers were in order: is the way that it went kept by shape?"
+_CACHED_ALGORITHM = (
+    "wrong after a call of the same shape with integers in order: is the choice of algorithm cached by shape?"
+)
 
 
 def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
-    """Calls of a new shape, the last dtype first: what is kept in it must not become the dtype of other results."""
+    """After a call with a new shape in another dtype, results must not have the dtype of an array that it cached."""
     alone: dict[str, Any] = {}
     if len(dtypes) < 2:
         return
@@ -344,7 +348,7 @@ def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
     for before, name in zip(dtypes[::-1], dtypes[-2::-1], strict=False):
         _result_dtype(spec, device, before, _MORE + 1)
         got = _result_dtype(spec, device, name, _MORE + 1)
-        if got and alone[name] and got != alone[name]:  # lengths that are refused, as odd ones of patches, tell nothing
+        if got and alone[name] and got != alone[name]:  # None means that the function rejects this length
             raise AssertionError(
                 f"the dtype of the result depends on earlier calls: {got} for {name} inputs after a call with "
                 f"{before} inputs of the same shape, {alone[name]} otherwise; does the key of a cache lack the dtype?"
@@ -352,7 +356,7 @@ def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
 
 
 def _result_dtype(spec: OpSpec, device: Device, name: str, more: int) -> str | None:
-    """The dtype of the result for inputs with an extent that is longer by `more`; None where these are refused."""
+    """The dtype of the result for inputs with an extent that is longer by `more`; None if these are rejected."""
     sample = one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS)
     extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
     longer = resized(sample, {extent: extent + more}) if extent > 1 else sample

@@ -1,4 +1,4 @@
-"""A check of the sign of zero: of functions that pass through zero, and of our operations for each pair of zeros."""
+"""A check of the sign of zero: of a user's functions near zero, and of this package's ops for each pair of zeros."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ __all__ = ["EITHER_ZERO"]
 
 Array = NDArray[Any]
 
-#: Operations of ours that choose one of several numbers, and those that are not among their arrays. Where these are
-#: zeros of both signs either is right: IEEE 754-2019 orders them, NumPy and torch do as the machine's instruction does.
+#: Ops of this package that select one of several numbers, with the operands that are not arrays. If a zero of either
+#: sign is among the operands, either result is right: IEEE 754-2019 orders the zeros, but NumPy and torch follow the
+#: machine's instruction.
 EITHER_ZERO: dict[str, tuple[float, ...]] = {"maximum": (), "minimum": (), "relu": (0.0,)}
 
-#: Operations that compute or move one element at a time. Reductions are not among them: a sum of -0 is -0 in NumPy, and
-#: 0 where it begins with 0.
+#: Classes of ops that compute or move single elements. Reductions are left out: NumPy's sum of -0 is -0, but it is 0 if
+#: the sum starts with 0.
 _CLASSES = ("elementwise", "storage")
 
 
@@ -43,11 +44,11 @@ def _applies(spec: OpSpec) -> bool:
 
 @check(_applies, dtypes=(*FP8, *FLOATS))
 def check_signed_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Next to zero the sign of f(0) and of f(-0) is that of the reference; that of our operations is so everywhere."""
+    """f(0) and f(-0) have the signs of the reference; an op of this package has them for all numbers."""
     if not is_float(dtype):
         return
     if spec.op is not None and getattr(ops, spec.name, None) is spec.op:
-        _check_ours(spec, device, dtype)
+        _check_own_op(spec, device, dtype)
     else:
         _check_neighbours(spec, device, dtype)
 
@@ -56,7 +57,7 @@ def check_signed_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_neighbours(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Of one array: f(0) has the sign of f at a small number, f(-0) that of f at a small negative one."""
+    """For a function of one array, f(0) must have the sign of f(small), and f(-0) that of f(-small)."""
     sample = one(spec, device, dtype)
     arrays = floats_of(sample)
     if len(arrays) != 1 or len(arrays_of(*sample.host())) != 1 or not is_general(spec, sample):
@@ -80,14 +81,14 @@ def _check_neighbours(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 # ------------------------------------------------------------------------------------------------ operations
 
-#: Of the samples that are filled; a kernel takes packs and a tail of as many.
+#: The most elements of a sample that is refilled; a kernel processes vectors and a tail of this size.
 _MOST_ELEMENTS = 600
 
-#: What each array holds, each number with each of the next array.
+#: The numbers in each array; each of them meets each of the next array's.
 _NUMBERS = (0.0, -0.0, 1.0, -1.0, 2.0, -3.0)
 
 
-def _check_ours(spec: OpSpec, device: Device, dtype: Any) -> None:
+def _check_own_op(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
         _compare(spec, device, _of_zeros(sample))
     if "python" in spec.kinds:
@@ -98,7 +99,7 @@ def _check_ours(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _of_zeros(sample: Sample) -> Sample:
-    """The call with both zeros, and ordinary numbers, in each array of floats: each with each of the others."""
+    """The call with numbers and zeros of both signs in each floating-point array, in every combination."""
     period = 1
 
     def put(value: Any) -> Any:
@@ -106,7 +107,7 @@ def _of_zeros(sample: Sample) -> Sample:
         if not isinstance(value, np.ndarray) or not is_float(value.dtype):
             return value
         filled = np.array(_NUMBERS, value.dtype)[np.arange(value.size) // period % len(_NUMBERS)]
-        period = period * len(_NUMBERS) if period < _MOST_ELEMENTS else 1  # of a long list the pattern begins again
+        period = period * len(_NUMBERS) if period < _MOST_ELEMENTS else 1  # repeat the pattern in a long list
         return HostArray(filled.reshape(value.shape))
 
     args, kwargs = sample.changed(put)
@@ -134,7 +135,7 @@ def _compare(spec: OpSpec, device: Device, sample: Sample) -> None:
 
 
 def _are_of_both_signs(operands: Sequence[Any], shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Where there are a 0 and a -0 among the operands."""
+    """Where the operands include both 0 and -0."""
     wide = [np.broadcast_to(np.asarray(one, np.float64), shape) for one in operands]
     signs = [(one == 0) & (np.signbit(one) == negative) for negative in (False, True) for one in wide]
     half = len(wide)

@@ -1,4 +1,4 @@
-"""A check of sizes: the ordinary samples made larger and smaller, and reductions that lose their last number."""
+"""A check of sizes: the ordinary samples made larger and smaller, and reductions that miss their last number."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import allowed
 
-#: Around powers of two and vector widths, and what they do not divide; in one dimension.
+#: Lengths in one dimension: around powers of two, and not divisible by vector widths.
 _LENGTHS = (4095, 16_385, 65_537, 131_071, 2**20 + 3)
-#: Tells what an extent costs, and is not compared: each step of a loop in Python may be a million at the next length.
+#: The first extent of a series. It shows what a longer one costs, and is not compared.
 _FIRST = 67
-#: More rows than a grid's second and third axis have, and lengths beyond; the largest that fits is taken.
+#: Extents up to more rows than the second and third axis of a grid allow; the largest affordable one is compared.
 _EXTENTS = (_FIRST, 263, 1_031, 4_099, 16_385, 65_537, 262_147, 2**20 + 3)
 _MOST_ELEMENTS = 2**20 + 2**18
-#: One more than a grid's second axis, a 16-bit index and many chunks hold, after sizes that tell what it costs.
+#: Extents up to one more than a grid's second axis or a 16-bit index allows; the earlier ones show what it costs.
 _ONE_MORE = (_FIRST, 263, 1_031, 16_385, 65_537)
-#: Extents of the others where one is as long as that.
+#: The other extents if one is that long.
 _NARROW = 5
-#: Where one dimension has been long already.
+#: The most elements if one dimension has been long already.
 _MOST_OF_GRIDS = 2**18
 
 
 @check(lambda spec: spec.op is None or (spec.op.schema.elementwise and len(spec.op.schema.arrays) < 3))
 def check_sizes(spec: OpSpec, device: Device) -> None:
-    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long: once for a function."""
+    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long; in one dtype."""
     dtype = plainest(spec, device)
     base = one(spec, device, dtype)
     for sample in _larger(spec, device, dtype):
@@ -95,23 +95,27 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
         _check_places(spec, device)
 
 
-#: Seconds on the host that one call may take: a loop in Python over every element is not run over a million.
+#: Seconds of one call on the host; a Python loop over all elements does not run over a million of them.
 _PATIENCE_S = 0.25
-#: Seconds on the device: each step of such a loop is a launch, which the simulated one compares with all before it.
+#: Seconds of one call on the device. Each step of such a loop is a launch, which sim compares with all earlier ones.
 _DEVICE_PATIENCE_S = 1.0
-#: Seconds that the reference may take: one in Python, with two loops over the elements, would take hours for a million.
+#: Seconds of the reference. One with two nested Python loops over the elements would take hours for a million.
 _REFERENCE_PATIENCE_S = 1.0
 
 
 def _affordable(
-    spec: OpSpec, device: Device, samples: Iterable[Sample], most: int = _MOST_ELEMENTS
+    spec: OpSpec, device: Device, base: Sample, longer: Iterable[dict[int, int]], most: int = _MOST_ELEMENTS
 ) -> Iterator[Sample]:
-    """Of samples of growing size those that host, device and reference run in time, by the square of the size."""
+    """Yield `base` with growing extents as long as the next sample is affordable; a larger one is not even drawn.
+
+    Time is assumed to grow with the square of the size.
+    """
     took, before = 0.0, 1
-    for sample in samples:
-        size = elements_of(sample)
+    for extents in longer:
+        size = elements_of(base, extents)
         if size > most or took * (size / before) ** 2 > _PATIENCE_S:
             return
+        sample = resized(base, extents)
         began = time.thread_time()
         if _size_on_host(spec, sample) > _MOST_ELEMENTS:
             return
@@ -121,24 +125,24 @@ def _affordable(
         if device.kind != "cpu":
             try:
                 took = max(took, _seconds_on(spec, device, sample) * _PATIENCE_S / _DEVICE_PATIENCE_S)
-            except MemoryError:  # as of a table with the square of the length
+            except MemoryError:  # the function may allocate the square of the length
                 return
         before = size
         yield sample
 
 
 def _seconds_of_reference(spec: OpSpec, sample: Sample) -> float:
-    """How long the reference is busy with one call; 0 if it refuses it, or the function does."""
+    """Seconds that the reference takes for one call; 0 if it or the function rejects the sample."""
     return spec.timed(sample)[1] if is_safely_taken(spec, sample) else 0.0
 
 
 def _seconds_on(spec: OpSpec, device: Device, sample: Sample) -> float:
-    """How long the host is busy with one call on `device`, once what is compiled is there; 0 if it fails.
+    """Seconds that one call on `device` keeps the host busy, without compilation; 0 if the call fails.
 
     Raises
     ------
     MemoryError
-        If the device has no room for it.
+        If the device has too little memory.
     """
     try:
         if elements_of(sample) <= MOST_OF_SMALL:
@@ -147,17 +151,17 @@ def _seconds_on(spec: OpSpec, device: Device, sample: Sample) -> float:
         run_sample(spec, device, sample)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001  the check that compares reports it
+    except Exception:  # noqa: BLE001  the comparison that follows reports it
         return 0.0
     return time.thread_time() - began
 
 
 def _size_on_host(spec: OpSpec, sample: Sample) -> int:
-    """Elements of the result; of what the host does not run as of too many."""
+    """The number of elements of the result; a huge number if the host cannot compute it."""
     try:
         with np.errstate(all="ignore"):
             return int(np.size(spec.run("cpu", *sample.copied())))
-    except Exception:  # noqa: BLE001  a larger shape may be refused in any way
+    except Exception:  # noqa: BLE001  a larger shape may be rejected with any error
         return 2**62
 
 
@@ -172,10 +176,16 @@ def check_larger(
     is_grown: bool = False,
     result: Any = None,
 ) -> None:
-    """Compare with the reference, within the tolerance of `base` for as many more terms as the sample has elements.
+    """Compare with the reference, within the tolerance of `base` for proportionally more terms.
 
-    With `is_grown`, for an extent that nobody declared, angles may be as inexact as positions in float32 make them.
-    What is compared is `result`, or what a call gives.
+    Parameters
+    ----------
+    is_precise : bool
+        Limit rounding errors by those of the reference in the dtype itself, instead of those of the function.
+    is_grown : bool
+        The extent is undeclared. Angles may be as imprecise as positions in float32 make them.
+    result : array, optional
+        The result to compare. By default the function is called.
     """
     if is_safely_taken(spec, sample):
         expected = spec.expected(sample)
@@ -183,11 +193,11 @@ def check_larger(
         if limit is None:
             return
         with on_sample(sample):
-            result = _unchanging(spec, device, sample) if result is None else result
+            result = _run_unchanging(spec, device, sample) if result is None else result
             with suppress(AssertionError):
                 compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
                 return
-            # As wrong as the function is on the host, by rounding: sums in order.
+            # The function may be as wrong as its rounding errors on the host, which are large for sums in order.
             rounding = _OWN_ERRORS * (reference_rounding(spec, sample) if is_precise else host_rounding(spec, sample))
             if is_grown and dtype == np.float32 and spec.scale(base, spec.expected(base))[1] == 1:
                 rounding = rounding + _OF_POSITIONS * _largest(expected)
@@ -197,9 +207,9 @@ def check_larger(
 def limit_of_larger(
     spec: OpSpec, dtype: Any, sample: Sample, base: Sample, expected: NDArray[Any], few: int = 1
 ) -> Any:
-    """The tolerance of `base` for as many more terms as the sample has elements.
+    """The tolerance of `base` for more terms, in proportion to the sample's elements.
 
-    None for more terms than `few` in 16 bits: their sums leave the range.
+    None in 16 bits if there are more than `few` terms, because sums of more terms overflow.
     """
     _, terms = spec.scale(base, spec.expected(base))
     if terms > few and is_float(dtype) and is_coarse(dtype):
@@ -207,25 +217,25 @@ def limit_of_larger(
     several = len(arrays_of(*base.host())) < terms
     terms = max(1, round(terms * elements_of(sample) / max(1, elements_of(base)))) if several else terms
     largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
-    inexact = expected.dtype.kind in "fc" and not is_float(dtype)  # of integers a function makes floats of its own
+    inexact = expected.dtype.kind in "fc" and not is_float(dtype)  # the function converts integers to floats itself
     precise = (result_dtype(spec, sample) or dtype) if inexact else dtype
     return allowed(spec.rule, precise, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
 
 
-def _unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
-    """The result; fails where a call of few elements writes its inputs, as what works in place for some sizes does."""
+def _run_unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
+    """Run the sample; fail if a small call writes to an input, as a function that is in place for some sizes does."""
     if elements_of(sample) > MOST_OF_SMALL:
         return run_sample(spec, device, sample)
     return run_unchanging(spec, device, sample, "the function writes an input of this size")
 
 
-#: Terms of a function that still works on few numbers at a time.
+#: The most terms of a function that counts as working on few numbers at a time.
 _FEW = 4
 
-#: Part of the largest result by which an angle that grows with the place may make an element of float32 wrong.
+#: Fraction of the largest result that a float32 element may be off by, if an angle grows with the position.
 _OF_POSITIONS = 2.0**-10
 
-#: A device may round differently from the host: its error may be this many times larger.
+#: Factor on the error that the function has on the host, because a device may round differently.
 _OWN_ERRORS = 3.0
 
 
@@ -239,7 +249,7 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     if spec.has_default_samples:
         flat = next(sample for sample in drawn if arrays_of(*sample.host())[0].ndim == 1)
         extent = flat.host()[0][0].shape[0]
-        yield from _affordable(spec, device, (resized(flat, {extent: length}) for length in _LENGTHS))
+        yield from _affordable(spec, device, flat, ({extent: length} for length in _LENGTHS))
     seen: set[tuple[int, ...]] = set()
     for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
         ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
@@ -252,27 +262,27 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
 
 
 def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
-    """The sample with one of its extents as long as memory and time allow, and a little longer than a block's threads.
+    """The sample with one extent as long as memory and time allow, and with one a little longer than a block.
 
-    A tail that is left out is a large part of the result only where there are few blocks.
+    The second shows a tail that is left out: only among few blocks is it a large part of the result.
     """
     lengths = [length for length in _EXTENTS if length > extent]
-    longer = (resized(sample, {extent: length}) for length in lengths)
+    longer = [{extent: length} for length in lengths]
     if spec.has_default_samples:
-        return list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]
-    found = list(_affordable(spec, device, longer))[lengths[:1] == [_FIRST] :]
+        return list(_affordable(spec, device, sample, longer, _MOST_OF_GRIDS))[-1:]
+    found = list(_affordable(spec, device, sample, longer))[lengths[:1] == [_FIRST] :]
     is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
-    narrow = [] if is_long else _narrow(spec, device, sample, extent)
+    narrow = [] if is_long else _with_narrow_rows(spec, device, sample, extent)
     return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
 
 
-def _narrow(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
-    """The extent longer than a grid's axis, where only narrower rows leave room for it."""
+def _with_narrow_rows(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
+    """The sample with the extent longer than an axis of a grid, and with other extents reduced to make room for it."""
     others = {other: min(other, _NARROW) for other in _shapes(sample) if other != extent}
     if not has_expected_shape(spec, resized(sample, others)):
         return []
-    longer = (resized(sample, others | {extent: length}) for length in _ONE_MORE if length > extent)
-    return [one for one in list(_affordable(spec, device, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
+    longer = (others | {extent: length} for length in _ONE_MORE if length > extent)
+    return [one for one in list(_affordable(spec, device, sample, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
 
 
 def _shapes(sample: Sample) -> set[int]:
@@ -280,17 +290,17 @@ def _shapes(sample: Sample) -> set[int]:
 
 
 def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
-    """Sums of nothing are zero, not what memory held: a result whose only loop never ran was never written."""
+    """Sums over an empty axis are 0, not uninitialized memory that a loop of no iterations has not written."""
     for extent in sorted({extent for array in arrays_of(*options.host()) for extent in array.shape if extent > 1}):
         sample = resized(options, {extent: 0})
         sample = replace(sample, label=sample.label.replace("made larger", "an axis without elements"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NumPy warns of the mean of nothing
+            warnings.simplefilter("ignore")  # NumPy warns about the mean of an empty array
             _check_empty_axis(spec, device, dtype, sample, options)
 
 
 def _check_shape_of_nothing(spec: OpSpec, device: Device, dtype: Any, sample: Sample, options: Sample) -> None:
-    """Where the extent has no part in the shape of the result, as of a histogram, nothing gives that shape as well."""
+    """If the result's shape does not depend on the extent, as for a histogram, an empty axis gives the same shape."""
     shape = shape_on_host(spec, sample)
     if shape is None:
         return
@@ -300,7 +310,7 @@ def _check_shape_of_nothing(spec: OpSpec, device: Device, dtype: Any, sample: Sa
         with on_sample(sample), explained(_NOT_EMPTY):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
     elif expected.shape == spec.expected(options).shape:
-        with on_sample(sample), explained("one axis has no elements, which the shape of the result does not depend on"):
+        with on_sample(sample), explained("one axis has no elements, and the result's shape does not depend on it"):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
 
 
@@ -331,14 +341,14 @@ _NEVER_WRITTEN = "one axis has no elements, and the result has some: does the fu
 
 
 def _is_defined(spec: OpSpec, sample: Sample, result: Any) -> bool:
-    """Whether the host gives the same: what the function says of nothing may differ from what its reference says."""
+    """Whether the host gives the same bits: function and reference may differ for empty inputs, if both are defined."""
     again = np.asarray(run_sample(spec, Device("cpu"), sample))
     got = np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
     return got.dtype == again.dtype and got.shape == again.shape and got.tobytes() == again.tobytes()
 
 
 def _check_places(spec: OpSpec, device: Device) -> None:
-    """In float16 a place along an axis may not be counted in float16, which has no 2,049."""
+    """In float16, positions along an axis must not be counted in float16, which cannot represent 2,049."""
     dtype = as_dtype("float16")
     if "float16" not in spec.dtypes or spec.why_unsupported(device, "float16") is not None:
         return
@@ -346,22 +356,22 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
-            longer = (resized(base, {extent: length}) for length in _PLACES)
-            for sample in list(_affordable(spec, device, longer))[len(_PLACES) - 1 :]:
+            longer = ({extent: length} for length in _PLACES)
+            for sample in list(_affordable(spec, device, base, longer))[len(_PLACES) - 1 :]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
-#: More places than float16 counts, after lengths that tell what they cost.
+#: More positions than float16 can count, after lengths that show what they cost.
 _PLACES = (_FIRST, 263, 1_031, 4_100)
 
 
 def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
-    """The last of 65,537 numbers has its part in a reduction, as a loop in chunks may end too early."""
+    """The last of 65,537 numbers must have its part in a reduction; a loop over chunks may end too early."""
     arrays = arrays_of(*options.host())
     if len(arrays) != 1 or not is_float(arrays[0].dtype) or spec.expected(options).size >= arrays[0].size:
         return
     extent = max(arrays[0].shape)
-    longer = (resized(options, {extent: length}) for length in _ONE_MORE if length > extent)
-    for sample in list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]:
+    longer = ({extent: length} for length in _ONE_MORE if length > extent)
+    for sample in list(_affordable(spec, device, options, longer, _MOST_OF_GRIDS))[-1:]:
         if _ONE_MORE[-1] in arrays_of(*sample.host())[0].shape:
             check_last_number(spec, device, sample)

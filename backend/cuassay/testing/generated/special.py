@@ -1,7 +1,7 @@
-"""Checks on numbers at which formulas break: zeros, constants, ends of ranges, small and large units, one large number.
+"""Checks with numbers at which formulas break: zeros, constants, ends of ranges, other units, one large number.
 
-Each fills the ordinary samples, one for each set of options, with other numbers. They are for functions that take any
-number, as their samples show. Results are compared only where the reference gives a number.
+Each check refills ordinary samples, one for each set of options. Most of them apply only if the samples show that the
+function accepts any number. Results are compared only where the reference gives a number.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from cuassay.testing.tolerance import FUNCTION, GROWTH, allowed
 Array = NDArray[Any]
 Fill = Callable[[Array], Array]
 
-#: Of the samples of one check at most; each is a call of the function and several of its reference.
+#: The most elements of a sample. Each sample costs one call of the function and several of its reference.
 _MOST_ELEMENTS = 9000
 
 
 def samples_to_fill(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The samples to fill: of floats, in their default range, one for each set of options."""
+    """The samples to refill: one for each set of options, with floats from the default range."""
     if is_float(dtype):
         keep = functools.partial(is_general, spec)
         yield from by_options(spec, device, dtype, most=_MOST_ELEMENTS, keep=keep)
@@ -73,9 +73,9 @@ def _check(
     is_finite: bool = False,
     only_finite: bool = False,
 ) -> None:
-    """Compare where the reference gives a number; with `is_finite` only if it does so everywhere.
+    """Compare where the reference does not give NaN.
 
-    With `only_finite` infinite results are left out as well.
+    With `is_finite`, compare only if the whole expected result is finite. With `only_finite`, skip infinite elements.
     """
     if not is_safely_taken(spec, sample):
         return
@@ -99,21 +99,21 @@ def _zeros(array: Array) -> Array:
     return np.zeros_like(array)
 
 
-def _some(array: Array, number: float) -> Array:
+def _every_other(array: Array, number: float) -> Array:
     flat = array.reshape(-1).copy()
     flat[::2] = number
     return flat.reshape(array.shape)
 
 
-def _some_zeros(array: Array) -> Array:
-    return _some(array, 0)
+def _every_other_zero(array: Array) -> Array:
+    return _every_other(array, 0)
 
 
-#: Times that numbers of three are drawn: of matrices so small, some have a column of zeros and negative numbers alone.
+#: How often -1, 0 and 1 are drawn. In some draws a small matrix has a column of zeros, or only negative numbers.
 _DRAWS = 6
 
 
-def _of_three(chance: np.random.Generator, array: Array) -> Array:
+def _minus_one_to_one(chance: np.random.Generator, array: Array) -> Array:
     return chance.integers(-1, 2, array.shape).astype(array.dtype)
 
 
@@ -123,43 +123,45 @@ def _constant(array: Array) -> Array:
 
 @check(is_function)
 def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Zeros everywhere, at every other place, in one array of several; one number everywhere; the ends of ranges."""
+    """Zeros everywhere, at every other place, in one of several arrays; one number everywhere; the ends of ranges."""
     for sample in samples_to_fill(spec, device, dtype):
         _check(spec, device, dtype, sample, refilled(sample, _zeros, "all zero"))
-        _check(spec, device, dtype, sample, refilled(sample, _some_zeros, "every other number is 0"))
+        _check(spec, device, dtype, sample, refilled(sample, _every_other_zero, "every other number is 0"))
         _check(spec, device, dtype, sample, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
         for label, one_zero in (*_each_zero(sample), *_each_end(sample)):
             _check(spec, device, dtype, sample, replace(one_zero, label=f"{sample.label}, {label}"))
     if is_float(dtype):
         for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
-            _check_least(spec, device, dtype, sample)
-            _check_of_three(spec, device, dtype, sample)
+            _check_range_ends(spec, device, dtype, sample)
+            _check_minus_one_to_one(spec, device, dtype, sample)
 
 
 def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
-    """The call with one of its arrays all zero; nothing for a single array."""
+    """The call with each of its arrays in turn set to zero; nothing if there is only one array."""
     free = free_floats(sample)
-    for place, array in _several(sample):
+    for place, array in _several_arrays(sample):
         if any(array is one for one in free):
             yield f"input {place} is 0", _with_input(sample, place, np.zeros_like(array))
 
 
 def _each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
-    """The call with one of its masks or integers the least number that it may have everywhere, then the largest."""
-    for place, array in _several(sample):
-        if array.size > 2 and array.dtype.kind in "iu" and is_sorted(array):
-            for end, word in ((array[0], "first"), (array[-1], "last")):
+    """The call with each mask or integer array in turn filled with the least, then the largest number of its range.
+
+    For a sorted index array, all but its ends are set to the first or the last number.
+    """
+    for place, array in _several_arrays(sample):
+        if array.dtype.kind in "iu" and is_sorted(array):
+            for end, word in ((0, "first"), (-1, "last")) if array.ndim == 1 else ():
                 inner = array.copy()
-                inner[..., 1:-1] = end
-                if array.ndim == 1:
-                    yield f"all of input {place} but its ends is the {word} one", _with_input(sample, place, inner)
+                inner[1:-1] = array[end]
+                yield f"all of input {place} but its ends is the {word} one", _with_input(sample, place, inner)
         elif array.size and array.dtype.kind in "biu" and not is_permutation(array):
             for end in _ends(sample.args[place], array):
                 yield f"input {place} is {end} everywhere", _with_input(sample, place, np.full_like(array, end))
 
 
 def _ends(given: Any, array: Array) -> tuple[int, int]:
-    """The least and the largest of the range that was asked for, or else of the numbers there."""
+    """The least and largest number of the requested range or, without one, of the array itself."""
     least, most = int(array.min()), int(array.max())
     if isinstance(given, HostArray) and given.span is not None and not given.is_free and array.dtype.kind in "iu":
         least, most = min(least, int(given.span[0])), max(most, int(given.span[1]))
@@ -169,8 +171,8 @@ def _ends(given: Any, array: Array) -> tuple[int, int]:
     return max(least, limits.min), min(most, limits.max)
 
 
-def _several(sample: Sample) -> list[tuple[int, Array]]:
-    """Its arrays by their places, if there is more than one."""
+def _several_arrays(sample: Sample) -> list[tuple[int, Array]]:
+    """The arrays among the arguments with their indices; empty if there is only one."""
     found = [(place, array) for place, array in enumerate(sample.host()[0]) if isinstance(array, np.ndarray)]
     return found if len(found) > 1 else []
 
@@ -179,27 +181,27 @@ def _with_input(sample: Sample, place: int, array: Array) -> Sample:
     return replace(sample, args=(*sample.args[:place], HostArray(array), *sample.args[place + 1 :]))
 
 
-def _check_of_three(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """-1, 0 and 1 alone, where they are in range; of results in floats, as equal numbers may be in any order."""
-    chosen = [*free_floats(sample), *(given.values for given in each(sample.args) if _has_three(given))]
+def _check_minus_one_to_one(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Try -1, 0 and 1 alone, if they are in range; not for integer results, in which ties may come in any order."""
+    chosen = [*free_floats(sample), *(given.values for given in each(sample.args) if _spans_minus_one_to_one(given))]
     chance = generator()
     for _ in range(_DRAWS if chosen and spec.expected(sample).dtype.kind in "fc" else 0):
-        few = refilled(sample, functools.partial(_of_three, chance), "numbers are -1, 0 and 1", chosen=chosen)
+        few = refilled(sample, functools.partial(_minus_one_to_one, chance), "numbers are -1, 0 and 1", chosen=chosen)
         _check(spec, device, dtype, sample, few, is_finite=True)
 
 
-def _has_three(given: Any) -> bool:
-    """Whether a range was asked for that holds -1, 0 and 1."""
+def _spans_minus_one_to_one(given: Any) -> bool:
+    """Whether the argument has a requested range that includes -1, 0 and 1."""
     if not isinstance(given, HostArray) or given.span is None or given.is_free or not is_float(given.dtype):
         return False
     return given.span[0] <= -1 and given.span[1] >= 1
 
 
-def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """The ends of a range that was asked for, as probabilities of 0 and 1; where the answer is finite.
+def _check_range_ends(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Try the ends of requested ranges, such as probabilities of 0 and 1; only finite results are compared.
 
-    Everywhere, in whole rows, and at every other place. The upper end is met by rounding: numbers that are drawn below
-    it may be rounded to it. If the range has numbers of both signs, numbers are also set to 0.
+    They are put everywhere, into whole rows, and at every other place. The upper end can occur although numbers are
+    drawn below it, because they may be rounded to it. If the range has numbers of both signs, 0 is tried as well.
     """
     ranged = [(place, given) for place, given in enumerate(sample.args) if _has_range(given)]
     for place, given in ranged:
@@ -212,37 +214,37 @@ def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> No
     if len(ranged) > 1:
         filled = sample
         for place, given in ranged:
-            filled = _with_input(filled, place, _some(given.values, given.span[0]))
+            filled = _with_input(filled, place, _every_other(given.values, given.span[0]))
         filled = replace(filled, label=f"{sample.label}, every other number of each input is its least")
         _check(spec, device, dtype, sample, filled, only_finite=True)
 
 
 def _last_half(array: Array, number: float) -> Array:
-    """Whole rows, where there are several, and no number of others."""
+    """Fill whole rows, if there are several, and leave the others unchanged."""
     flat = array.reshape(-1).copy()
     flat[flat.size // 2 :] = number
     return flat.reshape(array.shape)
 
 
-#: Where the end of a range is put.
+#: The places to which the end of a range is written.
 _FILLS: dict[str, Callable[[Array, float], Array]] = {
-    "every other number": _some,
+    "every other number": _every_other,
     "the last half": _last_half,
     "each number": np.full_like,
 }
 
 
 def _has_range(given: Any) -> bool:
-    """Whether it holds floats of a range that was asked for."""
+    """Whether the argument is an array of floats with a requested range."""
     return isinstance(given, HostArray) and given.span is not None and is_float(given.dtype)
 
 
 # ------------------------------------------------------------------------------------------------ units
 
-#: Ordinary numbers in other units: where an epsilon that was added, or a threshold, shows; where logarithms are far
-#: apart, and exponentials still finite in float32.
+#: Ordinary numbers in another unit. It shows an epsilon or a threshold that was added; logarithms are far apart, and
+#: exponentials are still finite in float32.
 _SMALL = 2.0**-27
-#: Where the square of a number is below a threshold such as 1e-4, and the number itself is not lost in a result of 1.
+#: The square of a number in this unit is below a threshold such as 1e-4, but the number is not lost when added to 1.
 _SMALLER = 2.0**-8
 _UNITS = {"in units of 2^-27": _SMALL, "in units of 2^-8": _SMALLER, "times 16": 16.0}
 
@@ -251,8 +253,8 @@ _UNITS = {"in units of 2^-27": _SMALL, "in units of 2^-8": _SMALLER, "times 16":
 def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Numbers 2^27 and 2^8 times smaller, 16 and 128 times larger; far from zero on either side; one very large number.
 
-    Small numbers also in arrays for which a range was asked that holds zero, as of a variance. Of a range of one
-    sign that spans orders of magnitude, numbers of each.
+    Small numbers also replace arrays with a requested range that includes zero, such as variances. In a range of one
+    sign that spans several orders of magnitude, numbers of each order are tried.
     """
     for sample in samples_to_fill(spec, device, dtype):
         if is_coarse(dtype):
@@ -290,9 +292,9 @@ def _times(unit: float) -> Fill:
 
 
 def _check_near_overflow(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """Linear functions of float16 keep sums in float32, as libraries do: only a result may overflow.
+    """Linear functions of float16 must add in float32, as libraries do, so that only a result may overflow.
 
-    Where results are small because terms cancel, the roundings of the terms are allowed.
+    Where terms cancel and results are small, the rounding errors of the terms are allowed.
     """
     if spec.is_its_own_reference or _is_meant_to_round(spec) or not _is_linear(spec, sample):
         return
@@ -317,7 +319,7 @@ def _check_near_overflow(spec: OpSpec, device: Device, dtype: Any, sample: Sampl
 
 
 def _is_meant_to_round(spec: OpSpec) -> bool:
-    """Whether its own tolerance says that each step is in the dtype itself."""
+    """Whether the spec's tolerance declares that each step is computed in the dtype itself."""
     return spec.rule is not FUNCTION and spec.rule.computed_in == "self"
 
 
@@ -328,7 +330,7 @@ _OVERFLOWS = (
 
 
 def _is_linear(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the reference seems to add: f(2 a) is 2 f(a), and f(a + b) is f(a) + f(b)."""
+    """Whether the reference seems linear: f(2 a) is 2 f(a), and f(a + b) is f(a) + f(b)."""
     other = refilled(sample, lambda array: np.roll(array, 1), "")
     double = refilled(sample, lambda array: array + array, "")
     total = refilled(sample, lambda array: array + np.roll(array, 1), "")
@@ -342,7 +344,7 @@ def _is_linear(spec: OpSpec, sample: Sample) -> bool:
 
 
 def _check_spike(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """One number so large that the others are lost in it must not spoil results that it has no part in."""
+    """One number so large that the others vanish next to it must not spoil results that do not depend on it."""
     if spec.is_its_own_reference:
         return
     spiked = refilled(sample, _spiked, f"one number is {_spike(dtype):.3g}")
@@ -375,9 +377,9 @@ def _spiked(array: Array) -> Array:
 
 
 def is_spread(bad: NDArray[np.bool_], among: NDArray[np.bool_], share: float = 0.8) -> bool:
-    """Whether errors are over whole lines, as one by FFT spreads them: this share of those `among` a line with any.
+    """Whether the wrong elements `bad` cover whole lines along one axis, as an FFT spreads errors.
 
-    Lines lie along one axis, the same for all; those of fewer than three elements tell nothing.
+    Each line with a wrong element must have at least three elements in `among`, and this share of them must be wrong.
     """
     if not bad.ndim:
         return False

@@ -1,4 +1,4 @@
-"""Checks of how work is queued: streams of its own, two in turn, capture and replay, waits of the host."""
+"""Checks of how work is queued: on side streams, on two streams in turn, in a captured graph, without host waits."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
 
-#: Cycles that the default stream is kept busy for: about 5 ms, so that what is queued there by mistake comes too late.
+#: Cycles for which the default stream is kept busy: about 5 ms, so that work queued there by mistake comes too late.
 _BUSY = 10_000_000
 
 
 @check(needs=("streams",))
 def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Run and read on a stream that waits for its inputs, then on one that makes them, the result is right."""
+    """The result is right on a stream that waits for its inputs, and then on a second one that makes its own inputs."""
     backend = devices.backend(device.kind)
     sample = one(spec, device, dtype)
     with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
-        spec.run(device, *sample.on(device))  # what is made once is made here, and ready
+        spec.run(device, *sample.on(device))  # creates what the function caches, on the default stream
         backend.synchronize(device.index)
         main = backend.current_stream(device.index)
         sides = [backend.new_stream(device.index) for _ in range(2)]
@@ -70,12 +70,12 @@ _TWO_STREAMS = (
 
 
 def _is_right_on_host(spec: OpSpec, dtype: Any, fresh: Sequence[tuple[Sample, Any]]) -> bool:
-    """Whether sizes that nobody declared are right on the host; if not, `sizes` judges them."""
+    """Whether sizes that nobody declared are right on the host; if they are not, `sizes` reports that."""
     try:
         verify(spec, Device("cpu"), dtype, [size for size, _ in fresh])
     except AssertionError:
         return False
-    except Exception:  # noqa: BLE001  a function of one library only is not for the host's arrays
+    except Exception:  # noqa: BLE001  a function for one library may reject the host's arrays in any way
         return True
     return True
 
@@ -83,7 +83,7 @@ def _is_right_on_host(spec: OpSpec, dtype: Any, fresh: Sequence[tuple[Sample, An
 def _check_new_size(
     spec: OpSpec, device: Device, dtype: Any, sample: Sample, streams: Sequence[Any]
 ) -> list[tuple[Sample, Any]]:
-    """A size that no test has called the function with, on two streams at once: what it keeps by size is made here."""
+    """Call the function on two streams with a size that no test has used, so that it fills its caches here."""
     backend = devices.backend(device.kind)
     extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
     if spec.op is not None or extent < 2:
@@ -101,13 +101,13 @@ def _check_new_size(
                 found.append((size, spec.run(device, args, kwargs)))
             except RaceError as race:
                 if "write by copy of" in str(race) and " not ordered after the read" in str(race):
-                    return []  # a graph's own input: callers must not use it from two streams at once
+                    return []  # the input of a captured graph: callers must not use it on two streams at once
                 raise
     return found
 
 
-#: By how much the extent is longer: no other check calls with it. The same each time, so that a table counts as made
-#: once where the leak guard runs the check again.
+#: Added to the extent; no other check uses such a size. It is constant, so that a cached table is not made again when
+#: the leak guard repeats the check.
 _MORE = 7
 
 
@@ -116,14 +116,14 @@ def _check_read(read: Any, now: Any) -> None:
         assert_same_bits(read, now)
     except AssertionError as error:
         raise AssertionError(
-            "read on the stream that was current, the result was not there yet: the function queues work on another "
-            f"stream; launch on the current stream, or make that wait\n{error}"
+            "the result was not ready on the stream that was current: the function queues work on another stream; "
+            f"launch on the current stream, or make it wait for the other\n{error}"
         ) from None
 
 
 @check(lambda spec: spec.op is None, needs=("graphs",))
 def check_captured(spec: OpSpec, device: Device) -> None:
-    """A function captured in a graph, replayed after its inputs have changed, computes on the new numbers."""
+    """A function captured in a graph, and replayed after its inputs have changed, computes with the new numbers."""
     backend = devices.backend(device.kind)
     dtype = plainest(spec, device)
     sample = one(spec, device, dtype, most=4096)
@@ -152,20 +152,20 @@ def check_captured(spec: OpSpec, device: Device) -> None:
 
 @contextmanager
 def _capturing(spec: OpSpec, capture: Any) -> Iterator[None]:
-    """Between begin and end; what cannot be captured skips the test, with the place where it waits."""
+    """Capture what runs inside; skip the test, with the line that fails, if it cannot be captured."""
     capture.begin()
     try:
         yield
         capture.end()
     except (AssertionError, RaceError):
         raise
-    except Exception as error:  # noqa: BLE001  libraries refuse by different types
+    except Exception as error:  # noqa: BLE001  libraries raise errors of different types
         reason = str(error).partition("\n")[0]
-        pytest.skip(f"{spec.name} cannot be captured: {_place(spec, error)}{reason}")
+        pytest.skip(f"{spec.name} cannot be captured: {_location(spec, error)}{reason}")
 
 
-def _place(spec: OpSpec, error: BaseException) -> str:
-    """The line of the function, or of its module, at which `error` was raised."""
+def _location(spec: OpSpec, error: BaseException) -> str:
+    """The last line in the function's file at which `error` passed, as a prefix; empty if there is none."""
     code = getattr(spec.fn, "__code__", None)
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename
@@ -173,19 +173,19 @@ def _place(spec: OpSpec, error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
 
 
-#: Calls that must not wait: what is read for a log at every tenth step waits in one of them.
+#: The number of calls that must not wait. A function that logs a number every tenth call waits in one of them.
 _CALLS = 16
 
 
 @check(lambda spec: spec.op is None and not spec.waits, needs=("streams",))
 def check_waits(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """A function that declares `waits=False` makes the host wait for the device in none of 16 calls in a row."""
+    """A function that declares `waits=False` does not make the host wait for the device in 16 calls in a row."""
     if device.kind == "cpu":
         pytest.skip(f"{device}: a call returns when its work is done; there is nothing to wait for")
     sample = one(spec, device, dtype, most=4096)
     with on_sample(sample), np.errstate(all="ignore"):
         args, kwargs = sample.on(device)
-        spec.run(device, args, kwargs)  # what is compiled and measured once may wait
+        spec.run(device, args, kwargs)  # the first call may wait, because it compiles and tunes
         devices.backend(device.kind).synchronize(device.index)
         before = syncdebug.get_mode()
         syncdebug.set_mode("error")
@@ -193,6 +193,6 @@ def check_waits(spec: OpSpec, device: Device, dtype: Any) -> None:
             for _ in range(_CALLS):
                 spec.run(device, args, kwargs)
         except SynchronizationError as error:
-            raise AssertionError(f"waits=False, but {_place(spec, error)}{error}") from error
+            raise AssertionError(f"waits=False, but {_location(spec, error)}{error}") from error
         finally:
             syncdebug.set_mode(before)

@@ -1,4 +1,4 @@
-"""The generated tests of our own ops: one function a check, parametrized over device, dtype and op."""
+"""The generated tests of this package's ops: one function for each check, parametrized over device, dtype and op."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def _function(check: Check) -> Callable[..., None]:
     return marked(test if check.per_dtype else test_once, check, ops(*specs))
 
 
-# A check of users' functions alone has none of ours; ``ops()`` of none would mean all of them.
+# Checks that apply to users' functions only are left out: ``ops()`` without arguments would select all ops.
 _OF_OURS = {name: check for name, check in CHECKS.items() if any(map(check.applies, own_specs()))}
 globals().update({f"test_{name}": _function(check) for name, check in _OF_OURS.items()})

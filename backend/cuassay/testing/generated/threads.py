@@ -1,4 +1,4 @@
-"""A check of threads: a call in one is interrupted between any two lines by a whole call in another."""
+"""A check of threads: between any two lines, a call in one thread is interrupted by a whole call in another."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cuassay.testing.generated.selection import by_options, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-#: Lines between which a call is interrupted, and seconds until another thread counts as waiting for a lock.
+#: The most lines before which a call is interrupted, and seconds after which the other thread is taken to be blocked.
 _LINES, _LOCK_S = 24, 0.2
 
-#: Elements of a call at most: it runs once for each line.
+#: The most elements of a call; it runs once for each interruption.
 _MOST = 2**14
 
 Tracer = Callable[[FrameType, str, Any], Any]
@@ -29,7 +29,7 @@ Tracer = Callable[[FrameType, str, Any], Any]
 
 @check(lambda spec: is_function(spec) and spec.deterministic)
 def check_threads(spec: OpSpec, device: Device) -> None:
-    """Calls in two threads do not disturb each other: no arguments or results travel through global variables."""
+    """Calls in two threads do not disturb each other, so they pass no arguments or results through global variables."""
     code = getattr(spec.fn, "__code__", None)
     if code is None:
         return
@@ -52,7 +52,7 @@ def _check_interrupted(spec: OpSpec, device: Device, dtype: Any, sample: Sample,
         waiting.append(thread)
 
     waiting: list[threading.Thread] = []
-    sentence = "right alone, wrong while another thread calls it: it keeps something of a call in a global variable"
+    sentence = "right alone, wrong while another thread calls it: it stores data of a call in a global variable"
     with (
         explained(sentence, lambda: verify(spec, device, dtype, [sample])),
         _interrupted(code.co_filename, interrupt),
@@ -65,13 +65,13 @@ def _check_interrupted(spec: OpSpec, device: Device, dtype: Any, sample: Sample,
 def _call(spec: OpSpec, device: Device, sample: Sample) -> None:
     try:
         run_sample(spec, device, sample)
-    except Exception:  # noqa: BLE001  the call that is looked at is the other one
+    except Exception:  # noqa: BLE001  only the result of the interrupted call is checked
         return
 
 
 @contextmanager
 def _interrupted(filename: str, interrupt: Callable[[], None]) -> Iterator[None]:
-    """Before each line of `filename`, the first time that this thread meets it, `interrupt` runs."""
+    """Run `interrupt` before each line of `filename` that this thread meets for the first time."""
     met: set[tuple[CodeType, int]] = set()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Tracer | None:

@@ -1,9 +1,9 @@
-"""A check of NaN where the result does not depend on the number: behind a mask, or times an option of zero.
+"""Checks of numbers that the result does not depend on: a NaN behind a mask or times zero, and an unread triangle.
 
-Which places these are, the reference says: it gives the same for three numbers there, and a number for NaN. Such places
-hold padding, or memory that nobody wrote. What becomes of other NaN is checked in `numbers`.
+The reference decides which numbers these are: it gives the same result for three other numbers, and no NaN for NaN.
+Such elements are padding or uninitialized memory. `numbers` checks other NaN.
 
-An option that names one triangle of a matrix says that the other one is not read.
+If an option names one triangle of a matrix, the other one must not be read.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = ["check_unread_triangle", "check_unused"]
 
 Array = NDArray[Any]
 
-#: Numbers in place of the NaN.
+#: The numbers that replace the NaN.
 _NUMBERS = (-1e3, 0.5, 1e3)
 
-#: Places of an array that are tried.
+#: The most elements of an array that are tried.
 _PLACES = 8
 
 
 def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """One NaN behind a mask, or in what an option of 0.0 leaves out, spoils no result if the reference ignores it.
+    """One NaN behind a mask, or in an operand that an option of 0.0 cancels, must not spoil a result.
 
-    A mask has the shape of the array that it is for. Nothing else is asked: products and transforms spread a NaN, also
-    of a place whose factor is zero.
+    A mask is a boolean array of the shape of another input. Other NaN are not checked here, because products and
+    transforms spread them, even if they are multiplied by zero.
     """
     if spec.is_its_own_reference:
         return
@@ -50,13 +50,13 @@ def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
         if not is_left_out and array.shape not in shapes:
             continue
         for place in generator().integers(0, max(array.size, 1), _PLACES)[: array.size]:
-            filled = refilled(sample, _with(place, np.nan), f"a NaN in float array {number}", chosen=[array])
+            filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
             if is_safely_taken(spec, filled) and _is_unused(spec, sample, filled, array, place):
                 _check(spec, device, filled)
                 break
 
 
-def _with(place: int, number: float) -> Change:
+def _with_number(place: int, number: float) -> Change:
     def put(array: Array) -> Array:
         flat = array.reshape(-1).copy()
         flat[place] = number
@@ -66,11 +66,11 @@ def _with(place: int, number: float) -> Change:
 
 
 def _is_unused(spec: OpSpec, base: Sample, filled: Sample, array: Array, place: int) -> bool:
-    """Whether the reference gives numbers alone, and the same whatever number is there."""
+    """Whether the reference is finite throughout, and the same for any number at this index."""
     expected = spec.expected(filled)
     if expected.dtype.kind not in "fc" or not expected.size or not np.isfinite(expected).all():
         return False
-    others = [refilled(base, _with(place, number), "", chosen=[array]) for number in _NUMBERS]
+    others = [refilled(base, _with_number(place, number), "", chosen=[array]) for number in _NUMBERS]
     return all(is_safely_taken(spec, one) and np.array_equal(spec.expected(one), expected) for one in others)
 
 
@@ -81,7 +81,7 @@ def _check(spec: OpSpec, device: Device, sample: Sample) -> None:
     where = tuple(int(at) for at in np.argwhere(np.isnan(got))[0])
     spoilt = f"{int(np.isnan(got).sum()):,} of {got.size:,} results are nan, the first at {where}"
     lines = [
-        f"a NaN that has no part in the result spoils it: {spoilt}; {_SAME}",
+        f"a NaN that the result does not depend on spoils it: {spoilt}; {_SAME}",
         *inputs_there(where, got.shape, sample.host()),
         f"sample: {sample.label}",
     ]
@@ -89,22 +89,22 @@ def _check(spec: OpSpec, device: Device, sample: Sample) -> None:
 
 
 _SAME = (
-    "whatever number is there, the reference gives the same; leave it out, as by where(), "
+    "the reference gives the same for any number there; leave it out, for example by where(), "
     "rather than multiply it by zero"
 )
 
 
 # ------------------------------------------------------------------------------------------------ triangles
 
-#: Options that say which triangle of a matrix is read.
+#: Names of options that say which triangle of a matrix is read.
 _TRIANGLES = frozenset({"lower", "upper", "uplo", "UPLO", "triangle", "fill_mode"})
 
-#: Elements of a sample at most.
+#: The most elements of a sample.
 _MOST_ELEMENTS = 9000
 
 
 def check_unread_triangle(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Where an option names a triangle of a matrix, other numbers in the one that the reference does not read."""
+    """If an option names a triangle of a matrix, try other numbers in the triangle that the reference does not read."""
     if spec.is_its_own_reference:
         return
     for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
@@ -121,7 +121,7 @@ def check_unread_triangle(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _with_triangle(sample: Sample, place: int, array: Any, cut: Any, name: str) -> Sample | None:
-    """The call with the numbers of one triangle of a matrix, or of a batch of them, in another order and halved."""
+    """The call with the numbers of one triangle of a matrix, or of a batch of matrices, reordered and halved."""
     if not isinstance(array, np.ndarray) or array.ndim < 2 or array.shape[-1] != array.shape[-2]:
         return None
     rows, columns = cut(array.shape[-1], {"lower": -1, "upper": 1}[name])
@@ -133,4 +133,4 @@ def _with_triangle(sample: Sample, place: int, array: Any, cut: Any, name: str) 
     return replace(sample, args=args, label=f"{sample.label}, other numbers in the {name} triangle of input {place}")
 
 
-_OTHER_TRIANGLE = "wrong for other numbers in the triangle that the reference does not read: is the other one read?"
+_OTHER_TRIANGLE = "wrong for other numbers in the triangle that the reference does not read: is the wrong one read?"

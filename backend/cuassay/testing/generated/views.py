@@ -1,4 +1,4 @@
-"""A check of inputs that are broadcast: a first axis with a stride of 0, and extents of 1."""
+"""A check of inputs that are broadcast: by a stride of 0 along the first axis, or by an extent of 1."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from cuassay.testing.terms import arrays_of
 def check_broadcast_views(spec: OpSpec, device: Device) -> None:
     """Inputs whose first axis has a stride of zero, as `broadcast_to` makes them, give what dense ones do.
 
-    If the samples show that inputs are broadcast, extents of 1 are, too, where the reference takes them.
-    Not for a function that writes its inputs: such a view is read-only.
+    If the samples show that inputs may be broadcast, extents of 1 are checked too, where the reference accepts them.
+    Functions that write to their inputs are left out, because such a view is read-only.
     """
     dtype = plainest(spec, device)
     _check_extents_of_one(spec, device, dtype)
@@ -49,7 +49,7 @@ def check_broadcast_views(spec: OpSpec, device: Device) -> None:
         try:
             compare(spec, device, dtype, dense, run_sample(spec, device, dense))
         except AssertionError:
-            return  # equal rows alone are too much for it, as for one that divides by their deviation
+            return  # wrong for equal rows even if they are dense, as a division by their deviation is
         given, named = dense.on(device)
         broadcast = [_broadcast(xp, one_given) for one_given in given]
         with explained("right for dense inputs, wrong where the first axis has a stride of 0, as of broadcast_to"):
@@ -57,7 +57,7 @@ def check_broadcast_views(spec: OpSpec, device: Device) -> None:
 
 
 def _check_extents_of_one(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """One axis of one input with an extent of 1, where the reference broadcasts it: written out it gives the same."""
+    """Reduce one axis of one input to an extent of 1, if the reference gives the same as for the repeated input."""
     if spec.is_its_own_reference or spec.has_default_samples:
         return
     if not any(_broadcasts(sample) for sample in samples_of(spec, device, dtype, "values")):
@@ -71,7 +71,7 @@ def _check_extents_of_one(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _broadcasts(sample: Sample) -> bool:
-    """Whether two inputs of more than one number each have different shapes that broadcast."""
+    """Whether two inputs with more than one element have different shapes that broadcast to one of them."""
     shapes = {array.shape for array in arrays_of(*sample.host()) if array.size > 1}
     try:
         return len(shapes) > 1 and np.broadcast_shapes(*shapes) in shapes
@@ -80,7 +80,7 @@ def _broadcasts(sample: Sample) -> bool:
 
 
 def _is_broadcast(spec: OpSpec, sample: Sample, shape: tuple[int, ...]) -> bool:
-    """Whether the reference gives a result of that shape, and the same for the inputs that are broadcast before."""
+    """Whether the reference gives a result of that shape, and the same if the inputs are broadcast explicitly."""
     try:
         whole = np.broadcast_shapes(*(array.shape for array in arrays_of(*sample.host())))
     except ValueError:
@@ -101,12 +101,12 @@ def _with_extents_of_one(sample: Sample) -> Iterator[Sample]:
         for axis in range(array.ndim if len(arrays) > 1 else 0):
             if array.shape[axis] > 1:
                 single = HostArray(np.ascontiguousarray(array.take([0], axis)))
-                args, kwargs = sample.changed(partial(_instead, array, single))
+                args, kwargs = sample.changed(partial(_replaced, array, single))
                 label = f"{sample.label}, axis {axis} of input {place} of extent 1"
                 yield replace(sample, args=args, kwargs=kwargs, label=label)
 
 
-def _instead(old: Any, new: Any, value: Any) -> Any:
+def _replaced(old: Any, new: Any, value: Any) -> Any:
     return new if value is old else value
 
 

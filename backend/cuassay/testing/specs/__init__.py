@@ -1,4 +1,4 @@
-"""The OpSpecs of our own operations, under the file names used in ``devices/<kind>``."""
+"""The OpSpecs of this package's ops, in modules named like those in ``devices/<kind>``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpSpecs of comparisons and of the choice between two arrays: implemented in ``devices/<kind>``."""
+"""OpSpecs of comparisons, and of `where`; implemented in ``devices/<kind>``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SPECS"]
 
 
 def _pairs(make: Samples) -> Iterator[Sample]:
-    """Whole numbers of a small range, so that many of them are equal."""
+    """Yield pairs of integers from a small range, so that many of them are equal."""
 
     def some(shape: int | tuple[int, ...]) -> HostArray:
         drawn = make(shape, low=-2, high=2)
@@ -44,7 +44,7 @@ def _pairs(make: Samples) -> Iterator[Sample]:
 
 
 def _small(make: Samples) -> Iterator[Sample]:
-    """The first operands of `_pairs`."""
+    """Yield the first operands of `_pairs`."""
     ordinary = (one for one in _pairs(make) if one.kind in ("values", "empty", "scalar", "extremal"))
     yield from (Sample(one.args[:1], kind=one.kind) for one in ordinary)
 
@@ -89,7 +89,7 @@ def _residual(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _masked_scores(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """One mask for the scores of all heads."""
+    """Yield one mask for the scores of all heads."""
     scores = make((sizes.batch * sizes.heads, sizes.length, sizes.length))
     yield Sample((make((sizes.length, sizes.length), dtype="bool"), scores, make(())))
 
@@ -98,10 +98,10 @@ def _read_and_written(*arrays: NDArray[Any], itemsize: int) -> Work:
     return Work(bytes=sum(a.nbytes for a in arrays) + itemsize * max(a.size for a in arrays))
 
 
-#: On cpu and sim comparisons differ by their formulas only.
+#: On cpu and sim, comparisons differ only in their formulas.
 _COMPARISON = {"cpu": "less_equal", "sim": "cpu"}
 
-#: `less_equal` and `equal` stand below, by themselves.
+#: All but `less_equal` and `equal`, which have specs of their own below.
 _OTHERS: tuple[tuple[Op, Any], ...] = (
     (ops.not_equal, np.not_equal),
     (ops.less, np.less),

@@ -1,4 +1,4 @@
-"""The OpSpec of convolution: implemented in ``devices/<kind>/conv.py``."""
+"""The OpSpec of convolution; implemented in ``devices/<kind>/conv.py``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["SPECS"]
 Array = NDArray[Any]
 Shape = tuple[int, ...]
 
-#: Images, weight, and what else: each argument alone, then together.
+#: Shapes of images and weight, and options: first one option at a time, then all together.
 _WINDOWS: tuple[tuple[Shape, Shape, dict[str, Any]], ...] = (
     ((1, 1, 1, 1), (1, 1, 1, 1), {}),
     ((2, 3, 7, 6), (4, 3, 3, 2), {}),
@@ -60,7 +60,7 @@ def _errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _conv2d(a: Array, weight: Array, bias: Array | None, **window: Any) -> Array:
-    """By windows, one place of the kernel's grid each."""
+    """Convolve with sliding windows and one einsum."""
     pair = {name: _pair(window.get(name, least)) for name, least in (("stride", 1), ("padding", 0), ("dilation", 1))}
     groups, filters = window.get("groups", 1), len(weight)
     padded = np.pad(a, ((0, 0), (0, 0), *((pad, pad) for pad in pair["padding"])))
@@ -82,7 +82,7 @@ def _magnitude(a: Array, weight: Array, bias: Array | None, **window: Any) -> Ar
 
 
 def _bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """A 3 by 3 layer of 64 channels, such as residual networks begin with."""
+    """Yield a 3 by 3 layer of 64 channels, as at the start of residual networks."""
     yield Sample((make((sizes.batch, 64, 28, 28)), make((64, 64, 3, 3)), make(64)), {"padding": 1})
 
 

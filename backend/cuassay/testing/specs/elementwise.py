@@ -1,4 +1,4 @@
-"""OpSpecs of elementwise operations: implemented in ``devices/<kind>/elementwise.py``."""
+"""OpSpecs of elementwise operations; implemented in ``devices/<kind>/elementwise.py``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: The error function of an array.
+#: The error function of each element of an array.
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -42,25 +42,25 @@ def _gelu(a: Array, *, approximate: str = "none") -> Array:
 
 
 def _gelu_backward(grad: Array, a: Array, *, approximate: str = "none") -> Array:
-    a = np.asarray(a, np.float64)  # a whole number of 8 bits would wrap
+    a = np.asarray(a, np.float64)  # 8-bit integers would wrap around
     near = np.clip(a, -40, 40)
     if approximate == "none":
         slope = 0.5 * (1 + erf(a / math.sqrt(2))) + near * np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
         return np.asarray(grad * slope)
     root = math.sqrt(2 / math.pi)
-    inner = np.clip(root * (near + 0.044715 * near**3), -300, 300)  # beyond, cosh overflows; 1 - tanh^2 would cancel
+    inner = np.clip(root * (near + 0.044715 * near**3), -300, 300)  # cosh overflows beyond, and 1 - tanh^2 cancels
     slope = root * (1 + 3 * 0.044715 * near**2) / np.cosh(inner) ** 2
     return np.asarray(grad * (1 / (1 + np.exp(-2 * inner)) + 0.5 * near * slope))
 
 
 def sigmoid(a: Array) -> Array:
-    """By an exponential that never overflows."""
+    """Compute it with an exponential that never overflows."""
     small = np.exp(-np.abs(a))
     return np.asarray(np.where(a < 0, small, 1) / (1 + small))
 
 
 def _of_log(a: Array) -> Array:
-    """Near 1 the logarithm is small, and an input's rounding is not."""
+    """Near 1 the logarithm is small, but the effect of the input's rounding is not."""
     return np.maximum(np.abs(np.log(np.abs(a))), 1)
 
 
@@ -68,7 +68,7 @@ def _gelu_backward_samples(make: Samples) -> Iterator[Sample]:
     yield from (Sample((make(257), make(257, low=-6, high=6)), {"approximate": how}) for how in ("none", "tanh"))
     yield from (one for one in binary(make) if one.kind != "values" or max(one.args[0].shape) < 65)
     edge = make.extremal().values
-    edge[np.isinf(edge)] = 2  # there the reference is a number of 1e-257
+    edge[np.isinf(edge)] = 2  # for infinity the reference would give about 1e-257
     yield Sample((make.full(edge.shape, 1), edge), {"approximate": "tanh"}, "edges", "extremal")
 
 
@@ -79,7 +79,7 @@ def _gelu_samples(make: Samples) -> Iterator[Sample]:
 
 
 def unmatched(make: Samples) -> Iterator[ErrorInput]:
-    """Two arrays that do not go together, and calls of another form."""
+    """Yield two arrays that do not broadcast, and calls with wrong arguments."""
     yield ErrorInput(Sample((make((3, 4)), make(5)), label="shapes that do not broadcast"), ShapeError, "broadcast")
     yield ErrorInput(Sample((make(3),), label="one operand missing"), ArgumentError, "needs 'b'")
     yield ErrorInput(Sample((2.0, 3.0), label="no array at all"), ArgumentError, "at least one array")
@@ -87,7 +87,7 @@ def unmatched(make: Samples) -> Iterator[ErrorInput]:
 
 
 def not_for_bool(make: Samples) -> Iterator[ErrorInput]:
-    """Truth values, and a scalar that there is not."""
+    """Yield an array of truth values, and an unknown option."""
     yield ErrorInput(Sample((make(3, dtype="bool"),), label="bool"), DTypeError, "not defined for bool")
     yield ErrorInput(Sample((make(3),), {"axis": 0}, "an unknown name"), ArgumentError, "no parameter 'axis'")
 
@@ -104,18 +104,18 @@ def _gelu_backward_errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def activations(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The four-fold wide hidden layer of a block."""
+    """Yield a hidden layer of four times a block's width."""
     yield Sample((make((sizes.batch, sizes.length, 4 * sizes.width)),))
 
 
 def residual(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """Two arrays of a block's width."""
+    """Yield two arrays of a block's width."""
     shape = sizes.batch, sizes.length, sizes.width
     yield Sample((make(shape), make(shape)))
 
 
 def positive(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """As `activations`, of what has a root and a logarithm."""
+    """Yield the array of `activations`, but positive, so that it has roots and logarithms."""
     yield Sample((make((sizes.batch, sizes.length, 4 * sizes.width), low=0.5, high=2),))
 
 
@@ -125,11 +125,11 @@ def _ratios(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def one_flop(*arrays: Array, **scalars: object) -> Work:
-    """Bytes of the arguments and of a result of their size."""
+    """The work of one operation for each element: read the arguments, and write a result of their size."""
     return Work(bytes=sum(a.nbytes for a in arrays) + max(a.nbytes for a in arrays), flops=max(a.size for a in arrays))
 
 
-#: Members of the tables of elementwise functions: on cpu and sim only their formulas differ.
+#: For members of the tables of elementwise functions: on cpu and sim they differ only in their formulas.
 LIKE_EXP, LIKE_ADD = {"cpu": "exp", "sim": "cpu"}, {"cpu": "add", "sim": "cpu"}
 
 SPECS = (
@@ -189,14 +189,14 @@ SPECS = (
     OpSpec(
         op=ops.gelu, reference=_gelu, samples=_gelu_samples, error_inputs=_gelu_errors, bench=activations,
         supports_grad=True,
-        # 1 + erf(x) cancels where x is negative: the error is relative to x, not to the result.
+        # 1 + erf(x) cancels for negative x, so the error is relative to x, not to the result.
         magnitude=lambda a, **scalars: a,
     ),
     OpSpec(
         op=ops.gelu_backward, reference=_gelu_backward, samples=_gelu_backward_samples, bench=residual,
         like={"cpu": "gelu", "sim": "cpu"},
         error_inputs=_gelu_backward_errors, supports_grad=True,
-        # The derivative is 0 near -0.75: the error is relative to the gradient, not to the result.
+        # The derivative is 0 near -0.75, so the error is relative to the gradient, not to the result.
         magnitude=lambda grad, a, **scalars: np.asarray(grad) + 0 * np.asarray(a),
     ),
 )  # fmt: skip

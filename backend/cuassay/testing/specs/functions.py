@@ -1,4 +1,4 @@
-"""OpSpecs of the other functions of one and two arrays: implemented in ``devices/<kind>/elementwise.py``."""
+"""OpSpecs of further functions of one and two arrays; implemented in ``devices/<kind>/elementwise.py``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 
 
 def _function(op: Op, reference: Callable[..., Any], **more: Any) -> OpSpec:
-    """Of one array; its code but for the formula is that of `exp`."""
+    """The spec of a function of one array that shares all code but the formula with `exp`."""
     declared = {"bench": activations, **more}
     return OpSpec(
         op=op,
@@ -49,7 +49,7 @@ def _function(op: Op, reference: Callable[..., Any], **more: Any) -> OpSpec:
 
 
 def _pair(op: Op, reference: Callable[..., Any], **more: Any) -> OpSpec:
-    """Of two arrays; its code but for the formula is that of `add`."""
+    """The spec of a function of two arrays that shares all code but the formula with `add`."""
     declared = {"bench": residual, **more}
     return OpSpec(
         op=op, reference=reference, like=LIKE_ADD, error_inputs=unmatched, work=one_flop, supports_grad=True, **declared

@@ -1,4 +1,4 @@
-"""OpSpecs of operations that read or add up where an array of whole numbers says: ``devices/<kind>/indexing.py``."""
+"""OpSpecs of operations that read or add at indices from an integer array; implemented in ``indexing.py``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 
 def _below(make: Samples, shape: int | Shape, extent: int, dtype: str = "int64") -> HostArray:
-    """Whole numbers from 0 on, below `extent`."""
+    """An array of integers from 0 to below `extent`."""
     return make(shape, low=0, high=extent - 1, dtype=dtype)
 
 
@@ -77,7 +77,7 @@ def _bad_segments(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make((3, 2)), _below(make, 3, 2)), {"count": -1}, "negative"), ArgumentError, "at least 0")
 
 
-#: Shape of what is indexed, axis, and the length of the index along it.
+#: The shape of the indexed array, the axis, and the length of the index along it.
 _ALONG: tuple[tuple[Shape, int, int], ...] = (
     ((1,), 0, 1), ((33,), 0, 65), ((33, 7), 0, 5), ((33, 7), 1, 12), ((5, 33, 7), 1, 9), ((5, 33, 7), -1, 1),
     ((65, 129), -1, 1),
@@ -144,7 +144,7 @@ def _bad_additions(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _tokens(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The embeddings of a batch."""
+    """Yield the embeddings of a batch."""
     index = _below(make, (sizes.batch, sizes.length), sizes.vocabulary)
     yield Sample((index, make((sizes.vocabulary, sizes.width))))
 
@@ -155,7 +155,7 @@ def _token_gradients(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _targets(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The logits of what came next, for a loss."""
+    """Yield the logits of the next tokens, as for a loss."""
     rows = sizes.batch * sizes.length // 8
     yield Sample((make((rows, sizes.vocabulary)), _below(make, (rows, 1), sizes.vocabulary)), {"axis": 1})
 
@@ -173,7 +173,7 @@ def _row_additions(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _moved(index: Array, itemsize: int, columns: int = 1) -> Work:
-    """Each element that is named, read and written."""
+    """The work of reading and writing each indexed element."""
     return Work(bytes=index.nbytes + 2 * index.size * columns * itemsize)
 
 

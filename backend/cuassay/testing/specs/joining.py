@@ -1,4 +1,4 @@
-"""OpSpecs of operations that put the arrays of a list together: ``devices/<kind>/joining.py``."""
+"""OpSpecs of operations that join the arrays of a list; implemented in ``devices/<kind>/joining.py``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _stacks(make: Samples) -> Iterator[Sample]:
 
 
 def _listed(make: Samples, shapes: Sequence[Shape], axis: int, **how: Any) -> Sample:
-    """A list of arrays of these shapes."""
+    """A sample with a list of arrays of these shapes."""
     told = f"{len(shapes)} of {shapes[0]} and {shapes[-1]}, axis {axis}"
     return Sample(([make(shape) for shape in shapes],), {"axis": axis}, told, **how)
 
@@ -78,7 +78,7 @@ def _stack(a: Arrays, *, axis: int = 0) -> NDArray[Any]:
 
 
 def _heads(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """What two halves of the width give, side by side."""
+    """Yield two halves of the width, to be joined."""
     shape = sizes.batch, sizes.length, sizes.width // 2
     yield Sample(([make(shape), make(shape)],), {"axis": -1})
 

@@ -1,4 +1,4 @@
-"""OpSpecs of matrix products: implemented in ``devices/cpu/linalg.py`` and ``devices/cuda/blas``."""
+"""OpSpecs of matrix products; implemented in ``devices/cpu/linalg.py`` and ``devices/cuda/blas``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SPECS", "unit"]
 Array = NDArray[Any]
 Shape = tuple[int, ...]
 
-#: Extents around tiles of 16, 32 and 128, vectors, stacks, and stacks that broadcast.
+#: Extents around tiles of 16, 32 and 128, and around vectors; stacks, and stacks that broadcast.
 _PRODUCTS: tuple[tuple[Shape, Shape], ...] = (
     ((1, 1), (1, 1)), ((2, 3), (3, 4)), ((31, 33), (33, 32)), ((64, 64), (64, 64)), ((127, 129), (129, 65)),
     ((1, 257), (257, 3)), ((33,), (33,)), ((33,), (33, 5)), ((5, 33), (33,)), ((4, 3, 5), (4, 5, 2)),
@@ -54,7 +54,7 @@ def _mismatched(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _projections(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """One layer's widening projection, and the scores of its heads."""
+    """Yield a layer's widening projection, and the scores of its heads."""
     rows = sizes.batch * sizes.length
     yield Sample((make((rows, sizes.width)), make((sizes.width, 4 * sizes.width))))
     heads = sizes.batch * sizes.heads, sizes.length, sizes.width // sizes.heads
@@ -95,12 +95,12 @@ def _bmms(make: Samples) -> Iterator[Sample]:
 
 
 def unit(make: Samples, shape: Shape) -> HostArray:
-    """Numbers from -1 to 1, whose products add up to no large sum."""
+    """An array of numbers from -1 to 1, so that sums of products stay small."""
     return make(shape, low=-1, high=1)
 
 
 def _promoted(make: Samples, *shapes: Shape) -> Iterator[Sample]:
-    """All arrays but the last in the spec's dtype, the last in another."""
+    """Yield arrays in the dtype under test, except for the last one, which has another dtype."""
     for other in promoting(make.dtype, "float16", "float32"):
         arrays = *(make(shape) for shape in shapes[:-1]), make(shapes[-1], dtype=other)
         yield Sample(arrays, label=f"with {other}", kind="promotion")
@@ -130,7 +130,7 @@ def _bmm_errors(make: Samples) -> Iterator[ErrorInput]:
 # ------------------------------------------------------------------------------------------------ with a third operand
 
 
-#: What `c` may be apart from (M, N): a row, a column, one number.
+#: Shapes of `c`: (M, N), a row, a column, a single number.
 _THIRDS = (lambda m, n: (m, n), lambda m, n: (n,), lambda m, n: (1, n), lambda m, n: (m, 1), lambda m, n: ())
 
 
@@ -265,13 +265,13 @@ def _projection(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _heads(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The scores of a layer's heads."""
+    """Yield the scores of a layer's heads."""
     *_, scores = _projections(make, sizes)
     yield scores
 
 
 def _masked_heads(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The scores, and a mask added to all of them."""
+    """Yield the scores, and a mask that is added to all of them."""
     *_, scores = _projections(make, sizes)
     yield Sample((make((sizes.length, sizes.length)), *scores.args), {"alpha": 0.125})
 
@@ -280,7 +280,7 @@ def _mm_work(a: Array, b: Array, **named: Any) -> Work:
     return _product_work(a, b)
 
 
-#: The epilogue's tanh, and a second rounding where a library does not fuse it.
+#: Allows for the epilogue's tanh, and for a second rounding if a library does not fuse it.
 _ACTIVATED = Tolerance(ulps=8, growth="sqrt", roundings=2)
 
 SPECS = (

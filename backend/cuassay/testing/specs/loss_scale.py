@@ -1,6 +1,6 @@
-"""OpSpec of the loss scale's update: implemented in ``devices/<kind>/loss_scale.py``.
+"""OpSpec of the loss scale's update; implemented in ``devices/<kind>/loss_scale.py``.
 
-It makes no array: what is compared is all it writes, scale, inverse, tracker and flag.
+The op returns nothing. The test compares everything that it writes: scale, inverse, tracker and flag.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 _LARGEST = float(np.finfo(np.float32).max)
 
-#: Scale, tracker, found_inf; interval and factors; what it shows.
+#: Scale, tracker and found_inf; options; what the case shows.
 _STATES: tuple[tuple[float, int, float, dict[str, Any], str], ...] = (
     (65536.0, 3, 0.0, {}, "a good step"),
     (65536.0, 1998, 0.0, {}, "the step before the one that grows it"),

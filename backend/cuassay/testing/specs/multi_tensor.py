@@ -1,6 +1,6 @@
-"""OpSpecs of operations over lists of arrays: implemented in ``devices/<kind>/multi_tensor.py``.
+"""OpSpecs of operations over lists of arrays; implemented in ``devices/<kind>/multi_tensor.py``.
 
-Such an operation makes no array: what is compared is all it writes, one list after another.
+Such an op returns nothing. The tests compare everything that it writes, one list after another.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ __all__ = ["LONG", "SHAPES", "SPECS", "Array", "Arrays", "flat", "layer", "list_
 Array = NDArray[Any]
 Arrays = Sequence[Array]
 
-#: A tensor of one element, odd ones, one of several chunks, one without elements, and several axes.
+#: Shapes of one element, odd sizes, several chunks, no elements, several axes, and 0-d.
 SHAPES: tuple[tuple[int, ...], ...] = ((1,), (3, 5), (255,), (4097,), (0,), (2, 3, 7), ())
 LONG: tuple[tuple[int, ...], ...] = ((40_003,), (64,))
 
 
 def list_of(make: Samples, shapes: Sequence[tuple[int, ...]] = SHAPES, **how: Any) -> list[HostArray]:
-    """An array for each of `shapes`, made as `how` says."""
+    """Make an array of each of `shapes`; `how` is passed to `make`."""
     return [make(shape, **how) for shape in shapes]
 
 
 def flat(*lists: Any) -> Array:
-    """What the ops write, lined up."""
+    """Join everything that an op writes into one array."""
     return np.concatenate([np.ravel(array) for one in lists for array in (one if isinstance(one, list) else [one])])
 
 
 def nbytes_of(*lists: Any) -> int:
-    """The bytes of all arrays of these lists."""
+    """The number of bytes of all arrays of these lists."""
     return sum(array.nbytes for one in lists for array in (one if isinstance(one, list) else [one]))
 
 
 def size_of(arrays: Arrays) -> int:
-    """The elements of all of `arrays`."""
+    """The number of elements of all `arrays`."""
     return sum(array.size for array in arrays)
 
 
 def layer(sizes: ModelSizes) -> tuple[tuple[int, ...], ...]:
-    """The parameters of an attention's output, and of a normalization."""
+    """The shapes of the parameters of an attention's output and of a normalization."""
     return (sizes.width, sizes.width), (sizes.width,), (sizes.width,)
 
 
@@ -61,7 +61,7 @@ def _pairs(make: Samples) -> Iterator[Sample]:
 
 
 def _wide_number(make: Samples) -> HostArray:
-    """A number on the device, in the dtype that `make`'s is computed in."""
+    """A number on the device, in the dtype in which the arrays of `make` are computed."""
     return make.full((), 0.375, dtype="float64" if make.dtype == "float64" else "float32")
 
 
@@ -238,7 +238,7 @@ def _two_layers(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _mul_layers(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """By ones: run again and again, anything else would end in infinity or zero."""
+    """Multiply by ones, because repeated calls with other factors would end in infinity or zero."""
     yield Sample((list_of(make, layer(sizes)), [make.full(shape, 1) for shape in layer(sizes)]))
 
 
@@ -260,7 +260,7 @@ def _unscale_layers(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _moved(passes: int) -> Any:
-    """`passes` over the first list, one over a second."""
+    """The work of `passes` over the first list, and of one pass over a second list."""
 
     def work(a: Arrays, b: Any = (), *more: Any, **scalars: Any) -> Work:
         return Work(bytes=passes * nbytes_of(list(a)) + (nbytes_of(b) if isinstance(b, list) else 0), flops=size_of(a))

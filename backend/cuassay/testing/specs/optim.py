@@ -1,6 +1,6 @@
-"""The OpSpec of the fused Adam step: implemented in ``devices/<kind>/optim.py``.
+"""The OpSpec of the fused Adam step; implemented in ``devices/<kind>/optim.py``.
 
-It makes no array: what is compared is all it writes, one list after another.
+The op returns nothing. The test compares everything that it writes, one list after another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _adam_sample(
     cells: Sequence[float | None] = (None, None, None),
     **kwargs: Any,
 ) -> Sample:
-    """A step between two: moments and counts are not zero. `cells`: grad_scale, found_inf, norm."""
+    """A step in mid-training, with nonzero moments and counts. `cells` are grad_scale, found_inf and norm."""
     lists = _adam_lists(make, shapes, amsgrad=amsgrad, states=states)
     masters = list_of(make, shapes, dtype="float32") if master else []
     steps = make.of(range(3, 3 + len(shapes)), dtype="float32")
@@ -93,7 +93,7 @@ def _adam(
     zero_grads: bool = False,
     size: bool = False,
 ) -> Array:
-    """Algorithm 1 of arXiv 1412.6980 as it is written there; with `size`, what the terms are as large as together."""
+    """Algorithm 1 of arXiv 1412.6980. With `size`, the sum of the absolute values of the terms instead."""
     a = np.abs if size else np.asarray
     if found_inf is not None and found_inf != 0:
         left = [np.zeros_like(grad) for grad in grads] if zero_grads else list(grads)
@@ -106,7 +106,7 @@ def _adam(
     for i, grad in enumerate(grads):
         t, p, g = steps[i] + 1, (masters or params)[i], grad / scale * clip
         slope = (-g if maximize else g) + (0 if decoupled else weight_decay) * p
-        terms = np.abs(g) + weight_decay * np.abs(p) if size else slope  # they may cancel
+        terms = np.abs(g) + weight_decay * np.abs(p) if size else slope  # the terms may cancel
         m = a(beta1 * exp_avgs[i]) + a((1 - beta1) * terms)
         v = beta2 * exp_avg_sqs[i] + (1 - beta2) * slope**2
         x = np.maximum(max_exp_avg_sqs[i], v) if max_exp_avg_sqs else v
@@ -120,7 +120,7 @@ def _adam(
 
 
 def _rest(beta: float, t: Any) -> Any:
-    """``1 - beta**t``, all of whose digits hold: the difference of the two has lost two by a beta of 0.999."""
+    """``1 - beta**t`` with all digits; the plain difference loses two digits for a beta of 0.999."""
     return -np.expm1(t * np.log(np.float64(beta)))
 
 
@@ -153,7 +153,7 @@ def _adam_errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _adam_work(params: Arrays, grads: Arrays, *states: Any, **hyper: Any) -> Work:
-    """Everything read, everything but the gradients written."""
+    """The work of reading all arrays, and of writing all but the gradients."""
     lists = [one for one in states[:4] if one]
     return Work(bytes=2 * nbytes_of(params, *lists) + nbytes_of(grads), flops=14 * size_of(params))
 

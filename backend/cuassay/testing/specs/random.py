@@ -1,8 +1,8 @@
-"""OpSpecs of operations that draw random numbers: implemented in ``devices/<kind>/random.py``.
+"""OpSpecs of operations that draw random numbers; implemented in ``devices/<kind>/random.py``.
 
-Of one (seed, offset) an operation is deterministic, so each is compared number by number: uniforms, integers, masks and
-permutations without any tolerance. The references take words from `cuassay.arrays.philox`, which is checked against
-published answers, and compute again what becomes of them: with whole numbers, or wider than any device computes.
+For a given (seed, offset) such an op is deterministic, so results are compared number by number: uniforms, integers,
+masks and permutations without any tolerance. The references take words from `cuassay.arrays.philox`, which is tested
+against published results. They compute the rest in integers, or in a wider dtype than any device.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ __all__ = ["SPECS"]
 
 Array = NDArray[Any]
 
-#: Neither half of either number is zero.
+#: The upper and the lower half of both numbers are nonzero.
 STATE = GeneratorState(0x0123_4567_89AB_CDEF, 4 * (2**33 + 5))
 
 _EXACT = Tolerance(ulps=0)
 
 
 class _Drawn(OpSpec):
-    """A spec whose reference is told the dtype: which words an element gets depends on it."""
+    """A spec whose reference gets arrays in their own dtype, which decides which random words an element gets."""
 
     def expected(self, sample: Sample) -> Array:
-        """The reference's answer for the sample's own arrays, not for wider ones."""
+        """The reference's result for the sample's own arrays instead of wider ones."""
         args, kwargs = sample.host()
         with np.errstate(all="ignore"):
             return np.asarray(self.reference(*args, **kwargs)) if self.reference is not None else np.empty(0)
 
     def scale(self, sample: Sample, expected: Array) -> tuple[Array, int]:
-        """A normal number is as wrong as its two terms are large."""
+        """The magnitude of a normal number's error is that of its two terms, the mean and the deviation."""
         return np.abs(expected) + abs(float(sample.kwargs.get("mean", 0.0))), 1
 
 
@@ -59,16 +59,16 @@ def _uniform(like: Array, *, state: GeneratorState, low: float = 0.0, high: floa
         u = words.astype("<u4").view("<u2").astype(np.float64) / 2**16
     elif like.itemsize == 4:
         u = (words // 2**8) / 2**24
-    else:  # exactly, as multiplying the interval by it instead of by a step changes no bit
+    else:  # exact: multiplying the interval by u gives the same bits as multiplying it by a step
         u = (words[:, ::2] // 2**11 + words[:, 1::2] * 2.0**21) / 2**53
     first, end = (wide(like.dtype.type(edge)) for edge in (low, high))
-    most = max(first, np.nextafter(end, wide(-np.inf)))  # of equal ends, the one number
+    most = max(first, np.nextafter(end, wide(-np.inf)))  # if the ends are equal, that number
     drawn = np.minimum(first + (end - first) * u.ravel()[:size].astype(wide), most)
     return _floor_to(drawn, like.dtype).reshape(like.shape)
 
 
 def _floor_to(values: Array, dtype: np.dtype[Any]) -> Array:
-    """The multiple of the dtype's unit at or below each value."""
+    """Round each value down to a multiple of the dtype's unit."""
     if dtype.itemsize > 2:
         return values
     exact = values.astype(np.float64)
@@ -96,7 +96,7 @@ def _normal(like: Array, *, state: GeneratorState, mean: float = 0.0, std: float
 def _integers(like: Array, *, state: GeneratorState, low: int, high: int) -> Array:
     count = 2 if high - low <= 2**32 else 4
     words = random_words(state, -(-like.size * count // 4)).reshape(-1, count)[: like.size].astype(object)
-    whole = sum(words[:, place] << 32 * place for place in range(count))  # as Python's integers, which are exact
+    whole = sum(words[:, place] << 32 * place for place in range(count))  # Python integers, which are exact
     return np.asarray(low + (whole * (high - low) >> 32 * count)).astype(like.dtype).reshape(like.shape)
 
 
@@ -140,7 +140,7 @@ def _dropout(a: Array, *, state: GeneratorState, p: float = 0.5) -> Array:
 
 
 def _like(*choices: dict[str, Any]) -> Callable[[Samples], Iterator[Sample]]:
-    """Arrays of every size and shape, the scalars in turn."""
+    """Yield arrays of every size and shape, with the options in turn."""
 
     def draw(make: Samples) -> Iterator[Sample]:
         for place, sample in enumerate(unary(make)):
@@ -188,7 +188,7 @@ def _turns(*values: float) -> Iterator[float]:
 
 
 def _refuses(*cases: tuple[dict[str, Any], str]) -> Callable[[Samples], Iterator[ErrorInput]]:
-    """Scalars that are refused with a message; so are a missing state, a number as state, and an array of bool."""
+    """Yield options that raise with a message, a missing state, a number as state, and an array of bool."""
 
     def draw(make: Samples) -> Iterator[ErrorInput]:
         right = dict(cases[0][0]) if cases else {}
@@ -232,18 +232,18 @@ def _activations(**scalars: Any) -> Callable[[Samples, ModelSizes], Iterator[Sam
 
 
 def _countable(dtype: str, most: int) -> int:
-    """`most`, or as many as an integer dtype counts."""
+    """`most`, or the largest number of an integer dtype if that is smaller."""
     return min(most, int(np.iinfo(dtype).max)) if dtype in INTEGERS else most
 
 
 def _integers_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """Token numbers."""
+    """Yield token numbers."""
     scalars = {"state": STATE, "low": 0, "high": _countable(make.dtype, sizes.vocabulary)}
     yield Sample((make((sizes.batch, sizes.length)),), scalars)
 
 
 def _order_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """An order of the vocabulary, or of as many as the dtype counts."""
+    """Yield a permutation of the vocabulary, or of as many numbers as the dtype has."""
     yield Sample((make((_countable(make.dtype, sizes.vocabulary),)),), {"state": STATE})
 
 
@@ -252,7 +252,7 @@ def _probabilities_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _written(like: Array, **scalars: Any) -> Work:
-    """Of `like` nothing is read."""
+    """The work of writing the result; `like` is not read."""
     return Work(bytes=like.nbytes)
 
 
@@ -268,7 +268,7 @@ _INTERVALS: tuple[dict[str, Any], ...] = (
 )
 _DISTRIBUTIONS = tuple({"mean": mean, "std": std} for mean, std in product((0.0, -2.5), (1.0, 0.25, 0.0)))
 
-#: On sim all checks run for `dropout`; the implementations are those of cpu.
+#: On sim all checks run for `dropout` only, because its implementations are those of cpu.
 _BOXED = {"sim": "cpu"}
 
 SPECS = (

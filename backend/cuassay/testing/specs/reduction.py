@@ -1,4 +1,4 @@
-"""OpSpecs of reductions and row-wise normalizations: implemented in ``reduction.py`` and ``normalization.py``."""
+"""OpSpecs of reductions and row-wise normalizations; implemented in ``reduction.py`` and ``normalization.py``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Shape and reduced axes: rows, columns, the middle, several axes, and extents around a warp and a block.
+#: Shapes and reduced axes: rows, columns, the middle, several axes, and extents around a warp and a block.
 _REDUCED: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
     ((33, 129), {"axis": 0}),
     ((33, 129), {"axis": 1}),
@@ -52,7 +52,7 @@ _REDUCED: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
 
 
 def reductions(make: Samples) -> Iterator[Sample]:
-    """Rows, columns, several axes, edges of the dtype."""
+    """Yield arrays to reduce along rows, columns and several axes, and special numbers of the dtype."""
     yield from (Sample((make(extent),)) for extent in AWKWARD)
     yield from (Sample((make(shape),), kwargs) for shape, kwargs in _REDUCED)
     yield Sample((make(()),), kind="scalar")
@@ -62,21 +62,21 @@ def reductions(make: Samples) -> Iterator[Sample]:
 
 def _sums(make: Samples) -> Iterator[Sample]:
     yield from reductions(make)
-    # In 16 bits 256 + 1 is 256 (bfloat16) and 2,048 + 1 is 2,048 (float16): only a wide accumulator gets there.
+    # 256 + 1 is 256 in bfloat16, and 2,048 + 1 is 2,048 in float16, so only a wider accumulator gives 4,096.
     yield Sample((make.full(4096, 1),), label="4,096 ones")
     yield Sample((make.full((3, 4096), 1),), {"axis": 1}, label="rows of 4,096 ones")
     yield Sample((make.full((4096, 3), 1),), {"axis": 0}, label="columns of 4,096 ones")
     yield Sample((make(100_000, low=-1, high=1),), label="100,000 terms")
-    # 24 of these, a thread's share, are not a bfloat16 number: rounded to one, all shares would err the same way.
+    # The sum of 24 of these, a thread's share, is not a bfloat16 number. If rounded, all shares would err alike.
     yield Sample((make.full((3, 5000), 1 + 2**-7),), {"axis": 1}, label="rows of 5,000 times 1.0078125")
     yield from (Sample((make((0, 3)),), {"axis": axis}, kind="empty") for axis in (None, 0, 1))
 
 
 def maxima(make: Samples) -> Iterator[Sample]:
-    """`reductions`, and where a maximum goes wrong."""
+    """Yield the samples of `reductions`, and further ones at which maxima go wrong."""
     yield from reductions(make)
     yield Sample((make(4097, low=-3, high=-1),), label="all negative")
-    if make.dtype in INTEGERS:  # beyond what 32 bits hold too
+    if make.dtype in INTEGERS:  # these numbers also exceed 32 bits
         limits = np.iinfo(make.dtype)
         for end, word in ((limits.min, "least"), (limits.max, "largest")):
             near = make((3, 300), low=1, high=9).values
@@ -85,7 +85,7 @@ def maxima(make: Samples) -> Iterator[Sample]:
     if make.dtype not in ("bool", *INTEGERS):
         for axis in (0, 1):
             yield Sample((make.full((3, 257), -np.inf),), {"axis": axis}, f"nothing but -inf, axis {axis}", "extremal")
-        for places in ((0, 128), (3, 131), (7, 200, 256)):  # the first of several counts
+        for places in ((0, 128), (3, 131), (7, 200, 256)):  # the first of several NaN counts
             row = make((3, 257)).values.copy()
             row[1, places] = np.nan
             yield Sample((row,), {"axis": 1}, f"NaN at {places}", "extremal")
@@ -96,12 +96,12 @@ def maxima(make: Samples) -> Iterator[Sample]:
 
 
 def rows(make: Samples) -> Iterator[Sample]:
-    """Rows of all lengths, and masked ones."""
+    """Yield rows of all lengths, and masked ones."""
     yield from (Sample((make((3, extent)),)) for extent in AWKWARD)
     yield from (Sample((make((5, 33, 7)),), {"axis": axis}) for axis in (0, 1, -1))
     yield Sample((make((2, 33), low=80, high=90),), label="would overflow unshifted")
     yield Sample((make((2, 2500), low=0, high=1),), label="a long row")
-    # Wider than two rows a multiprocessor, so that blocks share one; rising, so that their maxima differ.
+    # Too wide for one multiprocessor to hold two rows, so that blocks share a row; ascending, so that maxima differ.
     wide = make((2, 57_601)).values
     yield Sample((np.sort(wide.astype(np.float64)).astype(wide.dtype),), label="a wide row that rises")
     yield from (Sample((make(shape),), kind="empty") for shape in ((0, 3), (3, 0)))
@@ -111,7 +111,7 @@ def rows(make: Samples) -> Iterator[Sample]:
     yield Sample((row,), label="NaN, -inf, and nothing but -inf", kind="extremal")
     yield Sample((np.array([[np.inf, 1.0], [-np.inf, 1.0]]).astype(row.dtype),), label="inf", kind="extremal")
     most = largest(make.dtype)
-    for value in sorted({-1e4, max(-1e10, -most), -most, most}):  # rows wholly masked, by whatever number
+    for value in sorted({-1e4, max(-1e10, -most), -most, most}):  # rows that are masked entirely, by any number
         for extent in (33, 2500, 57_601):
             masked = make.full((2, extent), value)
             yield Sample((masked,), label=f"{extent} times {value:g}", kind="extremal")
@@ -121,7 +121,7 @@ def rows(make: Samples) -> Iterator[Sample]:
 
 
 def weights(make: Samples) -> Iterator[Sample]:
-    """`rows`, numbers close together far from zero, and results of other dtypes."""
+    """Yield `rows`, numbers far from zero and close together, and results of other dtypes."""
     yield from rows(make)
     yield Sample((make((3, 33), low=9999, high=10001),), {}, "far from zero")
     for dtype in ("bfloat16", "float64"):
@@ -136,13 +136,13 @@ def _softmax(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
 
 
 def softmax_magnitude(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
-    """The argument of exp is rounded: its error is relative to how far below the maximum it is."""
+    """The argument of exp is rounded, so the error is relative to its distance from the maximum."""
     if not a.size:
         return a
     return np.asarray(_softmax(a, axis=axis) * (1 + np.nan_to_num(np.ptp(a, axis=axis, keepdims=True))))
 
 
-#: Rows beyond which kernels are others; there too eps has its part in a result.
+#: Beyond this length other kernels compute a row; eps must have an effect on their results too.
 _LONG = 4096
 
 
@@ -155,7 +155,7 @@ def _normal_rows(make: Samples) -> Iterator[Sample]:
     yield Sample((make((3, 768), low=999, high=1001), make(768), make(768)), label="a mean far from zero")
     long = make((2, 2500), low=9, high=11), make(2500), make(2500)
     yield Sample(long, label="a long row, its mean far from zero")
-    for extent, more in ((120_001, {}), (120_008, {"eps": 0.5})):  # of which vectors divide none, and each
+    for extent, more in ((120_001, {}), (120_008, {"eps": 0.5})):  # not divisible, and divisible, by vectors
         wide = make((2, extent)), make(extent), make(extent)
         yield Sample(wide, more, f"rows of {extent:,}, more than the shared memory of a block")
     yield from (Sample((make(shape), make(shape[-1]), make(shape[-1])), kind="empty") for shape in ((0, 5), (3, 0)))
@@ -180,7 +180,7 @@ def _normal(a: Array, eps: float) -> Array:
 
 
 def _layer_norm_magnitude(a: Array, weight: Array, bias: Array, *, eps: float = 1e-5) -> Array:
-    """The mean is subtracted: its error is relative to the largest element, before the division."""
+    """The mean is subtracted, so the error is relative to the largest element divided by the deviation."""
     if not a.size:
         return a
     deviation = np.sqrt(a.var(axis=-1, keepdims=True) + eps)
@@ -237,7 +237,7 @@ def _layer_norm_backward(grad: Array, a: Array, weight: Array, *, eps: float = 1
 
 
 def _layer_norm_backward_magnitude(grad: Array, a: Array, weight: Array, *, eps: float = 1e-5) -> Array:
-    """The mean is subtracted: errors of a normalized row are relative to the largest element, before the division."""
+    """The mean is subtracted, so a normalized row's error is relative to its largest element over the deviation."""
     if not a.size:
         return a
     deviation = np.sqrt(a.var(axis=-1, keepdims=True) + eps)
@@ -263,24 +263,24 @@ def _hidden_gradients(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def terms(a: Array, *, axis: Any = None, keepdims: bool = False) -> int:
-    """The elements that make one result."""
+    """The number of elements that are reduced to one result."""
     return a.size // max(int(np.sum(np.ones(a.shape, bool), axis=axis).size), 1)
 
 
 def bad_axes(make: Samples) -> Iterator[ErrorInput]:
-    """Axes that there are not, or twice."""
+    """Yield axes that do not exist, or that are repeated."""
     yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
     yield ErrorInput(Sample((make((2, 3)),), {"axis": (0, -2)}, "an axis twice"), ShapeError, "twice")
 
 
 def no_maximum(make: Samples) -> Iterator[ErrorInput]:
-    """`bad_axes`, and no elements."""
+    """Yield `bad_axes`, and an array without elements."""
     yield from bad_axes(make)
     yield ErrorInput(Sample((make((0, 3)),), {"axis": 0}, "no elements"), ShapeError, "no elements")
 
 
 def softmax_errors(make: Samples) -> Iterator[ErrorInput]:
-    """Axes and dtypes that there are not."""
+    """Yield axes that do not exist, and unsupported dtypes."""
     yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
     yield ErrorInput(Sample((make(3, dtype="int32"),), label="integers"), DTypeError, "not defined for int32")
     yield ErrorInput(Sample((make(3),), {"dtype": "int32"}, "to integers"), DTypeError, "softmax gives one of")
@@ -293,7 +293,7 @@ def _layer_norm_errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def attention(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The scores of one layer, and the vocabulary of the last."""
+    """Yield the scores of a layer, and the logits of the last one."""
     yield Sample((make((sizes.batch, sizes.heads, sizes.length, sizes.length)),))
     yield Sample((make((sizes.batch * sizes.length // 8, sizes.vocabulary)),))
 
@@ -303,18 +303,18 @@ def _hidden(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def logits(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """Columns and rows of a batch."""
+    """Yield a batch to reduce along columns and along rows."""
     yield Sample((make((sizes.batch * sizes.length, sizes.width)),), {"axis": 0})
     yield Sample((make((sizes.batch * sizes.length, 4 * sizes.width)),), {"axis": -1})
 
 
 def row_work(steps: int) -> Any:
-    """Every array once, the first one also written; `steps` operations an element of it."""
+    """The work of reading every array, and writing one like the first; `steps` operations for each of its elements."""
     return lambda a, *more, **scalars: Work(bytes=2 * a.nbytes + sum(b.nbytes for b in more), flops=steps * a.size)
 
 
 def reduction_work(a: Array, *, axis: Any = None, keepdims: bool = False) -> Work:
-    """Every element read, and the results written."""
+    """The work of reading every element, and writing the results."""
     return Work(bytes=a.nbytes + a.nbytes // max(terms(a, axis=axis), 1), flops=a.size)
 
 

@@ -1,4 +1,4 @@
-"""OpSpecs of grouped and of fp8 products: implemented in ``devices/cpu/linalg.py`` and ``devices/cuda/blas``."""
+"""OpSpecs of grouped and fp8 products; implemented in ``devices/cpu/linalg.py`` and ``devices/cuda/blas``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _grouped_reference(a: Array, b: Array, *, offs: tuple[int, ...]) -> Array:
 
 
 def _scaled(make: Samples) -> Iterator[Sample]:
-    """fp8 operands as they are, or as codes; b as libraries want it (columns contiguous) and not; K of 16 and not."""
+    """Yield fp8 operands, or their codes; b with contiguous columns, as libraries want it, and not; K of 16 and not."""
     of_a = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
     named = {"format_a": of_a, "format_b": "float8_e4m3fn"} if make.dtype == "uint8" else {}
     of_b = "float8_e4m3fn" if named else make.dtype
@@ -103,7 +103,7 @@ def _scaled_errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _experts(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """Rows of a batch spread evenly over eight experts."""
+    """Yield the rows of a batch, spread evenly over eight experts."""
     rows = sizes.batch * sizes.length
     offs = tuple(range(rows // 8, rows + 1, rows // 8))
     yield Sample((make((rows, sizes.width)), make((8, sizes.width, sizes.width))), {"offs": offs})
@@ -114,7 +114,7 @@ def _grouped_work(a: Array, b: Array, *, offs: tuple[int, ...]) -> Work:
 
 
 def _scaled_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """One layer's widening projection in fp8, the weight as layers hold it."""
+    """Yield a layer's widening projection in fp8, with the weight as layers store it."""
     name = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
     named = {"format_a": name, "format_b": name} if make.dtype == "uint8" else {}
     one = make.full(1, 1, dtype="float32")

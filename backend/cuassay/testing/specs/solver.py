@@ -1,7 +1,7 @@
-"""OpSpecs of linear algebra: implemented in ``devices/<kind>/solver.py``.
+"""OpSpecs of linear algebra; implemented in ``devices/<kind>/solver.py``.
 
-A factorization has many right answers, by sign and more. Compared is what it means: that the factors give the matrix,
-that columns are orthonormal, that a triangle is one, that values are in order.
+A factorization has many right results, which differ in signs and more. Its properties are compared instead: the factors
+multiply to the matrix, columns are orthonormal, triangles are triangular, and values are in order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 Meant = Sequence[Any]
 
-#: Single, odd, around a warp, stacks of one and two axes.
+#: Single elements, odd extents, extents around a warp, and stacks of one and two axes.
 _SQUARES: tuple[Shape, ...] = ((1, 1), (5, 5), (33, 33), (3, 4, 4), (2, 2, 7, 7), (2, 35, 35))
 _RECTANGLES: tuple[Shape, ...] = ((1, 1), (7, 3), (3, 7), (40, 33), (3, 5, 4), (2, 2, 3, 5), (2, 34, 36))
 _HOLLOW: tuple[Shape, ...] = ((0, 0), (0, 3, 3), (2, 0, 0))
@@ -38,7 +38,7 @@ _HOLLOW_RECTANGLES: tuple[Shape, ...] = ((0, 3), (3, 0), (0, 3, 2))
 
 
 def _regular(make: Samples, shape: Shape) -> HostArray:
-    """Far from singular: the diagonal weighs as much as the rest of its row might."""
+    """Make matrices far from singular: the diagonal is as large as the rest of its row may be."""
     values = make(shape, low=-1, high=1).values.copy()
     values += np.eye(shape[-1], dtype=values.dtype) * (2 + np.sqrt(shape[-1]))
     return HostArray(values)
@@ -64,7 +64,7 @@ def _worked(a: Array) -> Array:
 
 
 def _size(*arrays: Array) -> float:
-    """What errors are relative to: the Frobenius norms, multiplied."""
+    """The magnitude that errors are relative to: the product of the Frobenius norms."""
     return math.prod(max(1.0, float(np.linalg.norm(a.ravel()))) for a in arrays)
 
 
@@ -85,7 +85,7 @@ def _ones(a: Array, extent: int) -> Array:
 
 
 def _above(a: Array) -> Array:
-    """What a lower triangle has above its diagonal."""
+    """The elements above the diagonal, which are zero in a lower triangle."""
     return np.triu(a, 1)
 
 
@@ -102,7 +102,7 @@ def _solves(make: Samples) -> Iterator[Sample]:
 
 
 def _solved(a: Array, b: Array, x: Array, info: Array) -> Meant:
-    """What is solved gives the right side; of what is singular nothing is said but so."""
+    """The product of matrix and solution, which is the right side; for a singular matrix, only the flag counts."""
     worked = (info == 0)[..., None, None]
     return np.where(worked, a @ np.where(worked, x, 0), 0), np.broadcast_to(info != 0, info.shape)
 
@@ -256,7 +256,7 @@ def _lstsq(a: Array, b: Array, rcond: float | None = None) -> Array:
 
 
 def _fit_size(a: Array, b: Array, **named: Any) -> float:
-    """Errors of a solution grow with the condition, at most some hundreds for these samples."""
+    """The error of a solution grows with the condition number, which is at most some hundreds for these samples."""
     return 100 * _size(a) * _size(b)
 
 
@@ -269,7 +269,7 @@ def _fit_errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _bench(generate: Any) -> Any:
-    """One matrix as wide as the model's heads are, by the samples' own maker."""
+    """Yield one matrix, as wide as the model's heads, from the samples' own maker."""
 
     def bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
         yield generate(make, (sizes.width // sizes.heads, sizes.width // sizes.heads))
@@ -290,7 +290,7 @@ def _alone(maker: Callable[[Samples, Shape], HostArray]) -> Any:
 
 
 def _work(op: Op, multiple: float) -> Any:
-    """`multiple` N**3 operations (Golub & Van Loan 2013), every array once."""
+    """The work of `multiple` N**3 operations (Golub & Van Loan 2013), and of each array once."""
 
     def work(*arrays: Array, **named: Any) -> Work:
         a, made = arrays[0], op.meta(*arrays, **named)
@@ -300,10 +300,10 @@ def _work(op: Op, multiple: float) -> Any:
     return work
 
 
-#: Backward errors of these algorithms are a small multiple of epsilon times the norm (Higham 2002, chapters 9, 10, 19).
+#: The backward errors of these algorithms are a small multiple of epsilon times the norm (Higham 2002, ch. 9, 10, 19).
 _STABLE = Tolerance(ulps=16, growth="sqrt")
 
-#: Of the others, which make several arrays, it is not asked.
+#: Ops that return several arrays have no such check.
 _NOT_CAPTURED = KnownFailure(
     reason="CuPy calls neither cuSOLVER nor cuBLAS in a capture", kind="cuda", check="graph_replay"
 )
@@ -321,7 +321,7 @@ SPECS = (
     OpSpec(
         op=ops.det, samples=_dets, reference=np.linalg.det, error_inputs=_det_errors, terms=_count, tolerance=_STABLE,
         like={"sim": "cpu"},
-        # Hadamard's bound: what a determinant is made of may cancel.
+        # Hadamard's bound, because the terms of a determinant may cancel.
         magnitude=lambda a: np.prod(np.linalg.norm(a, axis=-1), axis=-1), work=_work(ops.det, 2 / 3),
         bench=_bench(lambda make, shape: Sample((_regular(make, (2, 8, 8)),))), known_failures=(_NOT_CAPTURED,),
     ),

@@ -1,4 +1,4 @@
-"""OpSpecs of the other reductions, and of what is composed of them: implemented in ``devices/<kind>/reduction.py``."""
+"""OpSpecs of further reductions, and of operations composed of them; implemented in ``devices/<kind>/reduction.py``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _minima(make: Samples) -> Iterator[Sample]:
 
 
 def _places(make: Samples) -> Iterator[Sample]:
-    """Over one axis or all; among them many that are equal, and NaN at several places."""
+    """Yield arrays to reduce over one axis or all, with many equal elements, and with several NaN."""
     yield from (one for one in maxima(make) if not isinstance(one.kwargs.get("axis"), tuple))
     yield Sample((make((5, 20_001), low=-2, high=2),), {"axis": 1}, "rows in parts, many of them equal")
     yield Sample((make.full((3, 300), 1),), {"axis": 1}, "all equal")
@@ -53,7 +53,7 @@ def _places(make: Samples) -> Iterator[Sample]:
         row = make((2, 20_001)).values.copy()
         row[:, 9000], row[1, 7] = np.nan, np.nan
         yield Sample((row,), {"axis": 1}, "NaN in a part of a row", "extremal")
-        several = make((3, 1025)).values.copy()  # the first of each pair is met by a later thread of its warp
+        several = make((3, 1025)).values.copy()  # the first NaN of each pair belongs to a later thread of its warp
         several[0, [124, 130]], several[1, [250, 260]], several[2, [508, 900]] = np.nan, np.nan, np.nan
         yield Sample((several,), {"axis": 1}, "several NaN in each row", "extremal")
         yield Sample((np.ascontiguousarray(several.T),), {"axis": 0}, "several NaN in each column", "extremal")
@@ -69,7 +69,7 @@ def _bad_places(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _factors(make: Samples) -> Iterator[Sample]:
-    """Near 1, so that products of many neither overflow nor vanish."""
+    """Yield factors near 1, so that products of many neither overflow nor underflow."""
     for one in reductions(make):
         if one.kind == "values" and make.dtype not in ("bool", *INTEGERS):
             shape = one.args[0].shape
@@ -116,7 +116,7 @@ def _mean(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
 
 
 def _terms_of(a: Array, axis: Any) -> int:
-    """The elements that make one result, which may be none."""
+    """The number of elements that are reduced to one result, which may be 0."""
     given = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     return int(np.prod([a.shape[one] for one in given], dtype=np.int64))
 
@@ -128,7 +128,7 @@ def _var(a: Array, *, axis: Any = None, correction: float = 1, keepdims: bool = 
 
 
 def _var_magnitude(a: Array, *, axis: Any = None, correction: float = 1, keepdims: bool = False) -> Array:
-    """The mean's error is relative to the largest element."""
+    """The error of the mean is relative to the largest element."""
     if not a.size:
         return _var(a, axis=axis, correction=correction, keepdims=keepdims)
     deviation = np.sqrt(_var(a, axis=axis, correction=correction, keepdims=keepdims))
@@ -141,7 +141,7 @@ def _bad_variances(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _sequences(make: Samples) -> Iterator[Sample]:
-    """Rows around tiles of 1,024, columns, the middle; ones, whose sums show a lost carry."""
+    """Yield rows around tiles of 1,024, columns and middle axes; and ones, whose sums show a lost carry."""
     yield from (Sample((make((3, extent)),), {"axis": 1}) for extent in (1, 31, 128, 1023, 1024, 1025, 5000))
     yield from (Sample((make((5, 33, 7)),), {"axis": axis}) for axis in (0, 1, 2, -3))
     yield Sample((make((3, 700)),), {"axis": 0}, "columns for several blocks")
@@ -163,7 +163,7 @@ def _no_axis(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _logarithms(make: Samples) -> Iterator[Sample]:
-    """`rows`, columns in one part and in several, and over several axes."""
+    """Yield `rows`, columns in one and in several parts, and reductions over several axes."""
     yield from (Sample(one.args, {"axis": -1} | dict(one.kwargs), one.label, one.kind) for one in rows(make))
     yield Sample((make((5, 33, 7)),), {"axis": (0, 2)})
     yield Sample((make((5, 33, 7)),), {"axis": None, "keepdims": True})
@@ -181,7 +181,7 @@ def _logsumexp(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
 
 
 def _logsumexp_magnitude(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """The maximum is subtracted and added again."""
+    """The maximum is subtracted and added again, so its error counts."""
     found = np.abs(_logsumexp(a, axis=axis, keepdims=keepdims))
     if not _terms_of(a, axis):
         return found
@@ -189,7 +189,7 @@ def _logsumexp_magnitude(a: Array, *, axis: Any = None, keepdims: bool = False) 
 
 
 def _log_softmax(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
-    """The maximum is subtracted by itself: together with the logarithm it would be rounded to its own last place."""
+    """Subtract the maximum separately: together with the logarithm, it would be rounded to its own last place."""
     if not a.size:
         return a
     top = np.max(a, axis=axis, keepdims=True)
@@ -198,7 +198,7 @@ def _log_softmax(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
 
 
 def _log_softmax_magnitude(a: Array, *, axis: int = -1, dtype: Any = None) -> Array:
-    """That of the differences from the maximum, which are exact for large numbers that lie close together."""
+    """The magnitude of the differences from the maximum, which are exact for large numbers that are close together."""
     if not a.size:
         return a
     spread = np.nan_to_num(np.ptp(a, axis=axis, keepdims=True), posinf=0)
@@ -218,7 +218,7 @@ SPECS = (
     OpSpec(
         op=ops.prod, samples=_factors, reference=_prod, error_inputs=bad_axes, bench=_near_one, work=reduction_work,
         like={"cpu": "sum", "sim": "cpu"}, terms=terms, supports_grad=True,
-        # Roundings of products near 1 are all the same way.
+        # The roundings of products near 1 all have the same direction.
         tolerance=Tolerance(ulps=8, growth="linear"),
     ),
     OpSpec(

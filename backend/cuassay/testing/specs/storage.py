@@ -1,4 +1,4 @@
-"""OpSpecs of operations that move numbers without computing: ``devices/<kind>/elementwise.py``."""
+"""OpSpecs of operations that move numbers without computing; implemented in ``devices/<kind>/elementwise.py``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _copies(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _cast_samples(make: Samples) -> Iterator[Sample]:
-    """Ties and their neighbours too: a number rounded twice is found there."""
+    """Yield casts, also of ties and their neighbours, which show a number that is rounded twice."""
     near_ties = [
         1 + sign * (2.0**-at + side * 2.0**-52) for at in (8, 9, 11, 12, 24) for sign in (1, -1) for side in (-1, 0, 1)
     ]

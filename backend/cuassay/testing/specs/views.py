@@ -1,6 +1,6 @@
-"""OpSpecs of operations that move nothing: ``cuassay.ops.views``, for every kind of device.
+"""OpSpecs of operations that return views: ``cuassay.ops.views``, for every kind of device.
 
-With ``out=``, as benchmarks call them, they copy.
+With ``out=``, as in benchmarks, they copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Drawn = Callable[[Samples], Iterator[Sample]]
 
 
 def _samples(values: Given, empty: Given = (), scalar: Given = ()) -> Drawn:
-    """One array each, by its shape and the options."""
+    """Make a function that yields one array for each shape, with its options."""
     kinds: dict[Kind, Given] = {"values": values, "empty": empty, "scalar": scalar}
 
     def samples(make: Samples) -> Iterator[Sample]:
@@ -48,7 +48,7 @@ def _slice(a: Array, *, axis: int = 0, start: Any = None, stop: Any = None, step
 
 
 def _bench(**options: Any) -> Callable[[Samples, ModelSizes], Iterator[Sample]]:
-    """The queries of all heads, (batch, length, heads, width of a head)."""
+    """Make a function that yields the queries of all heads: (batch, length, heads, width of a head)."""
 
     def bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
         yield Sample((make((sizes.batch, sizes.length, sizes.heads, sizes.width // sizes.heads)),), options)
@@ -57,11 +57,11 @@ def _bench(**options: Any) -> Callable[[Samples, ModelSizes], Iterator[Sample]]:
 
 
 def _biases(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """The gradient of a sum over the rows."""
+    """Yield a bias to expand, as in the gradient of a sum over rows."""
     yield Sample((make((1, 1, sizes.width)),), {"shape": (sizes.batch, sizes.length, sizes.width)})
 
 
-#: All but the view itself is the code of `permute`.
+#: These ops share all code with `permute`, except for the view itself.
 _LIKE = {"cpu": "permute", "sim": "cpu", "cuda": "permute"}
 
 SPECS = (

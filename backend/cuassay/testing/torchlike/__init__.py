@@ -1,14 +1,15 @@
-"""The decorators of torch's device-type tests, by the same names: a suite moves over by a change of its imports.
+"""The decorators of torch's device-type tests under the same names, so that a suite only needs other imports.
 
-``from cuassay.testing.torchlike import TestCase, dtypes, instantiate_device_type_tests, onlyCUDA`` represents imports
-from ``torch.testing._internal``. Classes are made for the devices that ``--device`` selects, so ``TestFoo`` becomes
-``TestFooCPU``, ``TestFooSIM`` and ``TestFooCUDA``, and ``test_x`` becomes ``test_x_cpu_float32``. A device that lacks a
-dtype skips the test with the reason. torch's own `TestCase`, `parametrize` and `ops` work with these classes, too.
+``from cuassay.testing.torchlike import TestCase, dtypes, instantiate_device_type_tests, onlyCUDA`` replaces imports
+from ``torch.testing._internal``. Classes are made for the devices that ``--device`` selects: ``TestFoo`` becomes
+``TestFooCPU``, ``TestFooSIM`` and ``TestFooCUDA``, and ``test_x`` becomes ``test_x_cpu_float32``. A test is skipped
+with the reason on a device that lacks its dtype. torch's `TestCase`, `parametrize` and `ops` work with these classes
+too.
 
 Decorators for further device types, such as `skipMPS` or `dtypesIfXPU`, exist and act on a kind of that name.
 
-What a decorator leaves on a function has torch's names (`dtypes`, `num_required_devices`, `precision_overrides`,
-`tolerance_overrides`, `parametrize_fn`), so that theirs and ours can be mixed.
+The attributes that decorators set on a function have torch's names (`dtypes`, `num_required_devices`,
+`precision_overrides`, `tolerance_overrides`, `parametrize_fn`), so that both kinds of decorators can be mixed.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ __all__ = [
     "with_tf32_off",
 ]
 
-#: torch's "native" device types that are kinds of ours.
+#: torch's "native" device types that are also kinds of this package.
 _NATIVE = ("cpu", "cuda")
 
 
 def _skipped_where(reason: Callable[..., str | None]) -> Decorator:
-    """Skip a test where `reason`, given what the test is given, has one."""
+    """Skip a test if `reason`, which is called with the test's arguments, returns a text."""
 
     def decorate(test: Test) -> Test:
         @wraps(test)
@@ -92,7 +93,17 @@ def _are(device_type: str | Collection[str] | None, kind: str) -> bool:
 
 
 def skipIf(dep: object, reason: str, device_type: str | Collection[str] | None = None) -> Decorator:
-    """Skip where `dep` is true, or the attribute of the test's class that it names; on these device types only."""
+    """Skip a test on some device types if a condition is true.
+
+    Parameters
+    ----------
+    dep : object
+        The condition, or the name of an attribute of the test's class.
+    reason : str
+        The reason for the skip.
+    device_type : str or collection of str, optional
+        The device types; by default all.
+    """
 
     def why(self: Any, *_: Any, **__: Any) -> str | None:
         met = getattr(self, dep, True) if isinstance(dep, str) else dep
@@ -106,7 +117,7 @@ skipCUDAIf = partial(skipIf, device_type="cuda")
 
 
 def onlyOn(device_type: str | Collection[str]) -> Decorator:
-    """Skip on other device types."""
+    """Skip the test on other device types than these."""
     return _skipped_where(
         lambda self, *_, **__: None if _are(device_type, self.device_type) else f"Only runs on {device_type}"
     )
@@ -118,7 +129,7 @@ onlyNativeDeviceTypes = onlyOn(_NATIVE)
 
 
 def onlyNativeDeviceTypesAnd(devices: Collection[str] = ()) -> Decorator:
-    """Skip on other device types than torch's native ones, here cpu and cuda, and `devices`."""
+    """Skip the test except on torch's native device types, which are cpu and cuda here, and on `devices`."""
     return onlyOn((*_NATIVE, *devices))
 
 
@@ -128,7 +139,7 @@ onlyAccelerator = _skipped_where(
 
 
 def expectedFailure(device_type: str | None, dtype: Any = None) -> Decorator:
-    """Expect a failure on a device type, in a dtype: reported as xfailed, and a failure if the test passes."""
+    """Expect a failure on a device type in a dtype: it is reported as xfailed, and a pass is a failure."""
 
     def decorate(test: Test) -> Test:
         @wraps(test)
@@ -154,7 +165,7 @@ expectedFailureCUDA = expectedFailure("cuda")
 
 
 def deviceCountAtLeast(num_required_devices: int) -> Decorator:
-    """Give the test `devices`, the names of all selected devices of its kind; skip where they are fewer."""
+    """Pass `devices`, the names of all selected devices of its kind, to the test; skip it if there are too few."""
 
     def decorate(test: Test) -> Test:
         test.num_required_devices = num_required_devices  # type: ignore[attr-defined]
@@ -168,12 +179,19 @@ def deviceCountAtLeast(num_required_devices: int) -> Decorator:
 
 
 def largeTensorTest(size: int | str | Callable[..., int], device: str | None = None) -> Decorator:
-    """Skip where the device, or `device`, has less free memory than `size`: bytes, ``"12GB"`` (GiB), or what gives it.
+    """Skip the test if the device has less free memory than `size`.
+
+    Parameters
+    ----------
+    size : int, str or callable
+        Bytes, a text such as ``"12GB"`` (GiB), or a function of the test's arguments that returns bytes.
+    device : str, optional
+        The device; by default that of the test.
 
     Raises
     ------
     ArgumentError
-        If a text is not of this form.
+        If a text has another form.
     """
     needed = parse_bytes(re.sub("GB|gb", "GiB", size)) if isinstance(size, str) else size
 
@@ -190,15 +208,21 @@ def largeTensorTest(size: int | str | Callable[..., int], device: str | None = N
 
 
 def dtypes(*args: Any, device_type: str = "all") -> Decorator:
-    """Make a test for each dtype, or for each tuple of dtypes; those of `device_type` go before those of all.
+    """Make a test for each dtype, or for each tuple of dtypes.
 
-    A dtype is NumPy's, torch's, a scalar type such as ``numpy.float32``, or a name. The test gets a name as a NumPy
-    dtype, the others as they are.
+    Parameters
+    ----------
+    *args : dtype or tuple of dtypes
+        Each is a dtype of NumPy or torch, a scalar type such as ``numpy.float32``, or a name. The test gets a NumPy
+        dtype for a name, and other dtypes as they are.
+    device_type : str
+        The device type with these dtypes; it takes precedence over ``"all"``.
 
     Raises
     ------
     DTypeError
-        If one is none of these, tuples and others are mixed, or the test has dtypes for `device_type` already.
+        If an argument is none of these, if tuples and single dtypes are mixed, or if the test already has dtypes for
+        `device_type`.
     """
     if len({isinstance(arg, tuple | list) for arg in args}) > 1:
         raise DTypeError(f"one variant of @dtypes is a tuple and one is not: {args!r}; give all as tuples")
@@ -225,7 +249,7 @@ def precisionOverride(d: Mapping[Any, float]) -> Decorator:
 
 
 def toleranceOverride(d: Mapping[Any, tol]) -> Decorator:
-    """Set `self.precision` and `self.rel_tol` by dtype; this goes before `precisionOverride`."""
+    """Set `self.precision` and `self.rel_tol` by dtype; this takes precedence over `precisionOverride`."""
     return partial(_override, "tolerance_overrides", {word(dtype): tol(*value) for dtype, value in d.items()})
 
 
@@ -235,9 +259,9 @@ def _override(name: str, by_dtype: Mapping[str, Any], test: Test) -> Test:
 
 
 def tf32_on_and_off(tf32_precision: float = 1e-5, *, only_if: bool = True) -> Decorator:
-    """Run the body without TF32, then with TF32 and this `self.precision`; once where a device or dtype has no TF32.
+    """Run the test without TF32, then with TF32 and this `self.precision`; once if device or dtype has no TF32.
 
-    It sets cuassay's precision (`cuassay.core.precision`), not torch's switches.
+    This sets cuassay's precision (`cuassay.core.precision`), not torch's switches.
     """
 
     def decorate(test: Test) -> Test:
@@ -268,7 +292,7 @@ def _has_tf32(self: Any, dtype: Any) -> bool:
 
 
 def with_tf32_off(test: Test) -> Test:
-    """Run the test with float32 products in float32."""
+    """Run the test with float32 products computed in float32."""
     return wraps(test)(precision("ieee")(test))
 
 
@@ -276,13 +300,13 @@ def with_tf32_off(test: Test) -> Test:
 
 _OF_A_KIND = re.compile(r"(only|dtypesIf|expectedFailure|skip)(SIM|MPS|XPU|HPU|XLA|Meta|Lazy|PRIVATEUSE1)(If)?")
 
-#: Every device of ours meets these: NumPy has LAPACK and FFT, cuda has cuSOLVER in MAGMA's place, and none is ROCm.
+#: Conditions that all devices meet: NumPy has LAPACK and FFT, cuda uses cuSOLVER instead of MAGMA, and none is ROCm.
 _ALWAYS_MET = re.compile("skipCPUIfNo(Lapack|FFT)|skipCUDAIf(NoCusolver|NoMagma|NoMagmaAndNoCusolver|Rocm|Miopen)")
 
-#: No device of ours meets these.
+#: Conditions that no device meets.
 _NEVER_MET = re.compile("skipCUDAIfNot(Rocm|MiopenSuggestNHWC)")
 
-#: What cannot be supported (a regular expression), and what to use instead.
+#: Regular expressions of names that cannot be supported, and what to use instead.
 _INSTEAD = {
     "ops|OpDTypes|modules|OpInfo|op_db": "write conformance(OpSpec(...)); for OpInfos import ops from torch, as before",
     "skip(OpsIn|Ops)|xfail|skip|DecorateInfo": "give the OpSpec known_failures=[KnownFailure(reason=..., kind=...)]",
@@ -302,7 +326,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
     if found is not None:
         return _of_a_kind(found[1] + (found[3] or ""), found[2].lower())
     instead = next((text for form, text in _INSTEAD.items() if re.fullmatch(form, name)), None)
-    if instead is not None:  # an ImportError is what `from ... import` shows as it is
+    if instead is not None:  # `from ... import` shows the message of an ImportError, but not of an AttributeError
         raise ImportError(f"cuassay.testing.torchlike does not offer {name}; {instead}", name=name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-#: Dtype to (rtol, atol), as torch.testing.assert_close has them; every other dtype is compared exactly.
+#: Dtype to (rtol, atol), as in torch.testing.assert_close; other dtypes are compared exactly.
 TOLERANCES = {
     "float16": (1e-3, 1e-5),
     "bfloat16": (1.6e-2, 1e-5),
@@ -23,16 +23,16 @@ class TestCase(unittest.TestCase):
     Attributes
     ----------
     precision, rel_tol : float
-        The least absolute and relative tolerance of `assertEqual`; set by `precisionOverride` and its like.
+        The least absolute and relative tolerance of `assertEqual`; set by decorators such as `precisionOverride`.
     """
 
     precision: float = 0.0
     rel_tol: float = 0.0
 
     def assertEqual(self, x: Any, y: Any, msg: Any = None, **how: Any) -> None:  # type: ignore[override]
-        """Compare arrays, numbers, and containers of these, with torch's tolerances; the rest by ``==``.
+        """Compare arrays, numbers and containers of these with torch's tolerances, and other objects by ``==``.
 
-        ``atol=``, ``rtol=``, ``exact_dtype=True`` and ``exact_device=False`` are torch's.
+        ``atol=``, ``rtol=``, ``exact_dtype=True`` and ``exact_device=False`` are those of torch.
         """
         __tracebackhide__ = True
         if isinstance(x, dict) and isinstance(y, dict):
@@ -67,11 +67,11 @@ class TestCase(unittest.TestCase):
         )
 
     def assertNotEqual(self, x: Any, y: Any, msg: str | None = None, **how: Any) -> None:  # type: ignore[override]
-        """Fail where `assertEqual` passes."""
+        """Fail if `assertEqual` passes."""
         with pytest.raises(AssertionError):
             self.assertEqual(x, y, **how)
 
 
 def run_tests(argv: list[str] | None = None) -> None:
-    """Run the file that is the main program, with the command line's options of pytest; for ``__main__``."""
+    """Run the main program's file with pytest and the options of the command line; for use under ``__main__``."""
     raise SystemExit(pytest.main([sys.argv[0], *(sys.argv[1:] if argv is None else argv)]))

@@ -1,11 +1,11 @@
-"""From a template class to a class for each selected kind of device, and from its tests to one for each case.
+"""Make a class for each selected kind of device from a template class, and a test for each case from its tests.
 
-A made test carries the mark ``cuassay_case``. The plugin reads its device and dtype there, as it does from the
-parameters of other tests, so that skips, records and the table at the end treat both alike.
+Such a test has the mark ``cuassay_case``. The plugin reads its device and dtype from there, as it does from the
+parameters of other tests, so that skips, records and the final table treat both alike.
 
-Parametrization follows torch's protocol, so that its own `ops` and `parametrize` work, too: a decorator leaves
-`parametrize_fn` on the test. Given the test, its class and the class for one device kind, it yields ``(test, part of
-the name, arguments, function that gives decorators for these arguments)``.
+Parametrization follows torch's protocol, so that torch's own `ops` and `parametrize` work too. A decorator sets
+`parametrize_fn` on the test. Called with the test, its class and the class for one device kind, it yields ``(test, part
+of the name, arguments, function that returns decorators for these arguments)``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Variants: TypeAlias = Callable[[Test, type, Any], Iterable[Variant]]
 
 
 class tol(NamedTuple):
-    """Absolute and relative tolerance."""
+    """An absolute and a relative tolerance."""
 
     atol: float
     rtol: float
 
 
 class _OnDevice:
-    """What a class for one kind of device knows: its devices, by torch's names."""
+    """The attributes of a class for one kind of device, with torch's names."""
 
     device_type = ""
     cuassay_devices: tuple[Device, ...] = ()
@@ -51,12 +51,12 @@ class _OnDevice:
 
     @classmethod
     def get_all_devices(cls) -> list[str]:
-        """Names of the selected devices of this kind, the test's own first; the cpu is called as torch calls it."""
+        """Names of the selected devices of this kind, the test's own first; the cpu has torch's name."""
         return ["cpu" if device.kind == "cpu" else str(device) for device in cls.cuassay_devices]
 
     @classmethod
     def get_primary_device(cls) -> str:
-        """The name of the device that tests of one device run on."""
+        """The name of the device on which tests of a single device run."""
         return cls.get_all_devices()[0]
 
 
@@ -67,10 +67,19 @@ def instantiate_device_type_tests(
     only_for: str | Collection[str] | None = None,
     **_: bool,
 ) -> None:
-    """Replace a template in `scope` by a class for each kind of the selected devices: ``TestFooCPU``, ``TestFooCUDA``.
+    """Replace a template in `scope` by a class for each kind of selected device, such as ``TestFooCUDA``.
 
-    Where no selected device is left, ``TestFooNOWHERE`` holds one skipped test for each of the template, so that it is
-    reported. torch's ``include_lazy``, ``allow_mps`` and ``allow_xpu`` are accepted and not needed.
+    If no selected device is left, ``TestFooNOWHERE`` has a skipped test for each test of the template, so that they are
+    reported. torch's ``include_lazy``, ``allow_mps`` and ``allow_xpu`` are accepted and ignored.
+
+    Parameters
+    ----------
+    generic_test_class : type
+        The template.
+    scope : mapping
+        The module's ``globals()``.
+    except_for, only_for : str or collection of str, optional
+        The kinds to leave out, and the only kinds to use.
     """
     templates = {name: test for name, test in vars(generic_test_class).items() if name.startswith("test")}
     for name in templates:
@@ -103,7 +112,7 @@ def _selected(except_for: str | Collection[str] | None, only_for: str | Collecti
     presence = current_presence()
     left_out = _words(except_for)
     known = set(kinds()) - set(VALUELESS_KINDS)
-    wanted = [kind for kind in _words(only_for) if kind in known]  # torch's files name types that have no tests here
+    wanted = [kind for kind in _words(only_for) if kind in known]  # torch's files name types that do not exist here
     found = presence.matching([f"{kind}:*" for kind in wanted]) if only_for else presence.devices
     return [device for device in found if device.kind not in left_out]
 
@@ -118,7 +127,7 @@ def _made(template: type, kind: str, devices: tuple[Device, ...]) -> Any:
 
 
 def _add_tests(made: Any, template: type, name: str, test: Test) -> None:
-    """Add a test for each case, named ``<name>_<parameters>_<kind>_<dtypes>`` as torch names them."""
+    """Add a test for each case, named ``<name>_<parameters>_<kind>_<dtypes>`` as in torch."""
     variants = getattr(test, "parametrize_fn", _unchanged)
     if hasattr(test, "dtypes"):
         variants = product(_by_dtype, variants)
@@ -132,18 +141,23 @@ def _add_tests(made: Any, template: type, name: str, test: Test) -> None:
 
 
 def _unchanged(test: Test, *_: Any) -> Iterator[Variant]:
-    yield test, "", {}, partial(_given, ())
+    yield test, "", {}, partial(_fixed_decorators, ())
 
 
 def _by_dtype(test: Any, template: type, device_class: Any) -> Iterator[Variant]:
     if "all" not in test.dtypes:
         raise SpecError(f"{template.__name__}.{test.__name__} has dtypes of one device type only; add @dtypes(...)")
     for dtype in test.dtypes.get(device_class.device_type, test.dtypes["all"]):
-        yield test, "", {"dtypes" if isinstance(dtype, tuple | list) else "dtype": value(dtype)}, partial(_given, ())
+        yield (
+            test,
+            "",
+            {"dtypes" if isinstance(dtype, tuple | list) else "dtype": value(dtype)},
+            partial(_fixed_decorators, ()),
+        )
 
 
 def _case(made: Any, label: str, test: Any, kwargs: dict[str, Any]) -> Test:
-    """`test` with its arguments, tolerances and marks."""
+    """Bind a test's arguments, tolerances and marks."""
     dtype = kwargs.get("dtypes", kwargs.get("dtype"))
     given = {**_devices(made, label, test, kwargs), **kwargs}
 
@@ -164,7 +178,7 @@ def _case(made: Any, label: str, test: Any, kwargs: dict[str, Any]) -> Test:
 
 
 def _devices(made: Any, label: str, test: Test, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """`device`, or `devices`, where the test takes it; every other argument must come from a decorator."""
+    """The argument `device` or `devices`, if the test takes it; decorators must provide all other arguments."""
     _, *arguments = inspect.signature(test).parameters.values()
     many = hasattr(test, "num_required_devices")
     own = {"devices": made.get_all_devices()} if many else {"device": made.get_primary_device()}
@@ -199,7 +213,7 @@ def _set_test(made: Any, name: str, test: Any) -> None:
 
 
 def product(first: Variants, second: Variants) -> Variants:
-    """Each variant of `second` of each variant of `first`; the part of the name of `second` comes first."""
+    """Combine each variant of `first` with each of `second`, whose part of the name comes first."""
 
     def variants(test: Test, template: type, device_class: Any) -> Iterator[Variant]:
         for inner, ending, kwargs, old in first(test, template, device_class):
@@ -210,7 +224,7 @@ def product(first: Variants, second: Variants) -> Variants:
     return variants
 
 
-def _given(decorators: Iterable[Decorator], _: dict[str, Any]) -> Iterable[Decorator]:
+def _fixed_decorators(decorators: Iterable[Decorator], _: dict[str, Any]) -> Iterable[Decorator]:
     return decorators
 
 
@@ -220,7 +234,7 @@ def _both(old: Decorators, new: Decorators, kwargs: dict[str, Any]) -> list[Deco
 
 @dataclass(frozen=True, slots=True)
 class subtest:
-    """Values of `parametrize` with a name and decorators of their own."""
+    """A value of `parametrize` with its own name and decorators."""
 
     arg_values: Any
     name: str | None = None
@@ -228,7 +242,17 @@ class subtest:
 
 
 def parametrize(arg_str: str, arg_values: Iterable[Any], name_fn: Callable[..., str] | None = None) -> Decorator:
-    """Make a test for each value of `arg_str`, or for each tuple of values where it names several arguments."""
+    """Make a test for each value of an argument, or for each tuple of values of several arguments.
+
+    Parameters
+    ----------
+    arg_str : str
+        The names of the arguments, separated by commas.
+    arg_values : iterable
+        The values, the tuples of values, or `subtest` objects.
+    name_fn : callable, optional
+        Makes a part of the test's name from the values.
+    """
     arguments = [name.strip() for name in arg_str.split(",") if name.strip()]
     given = [found if isinstance(found, subtest) else subtest(found) for found in arg_values]
 
@@ -238,7 +262,7 @@ def parametrize(arg_str: str, arg_values: Iterable[Any], name_fn: Callable[..., 
             pairs = dict(zip(arguments, values, strict=True))
             by_default = "_".join(_part(place, *pair) for pair in pairs.items())
             name = one.name or (by_default if name_fn is None else name_fn(*values))
-            yield test, name, pairs, partial(_given, one.decorators)
+            yield test, name, pairs, partial(_fixed_decorators, one.decorators)
 
     def decorate(test: Test) -> Test:
         former = getattr(test, "parametrize_fn", None)
@@ -258,7 +282,7 @@ def _part(place: int, name: str, given: Any) -> str:
 
 
 def word(dtype: Any) -> str:
-    """``float32`` for each way to write it; of a tuple of dtypes, ``float32_int64``. Raises `DTypeError`."""
+    """The name of a dtype in any form; of a tuple, such as ``float32_int64``. Raises `DTypeError`."""
     if isinstance(dtype, tuple | list):
         return "_".join(map(word, dtype))
     found = dtype_word(dtype)
@@ -270,13 +294,13 @@ def word(dtype: Any) -> str:
 
 
 def names(dtype: Any) -> tuple[str, ...]:
-    """The dtypes of ours among these: what a device must have."""
+    """The names among these that are dtypes of this package, which the device must support."""
     single = dtype if isinstance(dtype, tuple | list) else (dtype,)
     return tuple(name for name in map(word, single) if name in DTYPE_NAMES)
 
 
 def value(dtype: Any) -> Any:
-    """What a test is given: a name becomes NumPy's dtype."""
+    """The value that a test gets: a NumPy dtype for a name, other dtypes as they are."""
     from cuassay.arrays.dtypes import as_dtype
 
     if isinstance(dtype, tuple | list):

@@ -1,0 +1,197 @@
+"""A process of a worker that has imported pytest and forks the process of each shard.
+
+To start Python and to import pytest, NumPy and the plugin takes twice the processor time of the rest of a short shard.
+A warm process does it once. It imports no file of the project and no plugin but ours, makes no CUDA context and runs
+no thread, so that a shard finds what it finds in a new process.
+
+The worker orders one shard at a time, through a socket; the answer is the exit status. To stop a shard, the worker
+kills the warm process: the kernel then kills what that has forked, as `cuassay.results.lifeline` arranges.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cuassay.core.handle import Handle
+from cuassay.results.lifeline import Lifeline, follow
+
+__all__ = ["PYTEST", "Warm", "can_warm", "main"]
+
+#: The module that shards of a warm process run.
+PYTEST = "pytest"
+
+#: What each session of a shard imports, in addition to what the session without tests does.
+_MODULES = ("cuassay.devices", "cuassay.testing.recording")
+
+#: Variables that give pytest more options or plugins: they are for the shards.
+_PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+
+#: Variables by which coverage.py measures new processes from their first line, which a fork would not be.
+_COVERAGE_VARIABLES = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+_MESSAGE_NBYTES = 1 << 20
+
+
+def can_warm(arguments: Sequence[str]) -> bool:
+    """Whether the process of a shard may be forked.
+
+    A benchmark is measured in a new process, and so is coverage. Only Linux lets a fork use all libraries.
+    """
+    is_plain = arguments[0] == PYTEST and "--benchmark-only" not in arguments
+    return is_plain and sys.platform == "linux" and os.environ.keys().isdisjoint(_COVERAGE_VARIABLES)
+
+
+class Warm(Handle):
+    """The worker's side of a warm process; to a shard it is as `subprocess.Popen`.
+
+    Attributes
+    ----------
+    returncode : int or None
+        The exit status of the last shard, or None while it runs. The negative number of a signal that killed it.
+    is_lost : bool
+        The process ended before its shard did.
+    """
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lifeline = Lifeline()
+        self._process = subprocess.Popen(
+            self._lifeline.command([__spec__.name, str(theirs.fileno())]),
+            pass_fds=[*self._lifeline.inherited, theirs.fileno()],
+        )
+        theirs.close()
+        self._answers = select.poll()
+        self._answers.register(self._socket, select.POLLIN)
+        self._is_killed = False
+        self.is_lost = False
+        self.returncode: int | None = 0
+
+    def __repr__(self) -> str:
+        return f"Warm({'closed' if self._socket.fileno() < 0 else self._process.pid})"
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it can be given a shard."""
+        is_open = self._socket.fileno() >= 0 and not self._is_killed
+        return is_open and self.returncode is not None and self._process.poll() is None
+
+    def run(self, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        """Order a shard: the words after ``python -m``, the file for its output, and its variables."""
+        self.returncode = None
+        order = {"words": words, "log": str(log), "environment": dict(environment)}
+        with suppress(OSError):  # it has ended, which `poll` finds
+            self._socket.send(json.dumps(order).encode())
+
+    def poll(self, milliseconds: int | None = 0) -> int | None:
+        """The exit status of the shard, or None if it still runs after that many milliseconds."""
+        if self.returncode is None and self._answers.poll(milliseconds):
+            answer = self._answer()
+            self.is_lost = not answer
+            self.returncode = int(answer) if answer else self._process.wait()
+        return self.returncode
+
+    def _answer(self) -> bytes:
+        with suppress(OSError):
+            return self._socket.recv(_MESSAGE_NBYTES)
+        return b""
+
+    def wait(self) -> int | None:
+        """The exit status of the shard, once it has ended."""
+        return self.poll(None)
+
+    def kill(self) -> None:
+        """End the shard, if one runs, and this process with it. Any thread may call this."""
+        if self.returncode is None:
+            self._is_killed = True
+            self._process.kill()
+
+    def close(self) -> None:
+        """End the process; twice is allowed."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+        self._lifeline.close()
+
+
+# ---------------------------------------------------------------------------------------------- the warm process
+
+
+def main(argv: Sequence[str]) -> None:
+    """Fork a process for each order, until the worker has gone."""
+    orders = socket.socket(fileno=int(argv[0]))
+    orders.set_inheritable(False)
+    _import_pytest()
+    gc.collect()
+    gc.freeze()  # a fork would copy what the collector touches
+    parent = os.getpid()
+    while message := orders.recv(_MESSAGE_NBYTES):
+        order = json.loads(message)
+        child = os.fork()
+        if child == 0:
+            orders.close()
+            follow(parent)
+            _run(order["words"], order["log"], order["environment"])
+            return
+        _, status = os.waitpid(child, 0)
+        orders.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _run(words: Sequence[str], log: str, environment: Mapping[str, str]) -> None:
+    """Be ``python -m`` with `words` and these variables, and write the output to `log`."""
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(output)
+    _set_variables(environment)
+    sys.pycache_prefix = environment.get("PYTHONPYCACHEPREFIX")
+    sys.dont_write_bytecode = bool(environment.get("PYTHONDONTWRITEBYTECODE"))
+    _run_module(words)
+
+
+def _set_variables(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def _run_module(words: Sequence[str]) -> None:
+    sys.argv = list(words)
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+def _import_pytest() -> None:
+    """Run a session without tests: pytest imports most of itself when it needs it."""
+    with TemporaryDirectory(prefix="cuassay-") as empty, _variables_kept(), Path(os.devnull).open("w") as nowhere:
+        own = ("-p", "cuassay.testing.plugin", "-p", "cuassay.testing.listing", "--cuassay-isolate")
+        with redirect_stdout(nowhere), suppress(SystemExit):
+            _run_module((PYTEST, *own, "-p", "no:cacheprovider", f"--rootdir={empty}", f"-c={os.devnull}", empty))
+    for name in _MODULES:
+        importlib.import_module(name)
+
+
+@contextmanager
+def _variables_kept() -> Iterator[None]:
+    """Without options and plugins of others in the variables, which are as before afterwards."""
+    before = dict(os.environ)
+    for name in _PYTEST_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    try:
+        yield
+    finally:
+        _set_variables(before)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,93 @@
+"""A warm process runs each shard in a fork that is like a new process, and its worker sees how each one ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cuassay.fleet.warm import Warm, can_warm
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a fork use all libraries")
+
+#: Says what it was given and what is imported, then does what its first argument names.
+SHARD = """
+import os, signal, sys, threading, time
+print("words", sys.argv[1:], "variable", os.environ.get("GIVEN"), "marked", hasattr(os, "marked"), flush=True)
+print("imported", sorted({"pytest", "test_shard", "xdist"} & sys.modules.keys()), threading.active_count(), flush=True)
+os.marked = True
+{"end": lambda: sys.exit(3), "wait": lambda: time.sleep(600), "crash": os.abort,
+ "kill": lambda: os.kill(os.getppid(), signal.SIGKILL)}[sys.argv[1]]()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("shards")
+    (found / "test_shard.py").write_text(SHARD)
+    return found
+
+
+@pytest.fixture
+def warm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    process = Warm()
+    yield process
+    process.close()
+
+
+def ran(warm: Warm, log: Path, *words: str, **variables: str) -> list[str]:
+    warm.run(("test_shard", *words), log, {**os.environ, **variables})
+    warm.wait()
+    return log.read_text().splitlines()
+
+
+def test_each_shard_runs_in_a_process_that_no_other_has_changed(warm: Warm, tmp_path: Path) -> None:
+    first = ran(warm, tmp_path / "first", "end", GIVEN="1")
+    status = warm.returncode
+    second = ran(warm, tmp_path / "second", "crash", GIVEN="2")
+
+    assert first == ["words ['end'] variable 1 marked False", "imported ['pytest'] 1"]
+    assert second[:2] == ["words ['crash'] variable 2 marked False", "imported ['pytest'] 1"]
+    assert (status, warm.returncode, warm.is_well) == (3, -signal.SIGABRT, True)
+
+
+def begun(warm: Warm, log: Path) -> None:
+    warm.run(("test_shard", "wait"), log, os.environ)
+    while not log.exists() or "imported" not in log.read_text():
+        assert warm.poll(10) is None
+
+
+def test_a_shard_that_is_stopped_ends_with_its_warm_process(warm: Warm, tmp_path: Path) -> None:
+    begun(warm, tmp_path / "log")
+
+    warm.kill()
+
+    assert (warm.wait(), warm.is_well) == (-signal.SIGKILL, False)
+
+
+def test_a_warm_process_that_ends_before_its_shard_is_lost(warm: Warm, tmp_path: Path) -> None:
+    warm.run(("test_shard", "kill"), tmp_path / "log", os.environ)
+
+    assert (warm.wait(), warm.is_lost, warm.is_well) == (-signal.SIGKILL, True, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param(["pytest", "-q"], True, id="tests"),
+        pytest.param(["pytest", "--benchmark-only"], False, id="benchmarks"),
+        pytest.param(["cuassay.benchmarking.measure"], False, id="another module"),
+    ],
+)
+def test_only_tests_run_in_a_fork(words: list[str], expected: bool) -> None:
+    assert can_warm(words) is expected
+
+
+def test_processes_that_coverage_measures_are_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COVERAGE_PROCESS_START", "coverage.toml")
+    assert not can_warm(["pytest"])

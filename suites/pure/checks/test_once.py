@@ -1,0 +1,55 @@
+"""What is found out once for large calls of one form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay.testing.once import once_if_large
+
+
+class Spec:
+    """What is known of it goes with it."""
+
+
+LARGE = 2**20
+FIRST = ([np.zeros(LARGE // 2), np.zeros(LARGE // 2)], {"axis": 0})
+
+
+@pytest.mark.parametrize(
+    ("what", "args", "kwargs", "finds"),
+    [
+        pytest.param("terms", *FIRST, 1, id="the same form"),
+        pytest.param("dtype", *FIRST, 2, id="another question"),
+        pytest.param("terms", [np.ones(LARGE // 2)] * 2, {"axis": 0}, 1, id="other numbers"),
+        pytest.param("terms", [np.zeros(LARGE // 2)] * 2, {"axis": 1}, 2, id="another option"),
+        pytest.param("terms", [np.zeros(LARGE), np.zeros(0)], {"axis": 0}, 2, id="other shapes"),
+        pytest.param("terms", [np.zeros(LARGE // 2, np.float32)] * 2, {"axis": 0}, 2, id="another dtype"),
+        pytest.param("terms", [[np.zeros(LARGE // 2)] * 2], {"axis": 0}, 2, id="a list"),
+    ],
+)
+def test_a_large_call_is_asked_about_once_for_its_form(what: str, args: Any, kwargs: Any, finds: int) -> None:
+    spec, found = Spec(), iter("ab")
+    answers = [
+        once_if_large(spec, "terms", *FIRST, lambda: next(found)),
+        once_if_large(spec, what, args, kwargs, lambda: next(found)),
+    ]
+
+    assert answers == ["a", "a" if finds == 1 else "b"]
+
+
+@pytest.mark.parametrize(("elements", "finds"), [(LARGE - 1, 2), (LARGE, 1)])
+def test_only_calls_of_a_million_elements_are_large(elements: int, finds: int) -> None:
+    spec, asked = Spec(), list[int]()
+    for _ in range(2):
+        once_if_large(spec, "terms", [np.zeros(elements)], {}, lambda: asked.append(1))
+
+    assert len(asked) == finds
+
+
+def test_what_is_known_of_a_spec_is_not_known_of_another() -> None:
+    first, second = Spec(), Spec()
+
+    assert [once_if_large(one, "terms", *FIRST, lambda one=one: one) for one in (first, second)] == [first, second]
