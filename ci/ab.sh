@@ -10,7 +10,7 @@ base=$1 head=$2
 shift 2
 out=reports/out/ab
 mkdir -p "$out"
-profile=${CUASSAY_PROFILE:-$HOME/.cache/cuassay/noise.json} # of this runner; it is measured once
+profile=${CUASSAY_PROFILE:-$HOME/.cache/cuassay/noise.json} # of this runner; measured once
 if command -v nvidia-smi >/dev/null && ! bash ci/health.sh | tee "$out/health.txt"; then
     echo "The GPU is not fit to be measured." >"$out/comment.md"
     exit 2

@@ -2,9 +2,9 @@
 # runs array-api-tests (a checkout of it, see below) on the simulated device; accepted failures are listed with reasons
 # groups: test
 #
-# The suite is not a package, and none of it is kept here. CI checks out the repository data-apis/array-api-tests, tag
-# 2026.02.26 with its submodules, into .array-api-tests; CUASSAY_ARRAY_API_TESTS names another folder. Without it the job
-# says so and ends well.
+# The suite is not a package, and this repository holds no part of it. CI checks out data-apis/array-api-tests, tag
+# 2026.02.26 with its submodules, into .array-api-tests; CUASSAY_ARRAY_API_TESTS names another folder. Without a
+# checkout the job says so and succeeds.
 set -euo pipefail
 suite=${CUASSAY_ARRAY_API_TESTS:-$PWD/.array-api-tests}
 if [ ! -f "$suite/array_api_tests/__init__.py" ]; then
@@ -15,6 +15,6 @@ accepted=$PWD/ci/array-api-accepted.txt
 export ARRAY_API_TESTS_MODULE="exec('from cuassay import devices; xp = devices.namespace(\"sim\")')"
 unset PYTEST_ADDOPTS
 cd "$suite"
-# The root is named: pytest would look for it from the list's folder, too, and find our settings.
+# --rootdir is given because pytest would otherwise search from the list's folder too, and find our settings.
 exec "$PYTHON" -m pytest -c pytest.ini --rootdir . -q -n 2 -p no:cuassay -p no:cacheprovider --disable-warnings \
     --derandomize --disable-deadline --max-examples 20 --xfails-file="$accepted" array_api_tests "$@"

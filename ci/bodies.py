@@ -1,6 +1,6 @@
-"""Compare bodies drawn at random on NumPy with a C++ compiler; see ``suites/shared/random_bodies.py``.
+"""Compare randomly drawn bodies on NumPy with a C++ compiler; see ``suites/shared/random_bodies.py``.
 
-``python ci/bodies.py NUMBER [FIRST]`` prints the seeds that differ; the exit status is 1 if one does.
+``python ci/bodies.py NUMBER [FIRST]`` prints the seeds whose results differ; the exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from random_bodies import compiled, computed, draw  # type: ignore[import-not-fo
 
 __all__ = ["main"]
 
-#: Bodies in one text of the compiler.
+#: The number of bodies that are compiled as one source.
 _STEP = 250
 
 
 def main(many: int, first: int = 0) -> int:
-    """Compare `many` from seed `first` on; gives the exit status."""
+    """Compare `many` bodies from seed `first` on; return the exit status."""
     different = 0
     for begin in range(first, first + many, _STEP):
         bodies = [draw(seed) for seed in range(begin, min(begin + _STEP, first + many))]
@@ -31,7 +31,7 @@ def main(many: int, first: int = 0) -> int:
         for seed, one, want in zip(range(begin, begin + _STEP), bodies, wanted, strict=False):
             try:
                 got = computed(one)
-            except Exception as error:  # noqa: BLE001  each is a finding
+            except Exception as error:  # noqa: BLE001  every exception is a finding
                 got, why = None, repr(error)
             if got is None or not np.array_equal(got, want, equal_nan=True):
                 different += 1

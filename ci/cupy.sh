@@ -5,7 +5,7 @@ set -uo pipefail
 failed=0
 "$PYTHON" -m pytest --device cpu --benchmark-disable -n 2 suites/nvidia suites/speed "$@" || failed=$?
 
-# The kind `host` replaces the driver in its process. pytest gives one process to a device, so each half has its own.
+# The kind `host` replaces the driver in its process. pytest gives each device one process, so each half is a process.
 export PYTHONPATH=$PWD/suites/data/host_kind:$PWD/suites/data/toy_kind${PYTHONPATH:+:$PYTHONPATH}
 kernels=(suites/nvidia/launch/test_kernel_emulator.py suites/nvidia/launch/test_kernels_on_host.py suites/devices/ops/test_bodies.py suites/devices/ops/test_body_reductions.py)
 on_host=("$PYTHON" -m pytest --device host --require-device host:0 --benchmark-disable)

@@ -7,6 +7,6 @@ status=0
 "$PYTHON" suites/devices/ops/test_random_calls.py 30000 || status=$?
 "$PYTHON" ci/kills.py --kills 100 || status=$?
 CUASSAY_TEST_FILES=10000 "$PYTHON" -m pytest suites/harness/records/test_hostile_files.py -q || status=$?
-# Of right functions, the checks of numbers on sim too: see suites/devices/checks/conftest.py.
+# Also check the numbers of right functions on sim; see suites/devices/checks/conftest.py.
 CUASSAY_TEST_ALL=1 "$PYTHON" -m pytest suites/devices/checks -k test_right --device sim -q || status=$?
 exit "$status"

@@ -1,11 +1,12 @@
-"""The A/B gate tried on a device: its noise, unchanged suites compared three times, and slow-downs planted and found.
+"""Test the A/B gate on a device: its noise, three comparisons of unchanged suites, and planted slow-downs.
 
     python ci/gate_on_device.py [--device cuda:0] [--out FILE.json] [--state DIR] [--benchmarks 30] [--repeats 3]
 
-The head side of the ten longest benchmarks keeps the device busy for longer, by 0.5, 1, 2 and 5 % of their medians. In
-all processes they begin with a launch of `spin`, so that only the cycles differ, and the noise profile has the noise of
-that launch. With --state the same command continues where it was stopped. Exit status: 0 if unchanged suites gave only
-the verdicts same and ambiguous, and if every slow-down that a noise class promises to find was found; 1 otherwise.
+On the head side the ten longest benchmarks keep the device busy for longer, by 0.5, 1, 2 and 5 % of their medians. In
+all processes they begin with a launch of `spin`, so that only the cycles differ, and the noise profile includes the
+noise of that launch. With --state, the same command continues where it was stopped. The exit status is 0 if unchanged
+suites gave only the verdicts same and ambiguous, and every slow-down that a noise class promises to find was found;
+else 1.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _comparison(options: argparse.Namespace, folder: Path, head: Sequence[str] =
 
 
 def _plan(noise: Profile, chosen: Sequence[str]) -> dict[str, float]:
-    """The share of its median that is planted in each chosen benchmark: the four of `SHARES` by turns."""
+    """Return the share of its median that is planted in each chosen benchmark: the four `SHARES` in turn."""
     quiet = sorted(chosen, key=lambda name: noise.noises[name].noise)
     return {name: SHARES[place % len(SHARES)] for place, name in enumerate(quiet)}
 
@@ -59,7 +60,7 @@ def _summary(outcome: Outcome) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all of it; gives the exit status."""
+    """Run all comparisons; return the exit status."""
     options = _parser().parse_args(argv)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
@@ -74,20 +75,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         planted = _plan(noise, chosen)
         head = _spins({name: share * medians[name] for name, share in planted.items()})
         found = compare(_comparison(options, state / "planted", head, base), noise)
-    told = _told(noise, medians, unchanged, planted, found, time.monotonic() - begun)
-    text = json.dumps(told, indent=1)
+    findings = _findings(noise, medians, unchanged, planted, found, time.monotonic() - begun)
+    text = json.dumps(findings, indent=1)
     print(text)
     if options.out:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         Path(options.out).write_text(text + "\n", encoding="utf-8")
-    return int(bool(told["false_alarms"] or told["missed"]))
+    return int(bool(findings["false_alarms"] or findings["missed"]))
 
 
 def _finite(promise: float) -> float | None:
-    return promise if math.isfinite(promise) else None  # what is only reported: JSON has no infinity
+    return promise if math.isfinite(promise) else None  # None is for classes that only report: JSON has no infinity
 
 
-def _told(
+def _findings(
     noise: Profile, medians: dict[str, float], unchanged: Sequence[Outcome], planted: dict[str, float], found: Outcome,
     seconds: float,
 ) -> dict[str, Any]:  # fmt: skip

@@ -1,11 +1,11 @@
-"""What the A/B gate promises, simulated: false alarms of unchanged suites, and how often a slow-down is found.
+"""Simulate the promises of the A/B gate: false alarms of unchanged suites, and how often a slow-down is found.
 
     python ci/gate_simulation.py [--null 5000000] [--found 20000] [--seed 0]
     python ci/gate_simulation.py --suites 1000 [--seed 0]
 
 With --suites, whole comparisons of 30 benchmarks are simulated, whose processes share a part of their times; ten of the
-benchmarks are slower by what their noise class promises. Without it, each benchmark has a profile of 20 processes,
-drawn as well, then pairs until the gate decides, then, if it is a suspect, the confirming pairs. Prints the tables of
+benchmarks are slower by what their noise class promises. Without it, each benchmark has a drawn profile of 20
+processes, then pairs until the gate decides, and, if it is a suspect, the confirming pairs. Prints the tables of
 reports/docs.
 """
 
@@ -37,24 +37,24 @@ CHUNK = 250_000
 
 @dataclass(frozen=True)
 class Noise:
-    """How the median of one process scatters: a name, and what draws it in units of its standard deviation."""
+    """The distribution of a process's median: a name, and a function that draws it in its standard deviations."""
 
     name: str
     draw: Draw
 
 
 def gaussian(random: np.random.Generator, benchmarks: int, processes: int) -> Floats:
-    """A normal one."""
+    """Draw from the normal distribution."""
     return random.standard_normal((benchmarks, processes))
 
 
 def heavy(random: np.random.Generator, benchmarks: int, processes: int) -> Floats:
-    """Student's t of 4 degrees, of unit variance: now and then a process that was disturbed."""
+    """Draw from Student's t with 4 degrees of freedom and unit variance, for occasionally disturbed processes."""
     return np.asarray(random.standard_t(4, (benchmarks, processes)) / np.sqrt(2.0))
 
 
 def two_states(random: np.random.Generator, benchmarks: int, processes: int) -> Floats:
-    """Two clock states, three processes of ten in the slower one, of unit variance with a fifth of it normal."""
+    """Draw two clock states with unit variance, three of ten processes in the slower one; a fifth of it is normal."""
     state = (random.random((benchmarks, processes)) < 0.3) - 0.3
     return np.asarray(state / np.sqrt(0.21) * np.sqrt(0.8) + random.standard_normal(state.shape) * np.sqrt(0.2))
 
@@ -64,7 +64,7 @@ NOISES = (Noise("normal", gaussian), Noise("heavy tails", heavy), Noise("two sta
 
 @dataclass
 class Counts:
-    """What became of benchmarks."""
+    """The outcomes of benchmarks."""
 
     benchmarks: int = 0
     slower: int = 0
@@ -74,13 +74,13 @@ class Counts:
 
     @property
     def any_alarm(self) -> float:
-        """Chance that a suite of 300 such benchmarks has an alarm; for none that was seen, its upper 95 % bound."""
+        """The chance of an alarm in a suite of 300 such benchmarks; if no alarm was seen, its upper 95 % bound."""
         alarms = self.slower + self.faster
         return 1 - (1 - max(alarms, 3 if alarms == 0 else alarms) / self.benchmarks) ** SUITE
 
 
 def simulate(draw: Draw, spread: float, effect: float, benchmarks: int, seed: int) -> Counts:
-    """Take `benchmarks` through the gate: `spread` is the noise of a process, `effect` the slow-down, fractions."""
+    """Pass `benchmarks` through the gate; the noise `spread` of a process and the slow-down `effect` are fractions."""
     counts = Counts()
     for chunk in range(0, benchmarks, CHUNK):
         random = np.random.default_rng((seed, chunk))
@@ -125,7 +125,7 @@ def _simulate(
 
 
 def _classes(noise: Floats) -> NDArray[np.int64]:
-    """The place in `gate.CLASSES` of each noise."""
+    """Return the place in `gate.CLASSES` of each noise."""
     edges = np.array([one.noise * gate.ESTIMATE_ALLOWANCE for one in gate.CLASSES])
     return np.searchsorted(edges, noise)
 
@@ -144,7 +144,7 @@ EFFECTS = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05)
 
 
 def table(null: int, found: int, seed: int) -> list[str]:
-    """The lines of a Markdown table."""
+    """Return the lines of a Markdown table."""
     head = ["noise", "r %", "any false alarm in 300, %", "ambiguous %", "pairs", *(f"{e:.2%}" for e in EFFECTS)]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for noise in NOISES:
@@ -162,7 +162,7 @@ def table(null: int, found: int, seed: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Common:
-    """What the benchmarks of a process share: a share of the time, and seconds, by their standard deviations."""
+    """What the benchmarks of a process share, as standard deviations: a share of the time, and seconds."""
 
     share: float
     seconds: float
@@ -173,7 +173,7 @@ BENCHMARKS, CHANGED = 30, 10
 
 
 class Drawn(Comparison):
-    """A comparison whose processes are drawn: from 3 to 170 us, with noise from 0.1 % to 0.5 %, and 2 % in the last."""
+    """A comparison with drawn processes: from 3 to 170 us, with noise from 0.1 % to 0.5 %, and 2 % for the last."""
 
     missing: list[str] = []  # noqa: RUF012
 
@@ -187,7 +187,7 @@ class Drawn(Comparison):
         self._slower = np.array([promises[place] if place in self.planted else 0.0 for place in range(BENCHMARKS)])
 
     def process(self) -> Floats:
-        """The medians of one process without a change."""
+        """Draw the medians of one process without a change."""
         common = self._common
         shared = np.exp(common.share * self._random.standard_normal())
         late = common.seconds * self._random.standard_normal()
@@ -202,7 +202,7 @@ class Drawn(Comparison):
 
 
 def suites(number: int, seed: int) -> list[str]:
-    """The lines of a Markdown table of whole comparisons."""
+    """Return the lines of a Markdown table of whole comparisons."""
     head = ["shared share %", "shared ns", "false alarms, no change", "false alarms, ten changed"]
     head += ["ambiguous", "found", "pairs"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -235,7 +235,7 @@ def _suite(counts: dict[str, float], common: Common, seed: int, *, changed: bool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table."""
+    """Print the table; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--null", type=int, default=5_000_000, help="unchanged benchmarks a row")
     parser.add_argument("--found", type=int, default=20_000, help="benchmarks a slow-down")

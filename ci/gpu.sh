@@ -7,8 +7,8 @@ device=cuda:0
 out=reports/out/gpu
 cores=$(nproc)
 jobs=$((cores < 8 ? cores : 8))
-seconds=0 # for everything; 0: as long as the steps' own limits allow
-without=  # optional modules that are hidden, as if they were not installed
+seconds=0 # for everything; 0 means only the steps' own limits
+without=  # optional modules to hide, as if they were not installed
 optional=" nvmath torch cuda.core numba "
 while [ $# -gt 0 ]; do
     case $1 in
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 command="ci/run gpu --device $device"
-for name in ${without//,/ }; do # a name that hides nothing would pass for a machine that lacks something
+for name in ${without//,/ }; do # a name that hides nothing would be recorded as a machine without a module
     if [[ $optional != *" $name "* ]]; then
         echo "ci/run gpu: $name is not an optional module; --without takes:$optional" >&2
         exit 2
@@ -42,7 +42,7 @@ log=$out/gpu.log
 failed=()
 notes=
 
-# Every step runs, whatever failed before it: a record of a failure is worth more than none.
+# Every step runs even if earlier ones failed, because a record of a failure is better than none.
 step() { # NAME COMMAND...
     local begun=$SECONDS status=0
     printf '\n== %s\n' "$1" | tee -a "$log"
@@ -58,19 +58,19 @@ step() { # NAME COMMAND...
     printf '== %s: status %d, %d s\n' "$1" "$status" $((SECONDS - begun)) | tee -a "$log"
 }
 
-# What outlasts its time is interrupted, so that pytest still reports, and killed if the driver holds it. Takes the place
-# of the shell, which is one of a pipe or in the background: its process is then the one to end.
+# A command over its time is interrupted, so that pytest still reports, and killed if the driver blocks it. It replaces
+# the shell, which is part of a pipe or in the background, so that signals reach the command itself.
 within() { # SECONDS COMMAND...
     exec timeout --signal=INT --kill-after=10 "$@"
 }
 
-left() { # MOST: seconds for a step, so that 15 are left for the record and the page
+left() { # MOST: the seconds for a step, so that 15 are left for the record and the page
     local rest=$((seconds - SECONDS - 15))
     [ "$seconds" -gt 0 ] && [ "$rest" -lt "$1" ] || rest=$1
     echo $((rest > 1 ? rest : 1))
 }
 
-health() { # what the driver says, what we say, and one launch with its result read back
+health() { # what the driver reports, what cuassay reports, and one launch whose result is read back
     local status=0
     nvidia-smi || status=1
     [ -z "${WITHOUT_MODULES:-}" ] || echo "hidden, as if not installed: $WITHOUT_MODULES"
@@ -98,10 +98,11 @@ part() { # SECONDS NAME ARGUMENT...: one process over the suites
     within "$1" "$PYTHON" -m pytest "${suites[@]}" --junit-xml "$out/junit$2.xml" "${@:3}"
 }
 
-parts() { # SECONDS: as many processes as jobs, at once, each over its part; each appends to the record, row by row
+parts() { # SECONDS: as many processes as jobs in parallel, each over its part; each appends to the record row by row
     local status=0 found number pids=()
     trap 'kill "${pids[@]}"; exit 130' INT TERM
-    # The references are computed on the host; as many threads as cores in each process would wait for one another.
+    # The references are computed on the host; with as many threads as cores in each process they would block each
+    # other.
     export OMP_NUM_THREADS=$((cores > jobs ? cores / jobs : 1))
     export OPENBLAS_NUM_THREADS=$OMP_NUM_THREADS
     for ((number = 1; number <= jobs; number++)); do
@@ -120,8 +121,9 @@ parts() { # SECONDS: as many processes as jobs, at once, each over its part; eac
     return "$status"
 }
 
-# The order is that of importance: where the time is up, the last ones are missing. Left out: whole traces through three
-# allocators, which take as long as all the rest, and softmax over a vocabulary, which test_bandwidth.py has as well.
+# The most important files come first, because the last ones are missing if time runs out. Omitted are whole traces
+# through three allocators, which take as long as all the rest, and softmax over a vocabulary, which is also in
+# test_bandwidth.py.
 measured=()
 for name in ops bandwidth bodies adam graphs streams memory_device random blas emulation host_overhead pinned; do
     measured+=("suites/speed/test_$name.py")
@@ -134,18 +136,18 @@ done
 step health within 60 bash -c health
 if [ "$jobs" -gt 1 ]; then
     step suites parts "$(left 270)"
-    step alone part "$(left 120)" -alone --cuassay-shard alone # with the device to itself
+    step alone part "$(left 120)" -alone --cuassay-shard alone # runs alone on the device
 else
     step suites part "$(left 540)" ""
 fi
 step outcomes within 30 "$PYTHON" -m cuassay.benchmarking.ledger check "$rows" --require-device "$device"
-step ledger "${ledger[@]}" # now as well: what interrupts us later takes nothing away
+step ledger "${ledger[@]}" # now too, so that an interruption later loses nothing
 step speed within "$(left 170)" "$PYTHON" -m pytest "${measured[@]}" "${recorded[@]}" \
     --benchmark-only --benchmark-max-time=0.05 --benchmark-columns=min,median,iqr,rounds
 step end within 30 "$PYTHON" -m cuassay.benchmarking.ledger end "$rows" --run "$run"
 step ledger "${ledger[@]}"
 if kept=$(zgrep -ls "\"$run\"" reports/ledger/*.jsonl.gz); then
-    rm "$rows" # the same run twice would be counted twice
+    rm "$rows" # the run would be counted twice
     cp "$kept" "$out/"
 fi
 step report within 60 "$PYTHON" -m cuassay report reports/ledger --html "$out/report.html" --md "$out/report.md"

@@ -3,7 +3,7 @@
 # groups: test
 set -uo pipefail
 device=0
-most=500 # MiB that others may hold
+most=500 # MiB that other processes may use
 while [ $# -gt 0 ]; do
     case $1 in
         --device) device=${2:?--device needs the number of a GPU} ;;
@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
 done
 bad=0
 
-ask() { # FIELD: what the driver says, without units
+ask() { # FIELD: the driver's value, without units
     nvidia-smi --id="$device" --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null
 }
 

@@ -1,4 +1,4 @@
-"""Print the test files that import one of the given modules: first by its name, then through a name of its package.
+"""Print the test files that import one of the given modules: first those that import it by name, then its package.
 
 ci/importers.py cuassay.memory.segment_store.py cuassay_reports.load.py
 """
@@ -14,12 +14,12 @@ __all__ = ["importers", "imports_of"]
 
 SUITES = Path(__file__).parents[1] / "suites"
 
-#: Not run for mutants: these need a GPU, time things, or start many processes.
+#: Folders without tests for mutants: they need a GPU, measure time, or start many processes.
 PASSED_OVER = ("nvidia", "speed", "benchmarks", "examples", "data")
 
 
 def imports_of(text: str) -> Iterator[str]:
-    """Dotted names that a file imports: modules, and what it takes from them."""
+    """Yield the dotted names that a file imports: modules, and names from them."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -29,7 +29,7 @@ def imports_of(text: str) -> Iterator[str]:
 
 
 def importers(modules: Sequence[str], folder: Path = SUITES) -> list[str]:
-    """Paths of the test files below `folder` that import one of `modules`, then of those that import its package."""
+    """Return the test files below `folder` that import one of `modules`, then those that import its package."""
     wanted = {module.removesuffix(".py").removesuffix(".__init__") for module in modules}
     packages = {module.rpartition(".")[0] for module in wanted if module.count(".") > 1}
     by_name, by_package = [], []

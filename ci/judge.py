@@ -1,10 +1,10 @@
-"""Judges the honest candidates and the planted cheats of ``suites/data/judging`` under new nonces, and counts verdicts.
+"""Judge the honest candidates and the planted cheats of ``suites/data/judging`` under new nonces, and count verdicts.
 
-A nonce decides the inputs, the order and the number of calls, so that one nonce shows little. Of an honest candidate
-any verdict but *correct* is told, of a cheat *correct*. A cheat that may be right must have its work in its times.
+A nonce decides the inputs, the order and the number of calls, so a single nonce shows little. Any verdict but *correct*
+on an honest candidate is reported, and *correct* on a cheat. A cheat that may be right must have its work in its times.
 
-``python ci/judge.py --nonces 20`` prints a line for each nonce and each surprise, and ends with 1 where a cheat passed,
-an honest candidate was refused or wrong, or more than 1 % of the honest ones are undecided.
+``python ci/judge.py --nonces 20`` prints a line for each nonce and each surprise. The exit status is 1 if a cheat
+passed, an honest candidate was refused or wrong, or more than 1 % of the honest candidates are undecided.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "suites" / "shared"))
 
-from referees import (  # type: ignore[import-not-found]  # of the suites, which are not a package
+from referees import (  # type: ignore[import-not-found]  # in suites, which is not a package
     DRIFTING,
     NOT_STOPPED,
     WORK_S,
@@ -34,17 +34,17 @@ __all__ = ["main"]
 
 _HONEST, _CHEATS = ("honest", "right"), ("cheats", "public", "inside")
 
-#: Part of the honest verdicts that may be undecided.
+#: The fraction of the honest verdicts that may be undecided.
 _MOST_UNDECIDED = 0.01
 
 
 def _judged(folder: str, referees: Referees, timing: Referees, nonce: int) -> Counter[str]:
-    """The verdicts on the candidates of a folder; those that are not as they should be are printed."""
+    """Count the verdicts on the candidates of a folder, and print the unexpected ones."""
     counts: Counter[str] = Counter()
     for path in candidates(folder):
         text = path.read_text(encoding="utf-8")
         if "@SPEC@" in text or "@FILE@" in text or "@PORT@" in text or path.stem in NOT_STOPPED:
-            continue  # a test puts words into them, or expects them to pass
+            continue  # a test fills in their placeholders, or expects them to pass
         some = timing if path.stem in (*WORK_S, *DRIFTING) else referees
         verdict = some.of(declared_name(path)).judge(path, nonce=nonce)
         word = verdict.verdict
@@ -62,7 +62,7 @@ def _has_its_work(verdict: Verdict, seconds: float) -> bool:
     return all(case.median_s is None or case.median_s > seconds / 2 for case in verdict.cases)
 
 
-def _told(total: Mapping[str, Counter[str]]) -> str:
+def _summary(total: Mapping[str, Counter[str]]) -> str:
     return "; ".join(
         f"{folder} {counts.total()} ({', '.join(f'{n} {word}' for word, n in sorted(counts.items()))})"
         for folder, counts in total.items()
@@ -70,7 +70,7 @@ def _told(total: Mapping[str, Counter[str]]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Judge, print, and give the exit status."""
+    """Judge, print, and return the exit status."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--nonces", type=int, default=20, help="how many (default: %(default)s)")
     parser.add_argument("--device", default="sim", help="where (default: %(default)s)")
@@ -84,7 +84,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for folder in options.folders:
             total[folder] += _judged(folder, referees, timing, nonce)
         seconds = time.monotonic() - began
-        print(f"{place + 1} of {options.nonces}, {seconds:.0f} s: {_told(total)}", flush=True)
+        print(f"{place + 1} of {options.nonces}, {seconds:.0f} s: {_summary(total)}", flush=True)
     referees.close()
     timing.close()
     honest = sum((counts for folder, counts in total.items() if folder in _HONEST), Counter())

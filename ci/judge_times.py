@@ -1,9 +1,9 @@
-"""How right the judge's times are, and how many verdicts it gives a second; what it says is printed and kept as JSON.
+"""The accuracy of the judge's times, and its verdicts per second; the results are printed and can be kept as JSON.
 
-For each candidate of ``suites/data/judging/timed`` and each of some nonces: its median time by the judge and, right
-before it, the median of `cuassay.benchmarking.measure` of the same work in a process that nobody guards. Of each two
-verdicts on a candidate the ratio of the times is that of a candidate against itself. Verdicts a second are of one
-candidate in many copies, checked only.
+For each candidate of ``suites/data/judging/timed`` and each of some nonces, this measures its median time by the judge
+and, just before, the median by `cuassay.benchmarking.measure` of the same work in an unguarded process. The times of
+any two verdicts on a candidate give a ratio of the candidate against itself. Verdicts per second are measured with many
+copies of one candidate, which are only checked.
 
     python ci/judge_times.py --device cuda:0 [--nonces 12] [--copies 48] [--jobs 8] [--out FILE]
 """
@@ -27,7 +27,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "suites" / "shared"))
 
-from referees import DATA, Referees  # type: ignore[import-not-found]  # of the suites, which are not a package
+from referees import DATA, Referees  # type: ignore[import-not-found]  # in suites, which is not a package
 
 from cuassay import Device
 from cuassay.benchmarking.timing import measure
@@ -42,7 +42,7 @@ __all__ = ["main"]
 
 TIMED = DATA / "timed"
 
-#: By tier the candidates: a file, or a folder with a kernel and its plan.
+#: The candidates of each tier: a file, or a folder with a kernel and its plan.
 CANDIDATES: Mapping[str, Sequence[str]] = {"program": ("sorted_rows", "waved"), "kernel": ("scaled", "iterated")}
 
 
@@ -51,7 +51,7 @@ def _file(tier: str, name: str) -> Path:
 
 
 def _measured(tier: str, name: str, device: Device, nonce: int) -> float:
-    """Seconds of the same work by `measure`: a candidate's kernels by their own plan, or the declared function."""
+    """Return the seconds of the same work by `measure`: a candidate's planned kernels, or the declared function."""
     spec = load_declaration(f"{TIMED}/spec.py::{name}").spec
     (sample,) = spec.draw_bench(nonce, "float32", sizes_for(device))
     if tier == "program":
@@ -60,10 +60,10 @@ def _measured(tier: str, name: str, device: Device, nonce: int) -> float:
     runner = load(TIMED / name, device)
     prepared = runner._prepare([np.asarray(one) for one in sample.host()[0]], sample.kwargs)  # noqa: SLF001
     timing = measure(prepared.launch, device)
-    return timing.median_s - timing.empty_s  # a verdict's time is without the empty interval
+    return timing.median_s - timing.empty_s  # a verdict's time does not contain the empty interval
 
 
-def _one(referees: Referees, tier: str, name: str, device: Device) -> dict[str, Any]:
+def _judge_once(referees: Referees, tier: str, name: str, device: Device) -> dict[str, Any]:
     nonce = secrets.randbits(64)
     measured = _measured(tier, name, device, nonce)
     began = time.monotonic()
@@ -77,7 +77,7 @@ def _one(referees: Referees, tier: str, name: str, device: Device) -> dict[str, 
     return {**found, "seconds": took}
 
 
-def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
     timed = [row for row in rows if row.get("judged")]
     head = f"{rows[0]['tier']} {rows[0]['name']}: {len(rows)} verdicts, {len(rows) - len(timed)} without a time, "
     head += f"{statistics.median(row['seconds'] for row in rows):.1f} s each"
@@ -110,7 +110,7 @@ def _throughput(device: str, copies: int, jobs: int) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure and print; gives the exit status, which is 0."""
+    """Measure and print; return the exit status, which is 0."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--device", default="sim", help="where (default: %(default)s)")
     parser.add_argument(
@@ -130,16 +130,16 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.copies:
         print(_throughput(str(device), options.copies, options.jobs), flush=True)
     try:
-        for _ in range(options.nonces):  # by turns, so that a change of the machine's clock falls on all of them
+        for _ in range(options.nonces):  # in turn, so that a change of the machine's clock affects all of them
             for tier, name in [(tier, name) for tier, names in tiers.items() for name in names]:
-                rows.append(_one(made[tier], tier, name, device))
+                rows.append(_judge_once(made[tier], tier, name, device))
                 print(f"  {json.dumps(rows[-1])}", file=sys.stderr, flush=True)
     finally:
         for one in made.values():
             one.close()
     for tier, names in tiers.items() if rows else ():
         for name in names:
-            print(_told([row for row in rows if (row["tier"], row["name"]) == (tier, name)]), flush=True)
+            print(_summary([row for row in rows if (row["tier"], row["name"]) == (tier, name)]), flush=True)
     if options.out is not None:
         options.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     return 0

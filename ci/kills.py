@@ -1,11 +1,11 @@
-"""Kills sessions at random moments, and says what their reports, processes and records were like afterwards.
+"""Kill sessions at random moments, and examine their reports, processes and records afterwards.
 
-Four kinds: plain pytest, pytest with isolation, pytest under xdist, and ``cuassay run``. Four of five kills (SIGKILL)
-come after a random number of outcomes, the others within the start. Half of them hit the process that was started, the
-others any of its processes. Of each is asked: does a report call the run passed, is a process left, is an outcome lost
-that the session had finished? Needs Linux (``/proc``).
+There are four kinds: plain pytest, pytest with isolation, pytest under xdist, and ``cuassay run``. Four of five kills
+(SIGKILL) come after a random number of outcomes, the others during the start. Half of them hit the process that was
+started, the others any of its processes. For each kill this checks whether a report calls the run passed, whether a
+process is left, and whether an outcome that the session had finished is lost. Needs Linux (``/proc``).
 
-``python ci/kills.py --kills 100 --seed 1`` prints the table, and ends with 1 where an answer is yes.
+``python ci/kills.py --kills 100 --seed 1`` prints the table; the exit status is 1 if any answer is yes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from cuassay_reports.load import load
 
 __all__ = ["KINDS", "Tally", "main", "trial"]
 
-#: Names a trial in the environment of all its processes.
+#: The environment variable that names a trial in all its processes.
 _MARK = "CUASSAY_KILLS_TRIAL"
 
-#: How long processes may take to end by themselves, and how long a session that was hit elsewhere may go on, seconds.
+#: Seconds that processes may take to end by themselves, and that a session may continue after a kill of another
+#: process.
 _ORPHAN_SECONDS, _SESSION_SECONDS = 30.0, 120.0
 
-#: Share of the kills that come after a random number of outcomes, and how long after, at most; the others come within
-#: the first seconds.
+#: The share of the kills that come after a random number of outcomes, and the most seconds after it; the others come
+#: within the first seconds.
 _AMONG_TESTS, _JITTER_SECONDS, _START_SECONDS = 0.8, 0.05, 4.0
 
 _TESTS = """
@@ -52,7 +53,7 @@ def test_it(number): time.sleep(0.005 + number % 5 * 0.005)
 def test_alone(number): time.sleep(0.01)
 """
 
-#: Writes the name of each test when pytest has done with it, into a file of its own; workers of xdist write nothing.
+#: Writes the name of each test to a separate file when pytest has finished it; workers of xdist write nothing.
 _WITNESS = """
 import os
 import pytest
@@ -78,7 +79,7 @@ raise SystemExit(run.run(["cpu"], Path("results"), jobs=2, times=False))
 
 _PYTEST = ["-m", "pytest", "-q", "--device", "cpu", "--cuassay-record", "results/rows.jsonl", "-p", "no:cacheprovider"]
 
-#: Kind to the arguments of the interpreter that start it.
+#: The interpreter's arguments that start each kind of session.
 KINDS = {
     "pytest": [*_PYTEST, "test_killed.py"],
     "pytest --cuassay-isolate": [*_PYTEST, "--cuassay-isolate", "test_killed.py"],
@@ -89,7 +90,7 @@ KINDS = {
 
 @dataclass
 class Tally:
-    """What was seen in the trials of one kind."""
+    """The observations in the trials of one kind."""
 
     kills: int = 0
     of_children: int = 0
@@ -116,7 +117,7 @@ HEAD = (
 
 
 def trial(kind: str, folder: Path, dice: random.Random, tally: Tally) -> None:
-    """Start a session of `kind` in `folder`, kill one of its processes at a random moment, and look what is left."""
+    """Start a session of `kind` in `folder`, kill one of its processes at a random moment, and examine what is left."""
     started, mark = _start(kind, folder), folder.name
     outcomes = dice.randrange(_COUNT) if dice.random() < _AMONG_TESTS else -1
     seconds = dice.uniform(0, _START_SECONDS if outcomes < 0 else _JITTER_SECONDS)
@@ -134,12 +135,12 @@ def trial(kind: str, folder: Path, dice: random.Random, tally: Tally) -> None:
     left = list(_processes(mark))
     for process in left:
         os.kill(process, signal.SIGKILL)
-    told = f"{kind}: process {victim} of {started.pid}, after {outcomes} outcomes and {seconds:.3f} s"
-    _judge(told, folder, status, len(left), tally)
+    description = f"{kind}: process {victim} of {started.pid}, after {outcomes} outcomes and {seconds:.3f} s"
+    _judge(description, folder, status, len(left), tally)
 
 
 def _seen(folder: Path) -> list[str]:
-    """The tests that the session had finished, in order."""
+    """Return the tests that the session had finished, in order."""
     return (folder / "seen").read_text().split() if (folder / "seen").exists() else []
 
 
@@ -161,13 +162,13 @@ def _start(kind: str, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _processes(mark: str) -> Iterator[int]:
-    """The living processes of a trial."""
+    """Yield the living processes of a trial."""
     entry = f"{_MARK}={mark}\0".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if entry in (process / "environ").read_bytes() and int(process.name) != os.getpid():
                 yield int(process.name)
-        except OSError:  # it has ended, or is somebody else's
+        except OSError:  # the process has ended, or belongs to another user
             continue
 
 
@@ -178,14 +179,14 @@ def _wait_until_gone(mark: str) -> float:
     return time.monotonic() - begun
 
 
-def _judge(told: str, folder: Path, status: int, left: int, tally: Tally) -> None:
+def _judge(description: str, folder: Path, status: int, left: int, tally: Tally) -> None:
     seen, text = _seen(folder), io.StringIO()
     with redirect_stdout(text), redirect_stderr(io.StringIO()):
         reported = report([folder / "results"])
     results = load(folder / "results") if seen else None
     tests = {} if results is None else dict(zip(results.tests["nodeid"], results.tests["outcome"], strict=True))
     lost = len({*map(_name, seen)} - {*map(_name, tests)})
-    is_whole = len(seen) == _COUNT and set(tests.values()) == {"passed"}  # the kill came when all had been done
+    is_whole = len(seen) == _COUNT and set(tests.values()) == {"passed"}  # the kill came after all tests were done
     called_passed = reported == 0 and text.getvalue().startswith("Everything that ran passed") and not is_whole
     tally.before_tests += not seen
     tally.all_done += is_whole
@@ -195,7 +196,9 @@ def _judge(told: str, folder: Path, status: int, left: int, tally: Tally) -> Non
     tally.outcomes_lost += lost
     if called_passed or left or lost:
         headline = text.getvalue().partition("\n")[0]
-        tally.faults.append(f"{told}: status {status}, {left} left, {lost} of {len(seen)} lost, report: {headline!r}")
+        tally.faults.append(
+            f"{description}: status {status}, {left} left, {lost} of {len(seen)} lost, report: {headline!r}"
+        )
 
 
 _COUNT = 155
@@ -206,7 +209,7 @@ def _name(nodeid: str) -> str:
 
 
 def _leave_alone(kind: str, folder: Path) -> None:
-    """A session that nobody kills must be called passed; else the trials say nothing."""
+    """Check that a session without a kill is called passed; otherwise the trials mean nothing."""
     status, tally = _start(kind, folder).wait(_SESSION_SECONDS), Tally()
     _judge(kind, folder, status, 0, tally)
     if status or not tally.all_done:
@@ -214,9 +217,9 @@ def _leave_alone(kind: str, folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the trials and print the table; gives the exit status."""
+    """Run the trials and print the table; return the exit status."""
     asked = _parser().parse_args(argv)
-    dice = random.Random(asked.seed)  # noqa: S311  moments of kills, the same each time
+    dice = random.Random(asked.seed)  # noqa: S311  moments of kills, repeatable by the seed
     faults: list[str] = []
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="kills") as root:

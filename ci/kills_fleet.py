@@ -1,8 +1,8 @@
-"""Kills workers of a local fleet at random moments, and says what its record is like: no row lost, and none twice.
+"""Kill workers of a local fleet at random moments, and check that its record lost no row and has none twice.
 
 ``python ci/kills_fleet.py --kills 100 --shards 200 --seed 1`` runs tests of 50 ms on four workers, kills one of them
-(SIGKILL, the process of dask that holds a shard) after a random number of rows, and goes on until all shards have
-ended. A run that ends before the last kill is followed by another one. It ends with 1 where a row is lost or twice.
+(SIGKILL to the dask process that holds a shard) after a random number of rows, and continues until all shards have
+ended. If a run ends before the last kill, another run follows. The exit status is 1 if a row is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ import pytest
 def test_sleeps(number): time.sleep(0.05)
 """
 
-#: Seconds between two kills: a shard of five tests, its start and the restart of a worker take some seconds.
+#: Seconds between two kills: a shard of five tests, its start and the restart of a worker take a few seconds.
 _BETWEEN_S = (0.5, 2.5)
 
 
 def _holder() -> int:
-    """In a worker: its process if it holds a shard, else 0; one that has just started is not killed."""
+    """Return a worker's process id if it holds a shard, else 0, so that a worker that just started is not killed."""
     return os.getpid() if shard.is_busy() else 0
 
 
 class Killer(threading.Thread):
-    """Kills a worker now and then, until it is told to end."""
+    """Kills a worker from time to time, until `end` is called."""
 
     def __init__(self, client: Any, record: Path, kills: int, dice: random.Random) -> None:
         super().__init__(daemon=True, name="killer")
@@ -59,15 +59,15 @@ class Killer(threading.Thread):
         self.kills = 0
 
     def run(self) -> None:
-        """Kill one worker after the other, once the tests are collected."""
+        """Kill one worker after the other, after the tests are collected."""
         while not self._record.exists() and not self._ended.wait(0.1):
             pass
         while self.kills < self._left and not self._ended.wait(self._dice.uniform(*_BETWEEN_S)):
             try:
-                told = self._client.run(_holder, on_error="ignore").values()
+                holders = self._client.run(_holder, on_error="ignore").values()
             except (AttributeError, OSError, RuntimeError):  # a worker ended meanwhile
                 continue
-            processes = [process for process in told if process]
+            processes = [process for process in holders if process]
             if processes:
                 self._kill(self._dice.choice(processes))
 
@@ -79,13 +79,13 @@ class Killer(threading.Thread):
             return
 
     def end(self) -> None:
-        """Kill no more."""
+        """Stop killing."""
         self._ended.set()
         self.join(30)
 
 
 def trial(folder: Path, asked: argparse.Namespace, kills: int, dice: random.Random) -> tuple[int, list[str], str]:
-    """One run; gives the number of kills, the faults of its record, and a line of the table."""
+    """Run once; return the number of kills, the faults of the record, and a line of the table."""
     tests = asked.shards * 5
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_sleeping.py").write_text(_TESTS.format(number=tests))
@@ -103,14 +103,14 @@ def trial(folder: Path, asked: argparse.Namespace, kills: int, dice: random.Rand
     names = [f"test_sleeping.py::test_sleeps[{number}]" for number in range(tests)]
     lost = [name for name in names if not counts[name]]
     twice = [name for name, count in counts.items() if count > 1]
-    told = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
-    line = f"{killer.kills} kills, {tests} tests: {told}; {len(lost)} lost, {len(twice)} twice"
+    counted = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
+    line = f"{killer.kills} kills, {tests} tests: {counted}; {len(lost)} lost, {len(twice)} twice"
     line += f"; {time.monotonic() - began:.0f} s"
     return killer.kills, [*lost, *twice], line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until all kills were made; gives the exit status."""
+    """Run until all kills were made; return the exit status."""
     parser = argparse.ArgumentParser(prog="python ci/kills_fleet.py", description="Kill workers of a fleet.")
     parser.add_argument("--kills", type=int, default=100, metavar="N", help="default: %(default)s")
     parser.add_argument("--shards", type=int, default=200, metavar="N", help="of five tests (default: %(default)s)")

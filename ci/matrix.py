@@ -26,7 +26,7 @@ def main(workflow: str) -> None:
 
 
 def legs(rows: list[dict[str, Any]], workflow: str) -> list[dict[str, Any]]:
-    """One leg a job of each of the workflow's rows."""
+    """Return one leg per job of each of the workflow's rows."""
     return [_leg(row, job) for row in rows if row["workflow"] == workflow for job in row["jobs"]]
 
 

@@ -22,7 +22,7 @@ if [ ${#sources[@]} -eq 0 ]; then
     echo "mutate: no Python file of the packages differs from $base"
     exit 0
 fi
-# The tests that import a changed module by name. Others run it too, but would take far longer than one commit deserves.
+# The tests that import a changed module by name. Other tests run it too, but would take far too long for one commit.
 tests=()
 while IFS= read -r test; do tests+=("$test"); done < <("$PYTHON" ci/importers.py "${modules[@]}")
 if [ ${#tests[@]} -eq 0 ]; then

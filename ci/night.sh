@@ -3,7 +3,7 @@
 # groups: test
 set -uo pipefail
 device=${1:-cuda:0}
-branch=history # holds results alone: main stays small
+branch=history # holds only results, so that main stays small
 out=reports/out/night
 rm -rf "$out" && mkdir -p "$out"
 if command -v nvidia-smi >/dev/null; then

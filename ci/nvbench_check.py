@@ -1,15 +1,15 @@
-"""Our timer and NVBench's, side by side: ten operations, cold, on one GPU; medians within 2 %, or an explanation.
+"""Compare this package's timer with NVBench's: ten operations, cold, on one GPU, with medians within 2 % or explained.
 
     python ci/nvbench_check.py [--device cuda:0] [--out FILE.json] [--seconds 1]
 
 NVBench is the Python package cuda-bench, 0.3 or newer. Without it, or without a GPU, the check is skipped: the reason
 is printed, and the exit status is 0. The status is 1 if a difference of more than 2 % has no explanation.
 
-Both flush the cache before each sample and hold the stream until the sample is queued; both samples contain the empty
-interval of two events. The medians compared here therefore contain it, too. The control is an addition of one element.
+Both flush the cache before each sample and hold the stream until the sample is queued, and both samples contain the
+empty interval of two events, so the compared medians contain it too. The control is an addition of one element.
 
-NVBench flushes the cache by writing: the operation then waits while those lines are written back. Ours reads. Where
-the medians differ, ours is measured once more after a flush by writing; if that agrees, it is the explanation.
+NVBench flushes the cache by writing, and the operation then waits while those lines are written back. Our flush reads.
+If the medians differ, ours is measured again after a flush by writing; if that agrees, it is the explanation.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from cuassay.benchmarking.timing import Timing, measure
 from cuassay.core.device import Device
 from cuassay.testing.own_specs import own_specs
 
-#: One kernel or a few each: memory-bound, reductions, and a product.
+#: Operations of one or a few kernels each: memory-bound ones, reductions, and a product.
 NAMES = ("add", "mul", "exp", "relu", "gelu", "softmax", "layer_norm", "sum", "amax", "matmul")
 
-#: Too small to touch what lies in the cache: what is measured besides the operation.
+#: Too small to depend on the cache: it shows what is measured in addition to the operation.
 CONTROL = "one element"
 
 TOLERANCE = 0.02
 
-#: Events of an H200 step by half a microsecond; two medians may differ by a step of each.
+#: The event clock of an H200 has steps of half a microsecond; two medians may differ by a step each.
 STEPS_S = 1e-6
 
 
 def why_skipped(device: Device) -> str | None:
-    """Why nothing can be compared here; None if it can."""
+    """Return why nothing can be compared here, or None if it can."""
     if (reason := devices.backend(device.kind).why_absent()) is not None:
         return f"{device.kind} is absent: {reason}"
     if device.kind != "cuda":
@@ -62,7 +62,7 @@ def why_skipped(device: Device) -> str | None:
 
 
 def chosen(device: Device) -> dict[str, Callable[[], object]]:
-    """The call of the first benchmark of each operation, and the control."""
+    """Return the call of the first benchmark of each operation, and the control."""
     specs = {spec.name: spec for spec in own_specs()}
     one = from_host(np.ones(1, np.float32), device)
     return {CONTROL: lambda: ops.add(one, 1.0, out=one)} | {
@@ -71,7 +71,7 @@ def chosen(device: Device) -> dict[str, Callable[[], object]]:
 
 
 def by_nvbench(ready: dict[str, Callable[[], object]], device: Device, seconds: float) -> dict[str, float]:
-    """NVBench's median of each, seconds."""
+    """Return NVBench's median of each call in seconds."""
     bench, results = importlib.import_module("cuda.bench"), importlib.import_module("cuda.bench.results")
     for name, call in ready.items():
         bench.register(_benchmark(call, device)).set_name(name)
@@ -84,7 +84,7 @@ def by_nvbench(ready: dict[str, Callable[[], object]], device: Device, seconds: 
 
 
 def _median(name: str, state: Any) -> float:
-    """The middle of one state's samples; NVBench keeps none if it discarded all as throttled, or skipped the state."""
+    """Return the median of a state's samples; NVBench has none if all were throttled or the state was skipped."""
     if not state.samples:
         reason = state.skip_reason or "it discarded every sample as throttled"
         raise SystemExit(f"NVBench kept no sample of {name}: {reason}; check the clocks, or raise --seconds")
@@ -103,7 +103,7 @@ def _benchmark(call: Callable[[], object], device: Device) -> Callable[[Any], No
 
 @contextmanager
 def flushed_by_writing(device: Device) -> Iterator[None]:
-    """Measure with a cache full of lines that are not yet written back, as NVBench's `memset` leaves it."""
+    """Measure with a cache full of lines that are not yet written back, as after NVBench's `memset`."""
     cupy = importlib.import_module("cupy")
     backend = devices.backend(device.kind)
     with backend.activate(device.index):
@@ -117,9 +117,9 @@ def flushed_by_writing(device: Device) -> Iterator[None]:
 
 
 def compared(name: str, ours: Timing, theirs_s: float, written: Callable[[], Timing]) -> dict[str, Any]:
-    """One row of the table; `explanation` is empty within the tolerance, and None if there is none.
+    """Return one row of the table; `explanation` is empty within the tolerance, and None if there is none.
 
-    `written` measures ours after a flush by writing; it is called where nothing else explains the difference.
+    `written` measures ours after a flush by writing; it is called if nothing else explains the difference.
     """
     difference = ours.median_s / theirs_s - 1
     columns = {"name": name, "ours_s": ours.median_s, "nvbench_s": theirs_s, "difference": difference}
@@ -152,7 +152,7 @@ def _explanation(ours: Timing, theirs_s: float) -> str | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and compare; gives the exit status."""
+    """Measure and compare; return the exit status."""
     options = _parser().parse_args(argv)
     device = Device(options.device)
     if (reason := why_skipped(device)) is not None:
@@ -168,9 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     rows = [compared(name, ours[name], theirs[name], partial(written, name)) for name in ready]
     for row in rows:
-        said = "no explanation" if row["explanation"] is None else row["explanation"]
+        text = "no explanation" if row["explanation"] is None else row["explanation"]
         figures = f"{row['ours_s'] * 1e6:9.2f} µs {row['nvbench_s'] * 1e6:9.2f} µs {row['difference']:+7.2%}"
-        print(f"{row['name']:12} {figures}  {said}")
+        print(f"{row['name']:12} {figures}  {text}")
     if options.out:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         Path(options.out).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

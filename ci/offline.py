@@ -1,13 +1,14 @@
-"""Bundle wheels for a machine without network, of another Python and platform than this one.
+"""Bundle wheels for a machine without network, with another Python and platform than this one.
 
-Decides which wheels travel: all that our wheel and its extras need, less what the other machine has. What it has
-also pins what is chosen, so that the bundle fits; versions stand in ci/constraints.txt otherwise. pip reads
-environment markers for the Python that runs it: run this with the other machine's minor version where it matters.
+The bundle contains all wheels that our wheel and its extras need, except those that the other machine has. Installed
+versions there also constrain the choice, so that the bundle fits; other versions come from ci/constraints.txt. pip
+evaluates environment markers for the Python that runs it: run this with the other machine's minor version if they
+matter.
 
     ci/run offline --installed freeze.txt nvmath-python
 
-writes dist/offline/*.whl and prints the line that installs them. `freeze.txt` is the other side's
-`python3 -m pip freeze` or `pip list`, or a list of bare names.
+writes dist/offline/*.whl and prints the line that installs them. `freeze.txt` is the other machine's
+`python3 -m pip freeze` or `pip list`, or a list of names.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ import wheel
 
 __all__ = ["bundled", "install_line", "parse_installed"]
 
-# pip matches a platform tag exactly: a wheel built for an older glibc has to be asked for by its own tag.
+# pip matches platform tags exactly: a wheel for an older glibc must be requested by its own tag.
 GLIBC_MINORS = (39, 35, 34, 31, 28, 27, 26, 24, 17, 12, 5)
 LEGACY_TAGS = ("manylinux2014", "manylinux2010", "manylinux1")
 
 NAME = r"(?P<name>[A-Za-z0-9][\w.-]*)"
 INSTALLED_FORMS = (
-    re.compile(rf"-e .*#egg={NAME}.*"),  # a checkout, and next a file: of no version that an index knows
+    re.compile(rf"-e .*#egg={NAME}.*"),  # a checkout, and below a file: an index does not have their versions
     re.compile(rf"{NAME} @ .*"),
     re.compile(rf"{NAME}(==|\s+)(?P<version>\S+).*"),
     re.compile(NAME),
@@ -45,7 +46,7 @@ def main() -> None:
     options = _options()
     installed = parse_installed(options.installed.read_text()) if options.installed else {}
     options.out.mkdir(parents=True, exist_ok=True)
-    for old in options.out.glob("*.whl"):  # two versions of one name stop the installation on the other side
+    for old in options.out.glob("*.whl"):  # two versions of a package would stop the installation on the other machine
         old.unlink()
     own = wheel.build(options.out)
     wanted = [f"{own}[{options.extras}]" if options.extras else str(own), *options.requirement]
@@ -72,12 +73,12 @@ def _options() -> argparse.Namespace:
 
 
 def parse_installed(text: str) -> Versions:
-    """Name to version from pip freeze, pip list or bare names; "" where no version is given.
+    """Return the version of each name in the output of pip freeze or pip list, or in a list of names; "" if unknown.
 
     Raises
     ------
     SystemExit
-        A line is not one of these; the message shows it.
+        If a line is not of these forms; the message shows it.
     """
     lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
     return dict(_entry(line) for line in lines if line and not line.startswith(("Package ", "---")))
@@ -91,7 +92,7 @@ def _entry(line: str) -> tuple[str, str]:
 
 
 def bundled(resolved: Versions, installed: Iterable[str]) -> Versions:
-    """What of `resolved` the other side lacks; our own wheel lies in the folder already."""
+    """Return the part of `resolved` that the other machine lacks; our own wheel is already in the folder."""
     return {name: version for name, version in resolved.items() if name not in {*installed, "cuassay"}}
 
 
@@ -134,7 +135,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def install_line(folder: Path) -> str:
-    """The command that adds a bundle to what the other side has, touching nothing of it."""
+    """Return the command that adds a bundle to the other machine's packages without changing them."""
     pip = "python3 -m pip install --no-index --no-deps --no-compile --upgrade"
     return f"{pip} --target site {folder.as_posix()}/*.whl && export PYTHONPATH=$PWD/site"
 

@@ -1,6 +1,6 @@
 """Print ci/constraints.txt with some of its pins replaced.
 
-Decides which pin wins: one given on the command line, over any of the same name in the file.
+Pins on the command line replace pins of the same name in the file.
 
     ci/pins.py "pytest==9.2.*" "numpy==2.1.*"
 """
@@ -22,20 +22,20 @@ def main(pins: list[str]) -> None:
 
 
 def constraints() -> list[str]:
-    """The pins of the file, without comments."""
+    """Return the pins of the file, without comments."""
     lines = (line.partition("#")[0].strip() for line in CONSTRAINTS.read_text().splitlines())
     return [line for line in lines if line]
 
 
 def replaced(base: Iterable[str], pins: Iterable[str]) -> list[str]:
-    """`base` without the names that `pins` names, then `pins`."""
+    """Return `base` without the names in `pins`, followed by `pins`."""
     pins = list(pins)
     names = {name_of(pin) for pin in pins}
     return [line for line in base if name_of(line) not in names] + pins
 
 
 def name_of(requirement: str) -> str:
-    """The normalised name that a requirement begins with."""
+    """Return the normalised name at the beginning of a requirement."""
     match = re.match(r"[A-Za-z0-9._-]+", requirement)
     if match is None:
         raise SystemExit(f"{requirement!r} is not a requirement; write NAME==VERSION")

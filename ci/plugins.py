@@ -1,9 +1,9 @@
-"""Run a suite that never heard of cuassay among 74 pytest plugins, with and without cuassay, and compare.
+"""Run a suite that does not use cuassay among 74 pytest plugins, with and without cuassay, and compare.
 
-``python ci/plugins.py`` makes an environment in a temporary folder, with the plugins below; it needs uv and a package
-index. A suite of 300 tests is collected and run there with ``-p no:cuassay`` and without it, in one process and under
-pytest-xdist, and with ``--cuassay-isolate``. Ends with 1 if a test's outcome differs, or if collection takes more than
-1.1 times as long.
+``python ci/plugins.py`` makes an environment with the plugins below in a temporary folder; it needs uv and a package
+index. A suite of 300 tests is collected and run there with and without ``-p no:cuassay``, in one process and under
+pytest-xdist, and with ``--cuassay-isolate``. The exit status is 1 if a test's outcome differs, or if collection takes
+more than 1.1 times as long.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-#: Left out, as they do not load with the others on pytest 9.1: pytest-assume, -cases, -flake8, -openfiles, -parallel,
-#: -snapshot (its option is syrupy's), -tldr, -tornado and -vcr; and pytest-django, which needs settings.
+#: Omitted, because they do not load with the others on pytest 9.1: pytest-assume, -cases, -flake8, -openfiles,
+#: -parallel, -snapshot (its option is syrupy's), -tldr, -tornado and -vcr; and pytest-django, which needs settings.
 PLUGINS = """
 allure-pytest anyio faker hypothesis nbval pyfakefs requests-mock syrupy pytest-aiohttp pytest-arraydiff
 pytest-astropy-header pytest-asyncio pytest-base-url pytest-bdd pytest-benchmark pytest-check pytest-clarity
@@ -76,7 +76,7 @@ COMMON = ("-q", "-p", "no:cacheprovider", "-p", "randomly", "--randomly-seed=1")
 
 
 def main() -> int:
-    """Compare; 1 if something differs."""
+    """Compare; return 1 if something differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pytest", default="9.1.1", help="the version of pytest")
     options = parser.parse_args()
@@ -102,7 +102,7 @@ def _environment(folder: Path, version: str) -> Path:
 
 
 def _differing(how: str, without: dict[str, list[str]], with_ours: dict[str, list[str]]) -> int:
-    """Print the tests whose outcomes differ; give their number, and 1 if nothing ran."""
+    """Print the tests whose outcomes differ; return their number, or 1 if nothing ran."""
     unlike = [name for name in sorted(without.keys() | with_ours.keys()) if without.get(name) != with_ours.get(name)]
     print(f"{how}: {len(with_ours) - len(unlike)} of {len(with_ours)} tests alike", flush=True)
     for name in unlike[:20]:
@@ -118,14 +118,14 @@ def _outcomes(python: Path, suite: Path, *how: str) -> dict[str, list[str]]:
     if not report.exists():
         sys.exit(f"the run ended with {ended.returncode}:\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}")
     found: dict[str, list[str]] = {}
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314  written by pytest just now
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314  just written by pytest
         outcome = "+".join(sorted(child.tag for child in case if child.tag != "properties")) or "passed"
         found.setdefault(f"{case.get('classname')}.{case.get('name')}", []).append(outcome)
     return found
 
 
 def _slowdown(python: Path, suite: Path) -> float:
-    """Median seconds of five collections with cuassay, over those without; taken in turn."""
+    """Return the median time of five collections with cuassay over that without, taken in turn."""
     seconds: dict[tuple[str, ...], list[float]] = {WITHOUT: [], (): []}
     for _ in range(5):
         for how, taken in seconds.items():

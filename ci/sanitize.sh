@@ -5,7 +5,7 @@ set -uo pipefail
 tool=memcheck # or racecheck, initcheck, synccheck
 cores=$(nproc)
 jobs=$((cores < 12 ? cores : 12))
-seconds=540 # for each process; what it had not come to by then is said by its log
+seconds=540 # for each process; its log shows what it did not reach
 while [ $# -gt 0 ]; do
     case $1 in
         --tool) tool=${2:?--tool needs a tool of compute-sanitizer} ;;
@@ -32,14 +32,14 @@ sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) ||
 "$PYTHON" -c 'import sys; from cuassay import devices; sys.exit(devices.backend("cuda").why_absent())' ||
     skip "there is no CUDA device"
 
-# Every kernel in the two dtypes that have paths of their own, by the checks that walk edges: sizes, layouts, outputs. Of
-# the rest, left out is what starts processes or counts the card's memory, of which the tool takes some, what shows by
-# time that two things overlap, which under the tool they need not, and what repeats one thing many times.
+# Every kernel in the two dtypes with separate code paths, by the checks of edge cases: sizes, layouts, outputs. From
+# the other suites these are omitted: tests that start processes, that count device memory, of which the tool takes
+# some, that show overlap by time, which the tool may prevent, and that repeat something many times.
 edges="test_values or test_layouts or test_zero_size or test_broadcast or test_out or test_inplace"
 apart="process or fork or interpreter or launches or before or pending or go_on or time or blocking or default_stream"
 apart="$apart or thousand or external or digits or memory or leak or overlap or _pool or many_sizes or again_within"
 apart="$apart or raw_handles or every_replay"
-# Under the tool a graph's conditional nodes end in a misaligned address, of which it names no access.
+# Under the tool a graph's conditional nodes fail with a misaligned address, without naming an access.
 apart="$apart or an_if_node or a_while_node or conditional"
 files=(suites/devices/{checks/test_conformance,memory/test_copy,streams/test_streams,random/test_random}.py
     suites/devices/graphs/test_{graphs,graph_hooks,graphed_callables,graphed_step}.py
@@ -48,18 +48,18 @@ files=(suites/devices/{checks/test_conformance,memory/test_copy,streams/test_str
     suites/nvidia/{ops/test_rows_on_device,ops/test_shortcuts,launch/test_user_kernel}.py)
 chosen="(test_conformance or test_rows_on_device) and ($edges or test_rows_on_device) and (float32 or bfloat16)
     and not test_out_refused or not test_conformance and not test_rows_on_device and not ($apart)"
-if [ "$tool" = racecheck ]; then # looks at shared memory only, and takes long: the kernels that have some, and streams
+if [ "$tool" = racecheck ]; then # checks only shared memory, and is slow: only kernels that use it, and streams
     chosen="($chosen) and (softmax or layer_norm or sum or amax or norm or rows or streams or skinny or split)"
 fi
 
 part() { # NUMBER: each array has its own allocation; reads past an array's end in a pool's block raise no error
-    # API errors are left out: tests provoke some, and each is checked by its return value.
+    # API errors are not reported: tests provoke some on purpose, and each return value is checked.
     exec timeout --signal=INT --kill-after=20 "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 99 \
         --report-api-errors no --print-limit 20 "$PYTHON" -c '
 import contextlib, sys
 import pytest
 class Unpooled:
-    def pytest_configure(self):  # not before: pytest rewrites what it finds not yet imported
+    def pytest_configure(self):  # not earlier: pytest rewrites modules only before their import
         import cupy
         from cuassay.cuda import memory
         from cuassay.testing import guards
@@ -77,7 +77,7 @@ trap 'kill "${pids[@]}"; exit 130' INT TERM
 export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
 export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES%%,*}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONUNBUFFERED=1
-export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-$((seconds < 180 ? seconds / 2 : 90))} # a test; the log then has its stacks
+export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-$((seconds < 180 ? seconds / 2 : 90))} # seconds per test; the log then has its stacks
 for ((number = 1; number <= jobs; number++)); do
     part "$number" >"$out/$tool-$number.log" 2>&1 &
     pids+=($!)

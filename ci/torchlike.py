@@ -1,8 +1,9 @@
-"""Run test files of torch, or of a library with its decorators, by torch and by cuassay.testing.torchlike, and compare.
+"""Run test files of torch, or of a library with its decorators, with torch and with cuassay.testing.torchlike; compare.
 
-``python ci/torchlike.py FILE...``, with an interpreter that has torch and cuassay, and for example files of the folder
-``test`` of pytorch's repository. In a copy, imports from ``torch.testing._internal.common_device_type`` come from
-``cuassay.testing.torchlike``; nothing else changes. Both run on the cpu; each test must have the same name and outcome.
+``python ci/torchlike.py FILE...`` needs an interpreter that has torch and cuassay, and for example files of the folder
+``test`` of pytorch's repository. In a copy of each file, imports from ``torch.testing._internal.common_device_type``
+come from ``cuassay.testing.torchlike``, and nothing else changes. Both run on the cpu; each test must have the same
+name and outcome.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TORCHS, OURS = "torch.testing._internal.common_device_type", "cuassay.testing.to
 
 
 def main() -> int:
-    """Compare each file; 1 if a test differs."""
+    """Compare each file; return 1 if a test differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+", type=Path)
     differing = sum(_compare(path) for path in parser.parse_args().files)
@@ -27,7 +28,7 @@ def main() -> int:
 
 
 def _compare(path: Path) -> int:
-    """Print what both runs have in common and where they differ; give the number of differing tests."""
+    """Print how many tests agree and which differ; return the number of differing tests."""
     source = path.read_text()
     theirs, ours = _run(path.name, source, "-p", "no:cuassay"), _run(path.name, source.replace(TORCHS, OURS))
     names = sorted(theirs.keys() | ours.keys())
@@ -40,7 +41,7 @@ def _compare(path: Path) -> int:
 
 
 def _run(name: str, source: str, *options: str) -> dict[str, str]:
-    """Each test's outcome, by its class and name."""
+    """Return each test's outcome, by its class and name."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, name).write_text(source)
         command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "--junitxml=found.xml"]
@@ -50,7 +51,7 @@ def _run(name: str, source: str, *options: str) -> dict[str, str]:
         )
         if found.returncode not in {0, 1}:
             sys.exit(f"{name}: the run ended with {found.returncode}:\n{found.stdout[-3000:]}{found.stderr[-1000:]}")
-        cases = ET.parse(Path(folder, "found.xml")).iter("testcase")  # noqa: S314  written by pytest just now
+        cases = ET.parse(Path(folder, "found.xml")).iter("testcase")  # noqa: S314  just written by pytest
         return {f"{case.get('classname')}.{case.get('name')}": _outcome(case) for case in cases}
 
 

@@ -1,7 +1,7 @@
-"""Look into the wheel: what must be in it is, and what must not be is not.
+"""Check the contents of the wheel.
 
-Decides what a wheel of ours holds: every file of the two packages that git knows, and nothing else.
-Without an argument it builds the wheel first, in a folder that it removes.
+A wheel must contain every file of the two packages that git tracks or does not ignore, and nothing else. Without an
+argument the wheel is built first, in a temporary folder.
 
     ci/wheel.py [WHEEL]
 """
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
 
 
 def build(folder: Path) -> Path:
-    """Build the wheel into `folder`, with the hatchling that is installed."""
+    """Build the wheel into `folder`, with the installed hatchling."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -41,7 +41,7 @@ def build(folder: Path) -> Path:
 
 
 def faults(wheel: Path) -> list[str]:
-    """One line for each file that is missing from the wheel or is in it wrongly."""
+    """Return one line for each file that is missing from the wheel or must not be in it."""
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wanted = packaged() | set(NEEDED)
     missing = [f"  missing: {name}" for name in sorted(wanted - held)]
@@ -49,7 +49,7 @@ def faults(wheel: Path) -> list[str]:
 
 
 def packaged() -> set[str]:
-    """Each file of the two packages that git tracks or does not ignore, under its name in the wheel."""
+    """Return each file of the two packages that git tracks or does not ignore, by its name in the wheel."""
     found = set()
     for package, source in PACKAGES.items():
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", f"{source}/{package}"]

@@ -1,6 +1,6 @@
-"""Find phrases that readers stumble on, in every tracked text file.
+"""Find phrases that are hard to read, in every tracked text file.
 
-The phrases are in `ci/words.txt`, each with what to write in its place.
+The phrases are in `ci/words.txt`, each with its replacement.
 
     ci/words.py [FILE...]
 """
@@ -18,7 +18,7 @@ __all__ = ["found", "phrases"]
 ROOT = Path(__file__).parent.parent
 SUFFIXES = (".md", ".py", ".pyi", ".sh", ".toml", ".yml", ".j2", ".cu", ".cuh")
 
-#: The list itself, its test, the page that shows phrases before and after, and what machines have written.
+#: The list itself, its test, the page that shows phrases before and after, and generated files.
 LEFT_OUT = (
     "ci/words",
     "suites/harness/ci/test_ci.py",
@@ -37,7 +37,7 @@ def main(files: list[str]) -> None:
 
 
 def tracked() -> list[Path]:
-    """The text files that git knows."""
+    """Return the text files that git tracks."""
     command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     names = [name for name in listed.split("\0") if name.endswith(SUFFIXES) and not name.startswith(LEFT_OUT)]
@@ -45,14 +45,14 @@ def tracked() -> list[Path]:
 
 
 def phrases() -> list[tuple[re.Pattern[str], str]]:
-    """Each phrase with what to write."""
+    """Return each phrase with its replacement."""
     lines = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
     pairs = (line.rsplit(" => ", 1) for line in lines if line and not line.startswith("#"))
     return [(re.compile(phrase), instead) for phrase, instead in pairs]
 
 
 def found(file: Path) -> Iterator[str]:
-    """One line for each place in `file` that has a phrase."""
+    """Yield one line for each place in `file` that has a phrase."""
     known = phrases()
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         for phrase, instead in known:

@@ -1,7 +1,7 @@
-"""Declare an operation once: it is tested, measured and reported on every device present.
+"""Declare an operation once, and it is tested, measured and reported on every device present.
 
-Importing this touches no driver and no CUDA package; a kind of device loads at first use. So does NumPy: the pytest
-plugin is imported in every project of its environment, and most of them never ask it for a device.
+Importing this touches no driver and no CUDA package; device kinds load at first use, and so does NumPy: the pytest
+plugin is imported by every project in its environment, and most of them never ask for a device.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ if _settings.get("CUASSAY_CUDA_SANITIZER"):
 
 
 def _advice(name: str) -> str:
-    """What to write instead of ``cuassay.<name>``."""
+    """Return advice on what to write instead of ``cuassay.<name>``."""
     if not name.startswith("_") and import_module("importlib.util").find_spec(f"cuassay.{name}") is not None:
-        return f": it is a module of its own; write import cuassay.{name}"
+        return f": it is a module; write import cuassay.{name}"
     near = import_module("cuassay.core.nearest").did_you_mean(name, __all__)
     return near or f"; it has {', '.join(__all__)}"
 

@@ -1,6 +1,6 @@
 """The ``cuassay`` command: devices, settings, run, report, compare and the commands of `cuassay.commands`.
 
-Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
+Each subcommand is a function from its options to an exit status: 0 for success, 1 for a failure, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["main", "parser"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; gives its exit status."""
+    """Run the command, and return its exit status."""
     options = parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = options.command
     for name, meant in settings.misspelt().items():
@@ -51,14 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{options.prog}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader has seen enough, as `head` does; the interpreter flushes once more at its end
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe; the interpreter flushes again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line, for `main` and for the documentation."""
+    """Return the parser of the whole command line, for `main` and for the documentation."""
     whole = Parser(
         prog="cuassay",
         description="Test and measure declared operations on every device present.",
@@ -86,10 +86,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_devices(commands: argparse._SubParsersAction[Parser]) -> None:
     listing = commands.add_parser(
-        "devices", help="what is here, what each can do, and why the rest is not", example="cuassay devices -v"
+        "devices", help="list the devices, what each can do, and why others are absent", example="cuassay devices -v"
     )
     listing.add_argument(
-        "-v", "--verbose", action="store_true", help="capabilities, and each CUDA library's path and version"
+        "-v", "--verbose", action="store_true", help="also show capabilities, and each CUDA library's path and version"
     )
     listing.add_argument("--json", action="store_true", help="the same as JSON")
     listing.set_defaults(command=_devices)
@@ -97,7 +97,9 @@ def _add_devices(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _add_settings(commands: argparse._SubParsersAction[Parser]) -> None:
     shown = commands.add_parser(
-        "settings", help="every environment variable that is read, and its value", example="cuassay settings --json"
+        "settings",
+        help="list every environment variable that is read, and its value",
+        example="cuassay settings --json",
     )
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     shown.set_defaults(command=_settings)
@@ -119,15 +121,15 @@ def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
         "--jobs",
         type=int,
         metavar="N",
-        help="processes that run the tests at the same time, each with a context of its own on a GPU; default: as many "
-        "as cores, up to 8; what is measured runs alone",
+        help="processes that run the tests at the same time, each with its own context on a GPU; default: as many "
+        "as cores, up to 8; measurements run alone",
     )
     run.add_argument(
         "--processes",
         type=int,
         default=1,
         metavar="N",
-        help="fresh processes that measure, one after the other; a timing is the median of theirs (default: 1)",
+        help="fresh processes that measure, one after another; a timing is the median of theirs (default: 1)",
     )
     run.add_argument("--no-tests", action="store_true", help="only measure")
     run.add_argument("--no-times", action="store_true", help="only test")
@@ -149,7 +151,7 @@ def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:
         "--fail-on",
         default="",
         metavar="WORDS",
-        help="end with 1 on: failed,slower,vanished,uncompared,skipped (that ran before),nowhere",
+        help="exit with 1 on any of: failed,slower,vanished,uncompared,skipped (that ran before),nowhere",
     )
     report.add_argument(
         "--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing (default: 2)"
@@ -157,9 +159,9 @@ def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:
     report.add_argument(
         "--baseline", default="", metavar="RUN", help="the run or commit to compare with; default: the run before"
     )
-    report.add_argument("--suspects", action="store_true", help="print what cuassay ab - reads, and nothing else")
+    report.add_argument("--suspects", action="store_true", help="print only the input of cuassay ab -")
     report.add_argument(
-        "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
+        "--strict", action="store_true", help="reject lines and files without a result instead of omitting them"
     )
     report.set_defaults(command=_report)
 
@@ -170,8 +172,8 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> None:
         help="compare the recorded timings of two commits or runs",
         example="cuassay compare 4f2a91c 9e07b3d --results results",
     )
-    comparing.add_argument("a", metavar="A", help="the old one: first digits of a commit, the id of a run, or a file")
-    comparing.add_argument("b", metavar="B", help="the new one")
+    comparing.add_argument("a", metavar="A", help="the old run: first digits of a commit, the id of a run, or a file")
+    comparing.add_argument("b", metavar="B", help="the new run")
     comparing.add_argument("--results", default="reports/out/run", metavar="DIR|FILE", help="default: %(default)s")
     comparing.set_defaults(command=_compare)
 
@@ -189,10 +191,10 @@ def _run(options: argparse.Namespace) -> int:
     from cuassay.testing.presence import Presence
 
     selectors = options.device or ["all"]
-    Presence(selectors).devices  # noqa: B018  raises here if one does not exist, before any child starts
+    Presence(selectors).devices  # noqa: B018  raises if a device does not exist, before any child process starts
     jobs = run.default_jobs() if options.jobs is None else options.jobs
     steps = {"tests": not options.no_tests, "times": not options.no_times}
-    with exit_on_sigterm():  # and with us the children
+    with exit_on_sigterm():  # also ends the child processes
         return run.run(selectors, Path(options.out), jobs=jobs, processes=options.processes, **steps)
 
 
@@ -209,7 +211,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _reports() -> Any:
-    """What reads results; raises `CapabilityError` where a distribution that it needs is missing."""
+    """Return the module that reads results. Raises `CapabilityError` if a distribution that it needs is missing."""
     try:
         from cuassay_reports import command
     except ModuleNotFoundError as error:

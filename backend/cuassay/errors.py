@@ -1,40 +1,41 @@
-"""Every exception this project raises.
+"""All exceptions that this project raises.
 
-Each message has three parts: what was wrong, what was got, what to do. The classes double as the
-built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueError``).
+Each message has three parts: what was wrong, what was given, what to do. Most classes also derive from the
+built-in exception that a caller would already catch (``MemoryError``, ``TypeError``, ``ValueError``).
 
 ::
 
     CuassayError
-    ├── DeviceError (RuntimeError)          a device that is absent, or unusable as asked
-    │   ├── DeviceLostError                 its context is dead; nothing more can run on it
+    ├── DeviceError (RuntimeError)          a device that is absent, or cannot be used as requested
+    │   ├── DeviceLostError                 its context is lost; nothing more can run on it
     │   └── ForkError                       it was initialised before this process was forked
-    ├── CapabilityError (RuntimeError)      the device lacks something; the reason in words
-    │   ├── KernelNotFoundError             no implementation fits (op, kind, dtype); what exists
+    ├── CapabilityError (RuntimeError)      the device lacks a capability; the message says why
+    │   ├── KernelNotFoundError             no implementation fits (op, kind, dtype); the message lists what exists
     │   └── MissingNameError (AttributeError)  a namespace does not offer the name; what to use instead
     ├── DriverError (RuntimeError)          a driver or library call failed; carries its status
     │   └── LibraryNotFoundError            a CUDA library could not be loaded
     ├── CompileError (RuntimeError)         a kernel did not compile; carries the compiler's log
     ├── CaptureError (RuntimeError)         illegal while a graph is being captured
-    ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
+    ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, at least one of them a write
     ├── SynchronizationError (RuntimeError) the host would wait for a device where that is forbidden
-    ├── GradientError (RuntimeError)        a derivative that cannot be had; the op, the line and what to do
+    ├── GradientError (RuntimeError)        a derivative is not available; the message names the op, the line and a
+    remedy
     ├── CandidateLostError (RuntimeError)   the process of a candidate under judgement ended, hung or broke the protocol
-    ├── StateError (RuntimeError)           a call that an earlier one does not allow
-    ├── MeasurementError (RuntimeError)     a measurement that measured nothing
-    ├── MutationError (RuntimeError)        tests that cannot judge mutants as they are
+    ├── StateError (RuntimeError)           a call that is not allowed in the current state
+    ├── MeasurementError (RuntimeError)     a measurement without any measured work
+    ├── MutationError (RuntimeError)        tests that cannot judge mutants
     ├── JudgingError (RuntimeError)         a verdict that cannot be made or read
-    ├── OutOfMemoryError (MemoryError)      no device memory left
+    ├── OutOfMemoryError (MemoryError)      not enough device memory
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
     ├── LinAlgError (ValueError)            a matrix that is singular, not positive definite, or does not converge
     ├── ArgumentError (ValueError)          any other argument that is wrong
     │   ├── ShapeError                      shapes that do not fit together
-    │   ├── CapabilityNameError             a requirement nobody defines
+    │   ├── CapabilityNameError             a requirement that is not defined
     │   ├── SettingError                    an environment variable or option with a bad value
     │   ├── SchemaError                     an op declared or registered wrongly
-    │   └── SpecError                       an OpSpec that says nothing testable
-    ├── ResultError (ValueError)            a result that does not follow the schema of results
-    └── TuningError (ValueError)            a file of tuning that is unreadable, cut off, or of another machine
+    │   └── SpecError                       an OpSpec that is incomplete or contradictory
+    ├── ResultError (ValueError)            a result that does not follow the results schema
+    └── TuningError (ValueError)            a tuning file that is unreadable, truncated, or of another machine
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ _MOST = 4_000
 
 
 class CuassayError(Exception):
-    """Base of everything raised on purpose here.
+    """The base class of all exceptions that this project raises on purpose.
 
-    A message over 4,000 characters is cut in the middle: it quotes an argument, and its last words say what to do.
+    A message over 4,000 characters is cut in the middle, because it quotes an argument and its end says what to do.
     """
 
     def __init__(self, *args: object) -> None:
@@ -92,11 +93,11 @@ def _cut(message: str) -> str:
 
 
 class DeviceError(CuassayError, RuntimeError):
-    """A device is absent, or cannot be used as asked."""
+    """A device is absent, or cannot be used as requested."""
 
 
 class DeviceLostError(DeviceError):
-    """The device's context is dead: only a new process can use it again."""
+    """The device's context is lost: only a new process can use the device again."""
 
 
 class ForkError(DeviceError):
@@ -104,7 +105,7 @@ class ForkError(DeviceError):
 
 
 class CapabilityError(CuassayError, RuntimeError):
-    """The device lacks what was asked; the message gives the reason in words."""
+    """The device lacks a capability; the message gives the reason."""
 
 
 class KernelNotFoundError(CapabilityError):
@@ -112,11 +113,11 @@ class KernelNotFoundError(CapabilityError):
 
 
 class MissingNameError(CapabilityError, AttributeError):
-    """A device's namespace does not offer a name of NumPy or CuPy; so ``hasattr`` says False."""
+    """A device's namespace does not offer a name of NumPy or CuPy; ``hasattr`` then returns False."""
 
 
 class GradientError(CuassayError, RuntimeError):
-    """A derivative cannot be had: an op has no rule, a saved array was overwritten, or a traced one left the ops."""
+    """A derivative is not available: an op has no rule, a saved array was overwritten, or a traced one left the ops."""
 
 
 class DriverError(CuassayError, RuntimeError):
@@ -125,9 +126,9 @@ class DriverError(CuassayError, RuntimeError):
     Attributes
     ----------
     status : str
-        The library's own name of the status, such as ``CUDA_ERROR_INVALID_VALUE``.
+        The library's name for the status, such as ``CUDA_ERROR_INVALID_VALUE``.
     code : int
-        Its number.
+        The number of the status.
     """
 
     def __init__(self, message: str, *, status: str = "", code: int = -1) -> None:
@@ -137,7 +138,7 @@ class DriverError(CuassayError, RuntimeError):
 
 
 class LibraryNotFoundError(DriverError):
-    """A CUDA library could not be loaded at all."""
+    """A CUDA library could not be loaded."""
 
 
 class CompileError(CuassayError, RuntimeError):
@@ -146,7 +147,7 @@ class CompileError(CuassayError, RuntimeError):
     Attributes
     ----------
     log : str
-        The compiler's log, whole.
+        The complete log of the compiler.
     """
 
     def __init__(self, message: str, *, log: str = "") -> None:
@@ -159,7 +160,7 @@ class CaptureError(CuassayError, RuntimeError):
 
 
 class RaceError(CuassayError, RuntimeError):
-    """Two accesses to the same bytes, at least one a write, are not ordered by any wait."""
+    """Two accesses to the same bytes, at least one of them a write, are not ordered by any wait."""
 
 
 class SynchronizationError(CuassayError, RuntimeError):
@@ -167,14 +168,14 @@ class SynchronizationError(CuassayError, RuntimeError):
 
 
 class CandidateLostError(CuassayError, RuntimeError):
-    """The process of a candidate under judgement is gone: it ended, hung, or did not follow the protocol.
+    """The process of a candidate under judgement ended, hung, or broke the protocol.
 
     Attributes
     ----------
     reason : str
         ``load``, ``crash``, ``exit``, ``hang``, ``memory``, ``processes``, ``protocol`` or ``jail``.
     detail : str
-        What is known of it. Words of the candidate are cut and escaped.
+        What is known about the loss. Text from the candidate is shortened and escaped.
     """
 
     def __init__(self, message: str, *, reason: str, detail: str = "") -> None:
@@ -184,23 +185,23 @@ class CandidateLostError(CuassayError, RuntimeError):
 
 
 class StateError(CuassayError, RuntimeError):
-    """A call that what came before does not allow; the message says which call is due."""
+    """A call is not allowed in the current state; the message names the call that is needed first."""
 
 
 class MeasurementError(CuassayError, RuntimeError):
-    """A measurement that measured nothing: its samples are those of no work."""
+    """A measurement measured nothing: its samples contain no work."""
 
 
 class MutationError(CuassayError, RuntimeError):
-    """The tests cannot judge mutants as they are: none passes, or there is nothing to change."""
+    """The tests cannot judge mutants: none passes without a mutant, or there is nothing to mutate."""
 
 
 class JudgingError(CuassayError, RuntimeError):
-    """A verdict could not be made, or a file holds none."""
+    """A verdict could not be made, or a file contains none."""
 
 
 class OutOfMemoryError(CuassayError, MemoryError):
-    """The device has no room for what was asked."""
+    """The device has not enough memory for the request."""
 
 
 class DTypeError(CuassayError, TypeError):
@@ -208,9 +209,9 @@ class DTypeError(CuassayError, TypeError):
 
 
 class LinAlgError(CuassayError, ValueError):
-    """A matrix is singular, not positive definite, or its decomposition did not converge.
+    """A matrix is singular or not positive definite, or its decomposition did not converge.
 
-    Not NumPy's class of that name, which words like these cannot import; both are `ValueError`.
+    It is not NumPy's class of that name, which this module cannot import; both are `ValueError`.
     """
 
 
@@ -231,7 +232,7 @@ class SettingError(ArgumentError):
 
 
 class SchemaError(ArgumentError):
-    """An op is declared, or an implementation registered, wrongly."""
+    """An op is declared, or an implementation is registered, wrongly."""
 
 
 class SpecError(ArgumentError):
@@ -239,8 +240,8 @@ class SpecError(ArgumentError):
 
 
 class ResultError(CuassayError, ValueError):
-    """A result does not follow the one schema of results."""
+    """A result does not follow the results schema."""
 
 
 class TuningError(CuassayError, ValueError):
-    """A file of tuning results, or of problems to tune, is unreadable, cut off, or of another machine."""
+    """A file of tuning results, or of problems to tune, is unreadable, truncated, or of another machine."""

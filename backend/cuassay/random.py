@@ -1,12 +1,11 @@
-"""Random numbers on any device, from its generator; the same numbers on every kind and model for one seed.
+"""Random numbers on any device; one seed gives the same numbers on every device kind and model.
 
-Each function takes the next state of a generator (`generator=`, else the device's default one) and calls the pure
-operation of the same name in `cuassay.ops`; the numbers go into a new array or into `out`, of any strides. Inside a
-capture they draw from where each replay finds the generator.
+Each function takes the next state of a generator (`generator=`, by default the device's) and calls the pure operation
+of the same name in `cuassay.ops`. The numbers go into a new array, or into `out`, which may have any strides. Inside a
+capture, each replay continues from the generator's current state.
 
-Where we differ from torch: what is drawn depends on seed, offset and an element's index alone, not on the launch, so
-that seeds carry over from one GPU model to another, and to the host. Results are never the upper bound, in 16 bits
-either.
+Differences from torch: a number depends only on seed, offset and element index and not on the launch, so a seed gives
+the same numbers on another GPU model and on the host. Results never equal the upper bound, even in 16 bits.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ Shape = int | tuple[int, ...]
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the default generators of all devices of all kinds, those too that nobody has asked for yet.
+    """Seed the default generators of all devices of all kinds, including those not used yet.
 
     Raises
     ------
     CaptureError
-        If this thread captures on a device whose generator has another seed; then none is seeded.
+        If this thread captures on a device whose generator has another seed; no generator is seeded then.
     ArgumentError
-        If the seed does not fit; see `Generator.manual_seed`.
+        If the seed is out of range; see `Generator.manual_seed`.
     """
     for kind in devices.kinds():
         may_seed_default_generators(kind, seed)
@@ -71,23 +70,23 @@ def uniform(
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
-    """Numbers of equal probability in ``[low, high)``.
+    """Draw uniform numbers in ``[low, high)``.
 
     Parameters
     ----------
     shape : int or tuple of int
-        With `dtype` and `device` it says what to make. Omit it with `out`.
+        The shape of the new array. Omit it with `out`.
     low, high : float
-        Rounded to the dtype first. Of equal ends, all results are that number.
+        The bounds, rounded to the dtype first. If they are equal, all results are that number.
     dtype
-        A real float, float32 unless named; float16 and bfloat16 lie on a grid of 2**-16 of the interval, rounded down
-        to what they hold. Omit it with `out`.
+        A real floating dtype, float32 by default. Values of float16 and bfloat16 are multiples of 2**-16 of the
+        interval, rounded down to the dtype. Omit it with `out`.
     device : str or Device, optional
-        Otherwise the generator's, else cpu.
+        The device of the new array; by default the generator's device, else cpu.
     generator : Generator, optional
-        Of that device; otherwise the device's default one.
+        A generator of that device; by default the device's own.
     out : array, optional
-        Filled instead of a new array.
+        An array to fill instead of a new one.
 
     Returns
     -------
@@ -96,7 +95,7 @@ def uniform(
     Raises
     ------
     ArgumentError, DTypeError, DeviceError, CapabilityError
-        If the arguments do not fit together, or the device has no such dtype.
+        If the arguments do not match, or the device has no such dtype.
     """
     target = _target(shape, dtype, "float32", device, generator, out)
     return ops.uniform(target, state=_next(target, generator), low=low, high=high, out=target)
@@ -112,7 +111,7 @@ def normal(
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
-    """Normal numbers of that mean and standard deviation, to 4 units in the last place; else as `uniform`."""
+    """Draw normal numbers, accurate to 4 units in the last place; see `uniform` for the other parameters."""
     target = _target(shape, dtype, "float32", device, generator, out)
     return ops.normal(target, state=_next(target, generator), mean=mean, std=std, out=target)
 
@@ -127,7 +126,7 @@ def integers(
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
-    """Whole numbers of equal probability in ``[low, high)``, to 2**-32 of itself; else as `uniform`."""
+    """Draw uniform whole numbers in ``[low, high)``; see `uniform`. Probabilities are off by at most 2**-32 of them."""
     target = _target(shape, dtype, "int64", device, generator, out)
     low, high = (value if (whole := as_whole(value)) is None else whole for value in (low, high))  # NumPy's too
     return ops.integers(target, state=_next(target, generator), low=low, high=high, out=target)
@@ -141,28 +140,29 @@ def permutation(
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
-    """The numbers below `n` in random order; else as `uniform`. Nothing is sorted: each number is computed alone."""
+    """Draw the numbers below `n` in random order, each computed alone; see `uniform` for the other parameters."""
     target = _target(n, dtype, "int64", device, generator, out)
     return ops.permutation(target, state=_next(target, generator), out=target)
 
 
 def bernoulli(p: Any, *, generator: Generator | None = None, out: Any = None) -> Any:
-    """1 with the probability given in the array `p`, else 0, in its dtype.
+    """Draw 1 with the probabilities in the array `p`, else 0, in its dtype.
 
-    Above 1 it is always 1, below 0 and for NaN never: nothing is read on the host, so nothing is refused.
+    Probabilities above 1 always give 1, and negative ones and NaN give 0: nothing is checked, because that would read
+    values on the host.
     """
     return ops.bernoulli(p, state=_next(p, generator), out=out)
 
 
 def dropout_mask(like: Any, p: float = 0.5, *, generator: Generator | None = None, out: Any = None) -> Any:
-    """An array of bool as large as `like`: False with probability `p`."""
+    """Return an array of bool of the shape of `like` that is False with probability `p`."""
     return ops.dropout_mask(like, state=_next(like, generator), p=p, out=out)
 
 
 def dropout(a: Any, p: float = 0.5, *, generator: Generator | None = None, out: Any = None) -> Any:
-    """``a / (1 - p)``, or 0 with probability `p`.
+    """Return ``a / (1 - p)``, with elements replaced by 0 with probability `p`.
 
-    No mask is stored: for a gradient's, take the state first (``state = generator.take()``) and call
+    No mask is stored. For a gradient, take the state first (``state = generator.take()``) and call
     ``cuassay.ops.dropout(a, state=state, p=p)`` on the array and again on its gradient.
     """
     return ops.dropout(a, state=_next(a, generator), p=p, out=out)
@@ -173,9 +173,9 @@ def _target(
 ) -> Any:
     if out is not None:
         given = {"shape": shape, "dtype": dtype, "device": device}
-        told = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
-        if told:
-            raise ArgumentError(f"out decides shape, dtype and device; got {told} too; omit it")
+        excess = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
+        if excess:
+            raise ArgumentError(f"out decides shape, dtype and device; got {excess} too; omit it")
         return out
     if shape is None:
         raise ArgumentError("neither a shape nor out was given; give one of them")
@@ -184,7 +184,7 @@ def _target(
 
 
 def _next(array: Any, generator: Generator | None) -> DrawState:
-    """The state to draw for `array` from; of an array without elements nothing is taken."""
+    """Return the state to draw for `array` from; an array without elements takes nothing from the generator."""
     device = registry.device_of(array, "what numbers are drawn for")
     source = default_generator(device) if generator is None else _checked(generator)
     if source.device != device:

@@ -2,9 +2,9 @@
 
     python -m pages [--serve-from-disk]
 
-Zensical does the building. It reads `reports/docs/mkdocs.yml`, and stops at a dead link or a missing anchor. What it
-does not check is checked here: that every public name has a docstring and a place in the reference, that every page is
-in the navigation, and that the site needs no network.
+Zensical builds the site. It reads `reports/docs/mkdocs.yml`, and fails on a dead link or a missing anchor. This module
+makes the other checks: every public name has a docstring and a place in the reference, every page is in the navigation,
+and the site needs no network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SITE = ROOT / "reports" / "out" / "site"
 
 
 def main() -> None:
-    """Build the site; leave with status 1 and the list of faults if there are any."""
+    """Build the site; exit with status 1 and the list of faults if there are any."""
     began = time.perf_counter()
     _stop_at(names.undocumented())
     _collect()

@@ -1,4 +1,4 @@
-"""Four calls as pictures: what each enters, in order, recorded while it runs."""
+"""Four calls as pictures: the functions that each enters, in order, recorded while it runs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class _Entry:
 
 
 def fill(text: str) -> str:
-    """The page with each call drawn."""
+    """Return the page with each call drawn."""
     a, b = (cuassay.full((size, size), 1.0, "float32", "sim") for size in (4, 5))
-    ops.mm(ops.add(a, a), a)  # what is loaded once is left out
+    ops.mm(ops.add(a, a), a)  # before recording, so that one-time loading is not in the pictures
     allocator = CachingAllocator(IntegerSource())
     calls: dict[str, tuple[Callable[[], object], int]] = {
         "add": (lambda: ops.add(b, b), 5),
@@ -56,7 +56,7 @@ def fill(text: str) -> str:
 
 
 def _session() -> None:
-    """A session of pytest with one declared operation and a record."""
+    """Run a pytest session with one declared operation and a record."""
     with TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         Path(folder, "test_double.py").write_text(_DECLARED, encoding="utf-8")
         options = ["-k", "test_values", "--device", "cpu", "-p", "no:cacheprovider", "--rootdir", folder]
@@ -66,7 +66,7 @@ def _session() -> None:
 
 
 def _entered(call: Callable[[], object], most: int) -> list[_Entry]:
-    """The functions that `call` enters from another module of the package, each once, down to a depth."""
+    """Return the functions that `call` enters from another module of the package, each once, down to a depth."""
     found: dict[_Entry, None] = {}
     stack: list[tuple[str, int]] = []
 
@@ -93,7 +93,7 @@ def _entered(call: Callable[[], object], most: int) -> list[_Entry]:
 
 
 def _is_small(name: str) -> bool:
-    """Whether a name says nothing to a reader: a module's body, a local function, a method of an object protocol."""
+    """Return whether a name says little to readers: a module's body, a local function, an object-protocol method."""
     return "<" in name or (name.rpartition(".")[2].startswith("__") and not name.endswith("__call__"))
 
 
@@ -119,5 +119,5 @@ def _line(entry: _Entry, number: int) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name in which Markdown sees no emphasis."""
+    """Return a name in which Markdown finds no emphasis."""
     return escape(name).replace("_", "&#95;")

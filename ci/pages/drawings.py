@@ -1,4 +1,4 @@
-"""Pictures for the explanations, drawn from what runs: a replayed trace, and the order of a race."""
+"""Pictures for the explanations, drawn from real runs: a replayed trace, and the order of a race."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WIDTH = 960
 
 
 def fill_allocator(text: str) -> str:
-    """The page about the allocator, with the replay drawn."""
+    """Return the page about the allocator, with the replay drawn."""
     return text.replace("<!-- picture: replay -->", _replay("experts", 3))
 
 
 def fill_clock(text: str) -> str:
-    """The page about the clock of `sim`, with both programs drawn."""
+    """Return the page about the clock of `sim`, with both programs drawn."""
     return text.replace("<!-- picture: race -->", _order(waits=False)).replace(
         "<!-- picture: order -->", _order(waits=True)
     )
@@ -34,7 +34,7 @@ def fill_clock(text: str) -> str:
 
 
 def _replay(workload: str, seed: int, points: int = 480) -> str:
-    """Live and reserved bytes of a made-up workload, over its operations."""
+    """Draw the live and reserved bytes of a generated workload over its operations."""
     events = WORKLOADS[workload](seed)
     allocator, blocks = CachingAllocator(IntegerSource()), {}
     live, found = 0, []
@@ -88,12 +88,12 @@ class _Launch:
     before: dict[int, int]
 
     def follows(self, other: _Launch) -> bool:
-        """Whether the other launch is ordered before this one."""
+        """Return whether the other launch is ordered before this one."""
         return self.before.get(other.queue, 0) >= other.epoch
 
 
 def _program(*, waits: bool) -> tuple[list[_Launch], str]:
-    """Run the tutorial's two streams on `sim`; gives the launches and the error, if there was one."""
+    """Run the tutorial's two streams on `sim`; return the launches, and the name of the error if there was one."""
     sim = devices.backend("sim")
     producer, consumer = sim.new_stream(0), sim.new_stream(0)
     a, out = from_host(np.ones(1024, np.float32), "sim"), devices.empty((1024,), "float32", "sim")

@@ -1,4 +1,4 @@
-"""The pages that are made from the code and from data, by their path."""
+"""The pages that are generated from code and data, by their path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["pages"]
 
 DOCS = Path(__file__).parents[2] / "reports" / "docs"
 
-#: Written pages with pictures or tables that are made from code and data.
+#: Written pages with pictures or tables that are generated from code and data.
 _FILLED = {
     "performance.md": performance.fill,
     "explanation/architecture.md": lambda text: calls.fill(storeys.fill(text)),
@@ -21,7 +21,7 @@ _FILLED = {
 
 
 def pages() -> dict[str, str]:
-    """The text of each generated page, by its path in the site."""
+    """Return the text of each generated page, by its path in the site."""
     reference = {f"reference/{module}.md": _reference(module) for module in MODULES}
     made = {**reference, "reference/cuassay.ops.md": operations.page(), **tables.pages()}
     made["reference/torch.md"] = torch_names.page()

@@ -1,4 +1,4 @@
-"""The public names, and what is missing about them in docstrings and in the built reference."""
+"""The public names, and those without a docstring or a place in the built reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MODULES", "missing_from", "public", "shadowed", "undocumented"]
 
 ROOT = Path(__file__).parents[2]
 
-#: The modules whose ``__all__`` is public, each with its page of the reference.
+#: The modules whose ``__all__`` is public, each with its own reference page.
 MODULES = (
     "cuassay",
     "cuassay.ops",
@@ -41,12 +41,12 @@ MODULES = (
 
 
 def undocumented() -> list[str]:
-    """One line for each public name without a docstring, with the file that defines it."""
+    """Return one line for each public name without a docstring, with the file that defines it."""
     return [f"{name} has no docstring ({where})" for name, where in sorted(set(_bare()))]
 
 
 def missing_from(site: Path) -> list[str]:
-    """One line for each public name that no page of the reference describes."""
+    """Return one line for each public name that no reference page describes."""
     anchors: set[str] = set()
     for page in (site / "reference").glob("*.html"):
         anchors |= set(re.findall(r'id="?([\w.]+)', page.read_text(encoding="utf-8")))
@@ -55,7 +55,7 @@ def missing_from(site: Path) -> list[str]:
 
 
 def shadowed(module: str) -> list[tuple[str, str]]:
-    """Public names that a module of the same name hides from a reader of the source, each with its whole path."""
+    """Return public names that a module of the same name hides from a source parser, each with its full path."""
     return [
         (name, f"{module}.{name}.{name}")
         for name in public(module)
@@ -66,7 +66,7 @@ def shadowed(module: str) -> list[tuple[str, str]]:
 
 
 def public(module: str) -> list[str]:
-    """What ``__all__`` of a module lists."""
+    """Return the names in ``__all__`` of a module."""
     return list(import_module(module).__all__)
 
 
@@ -75,7 +75,7 @@ def _bare() -> Iterator[tuple[str, str]]:
         for name in public(module):
             whole = f"{module}.{name}"
             if whole in _ops():
-                continue  # its sentence is an argument of its declaration, and required
+                continue  # an op's description is a required argument of its declaration
             found = _collection()[whole]
             target = found.final_target if isinstance(found, griffe.Alias) else found
             yield from _bare_in(whole, target)

@@ -1,4 +1,4 @@
-"""Keep the site off the network: point pages to our own files, and name what still loads from elsewhere."""
+"""Keep the site off the network: make pages load local files, and report what they still load from elsewhere."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 __all__ = ["use_own_files"]
 
-#: What a page loads by itself. A link that a reader may follow is not meant.
+#: Resources that a page loads by itself, as opposed to links that a reader may follow.
 _LOADS = re.compile(r"""<(?:script|img|iframe|source|link rel="stylesheet")[^>]*?(?:src|href)=["']?(https?:[^"'> ]+)""")
 
-#: Lets search run in a page that is opened from disk. The theme loads it from a server of others, we from our own file.
+#: The shim that makes search work in pages opened from disk. The theme loads it from a third-party server.
 _SHIM = re.compile(r"""<script src="?https://unpkg\.com/iframe-worker/shim"?[^>]*></script>""")
 
 
 def use_own_files(site: Path) -> list[str]:
-    """Rewrite the pages in place; gives one line for each file that a page would load from the network."""
+    """Rewrite the pages in place; return one line for each file that a page would load from the network."""
     faults = []
     for page in sorted(site.rglob("*.html")):
         up = "../" * (len(page.relative_to(site).parts) - 1)

@@ -1,4 +1,4 @@
-"""The page of the declared operations: one section each, made from its schema and its registered kernels."""
+"""The page of the declared operations: one section each, from its schema and its registered kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ be missing.
 
 
 def page() -> str:
-    """The whole page: the operations, then the classes and functions around them."""
+    """Return the whole page: the operations, then the classes and functions around them."""
     declared = {name: op for name in ops.__all__ if isinstance(op := getattr(ops, name), Op)}
     hidden = dict(shadowed(_MODULE))
     others = [name for name in ops.__all__ if name not in declared and name not in hidden]

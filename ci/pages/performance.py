@@ -18,7 +18,7 @@ __all__ = ["fill"]
 
 LEDGER = Path(__file__).parents[2] / "reports" / "ledger"
 
-#: Implementations that show a limit of the machine, or another way of ours; nobody could use them instead.
+#: Implementations that show a limit of the machine or another variant of ours; users could not use them instead.
 _LIMITS = ("copy", "ceiling")
 _OURS = "cuassay"
 
@@ -26,7 +26,7 @@ _CASE = ["benchmark", "case", "dtype", "clock", "cache", "mode"]
 
 
 def fill(text: str) -> str:
-    """The page with each comment ``<!-- table: NAME -->`` replaced by that table."""
+    """Return the page with each comment ``<!-- table: NAME -->`` replaced by that table."""
     suites = load(_newest("ci/run gpu"))
     products = load(_newest("python -m cuassay.benchmarking.products"))
     for name, found in (
@@ -39,7 +39,7 @@ def fill(text: str) -> str:
 
 
 def _newest(command: str) -> Path:
-    """The file of the ledger whose run began last, of those that this command made with every library at hand."""
+    """Return the ledger file with the newest run of this command, among runs with every library present."""
     runs = [
         (row["started"], file) for file in LEDGER.glob("*.jsonl.gz") if (row := _run_of(file)) and _is(row, command)
     ]

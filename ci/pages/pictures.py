@@ -1,7 +1,7 @@
 """Make the pictures of the README and the documentation from real output, light and dark.
 
-Decides what is shown: a race that pytest reports, the report of the committed ledger, and the memory of a small
-program by call site. Terminals are drawn by Rich as SVG, pages by headless Chromium as PNG.
+They show a race that pytest reports, the report of the committed ledger, and the memory of a small program by call
+site. Rich draws terminals as SVG, and headless Chromium draws pages as PNG.
 
     python -m pages.pictures
 """
@@ -29,11 +29,11 @@ DOCS = ROOT / "reports" / "docs"
 PICTURES = DOCS / "pictures"
 COLUMNS = 100
 
-#: The page whose programs are run, and the files that it shows.
+#: The pages whose programs are run, with the files that they show.
 RACE = DOCS / "tutorials" / "races.md"
 MEMORY = DOCS / "tutorials" / "memory.md"
 
-#: What Chromium calls them; the order is that of its own setting.
+#: Chromium's names of the schemes, in the order of its setting.
 SCHEMES = ("dark", "light")
 
 LIGHT = TerminalTheme(
@@ -54,7 +54,7 @@ THEMES = {"dark": DARK, "light": LIGHT}
 
 
 def main() -> None:
-    """Make all of them; each is named as it is written."""
+    """Make all pictures; print each path when it is written."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("Chromium is not on PATH; install it, for example with: apt-get install chromium")
@@ -74,7 +74,7 @@ def _race(folder: Path) -> str:
 
 
 def _report(folder: Path) -> Path:
-    """Of the runs that finished: a picture shows what a report has of a run, and not which of ours was interrupted."""
+    """Make the report of the runs that finished: the picture shows a report, and not which run was interrupted."""
     page, ledger = folder / "report.html", folder / "ledger"
     ledger.mkdir()
     for file in (ROOT / "reports" / "ledger").glob("*.jsonl.gz"):
@@ -111,7 +111,7 @@ def _draw_terminal(name: str, text: str) -> None:
         for line in AnsiDecoder().decode(text):
             console.print(line, soft_wrap=False)
         drawn = console.export_svg(title="pytest test_streams.py", theme=theme, unique_id=name)
-        # Rich names a font on a server; a viewer's own monospace font does as well.
+        # Rich refers to a font on a server; the viewer's own monospace font suffices.
         drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
         _say(PICTURES / f"{name}-{scheme}.svg", drawn)
 

@@ -1,4 +1,4 @@
-"""The storeys of the package as a picture: drawn from the contract in pyproject.toml and from the imports."""
+"""The storeys of the package as a picture, drawn from the contract in pyproject.toml and from the imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _GAP = 960, 46, 20
 
 
 def fill(text: str) -> str:
-    """The page with its comments replaced by the picture and by the table of imports."""
+    """Return the page with its comments replaced by the picture and by the table of imports."""
     storeys = _storeys()
     return text.replace("<!-- picture: storeys -->", _picture(storeys)).replace(
         "<!-- table: rooms -->", _rooms(storeys)
@@ -25,7 +25,7 @@ def fill(text: str) -> str:
 
 
 def _storeys() -> list[list[str]]:
-    """The rooms of each storey that exist, from the top."""
+    """Return the existing rooms of each storey, from the top."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -40,7 +40,7 @@ def _path(room: str) -> Path | None:
 
 
 def _picture(storeys: list[list[str]]) -> str:
-    """One row of boxes a storey, the top one first; each may import those in the rows below."""
+    """Draw one row of boxes per storey, the top storey first; each may import those in the rows below."""
     height = len(storeys) * (_HEIGHT + _GAP)
     shapes = "".join(_row(rooms, number * (_HEIGHT + _GAP)) for number, rooms in enumerate(storeys))
     return (
@@ -76,12 +76,12 @@ def _rooms(storeys: list[list[str]]) -> str:
 
 def _files(room: str) -> list[Path]:
     path = _path(room)
-    assert path is not None  # noqa: S101  it was looked at before
+    assert path is not None  # noqa: S101  _storeys() checked it
     return sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
 def _imported(file: Path, rooms: list[str]) -> list[str]:
-    """The rooms that the import statements of a file name."""
+    """Return the rooms that the import statements of a file name."""
     text = file.read_text(encoding="utf-8")
     names = re.findall(r"^\s*(?:from cuassay\.([\w.]+) import|import cuassay\.([\w.]+))", text, re.MULTILINE)
     plain = re.findall(r"^\s*from cuassay import ([\w, ]+)", text, re.MULTILINE)

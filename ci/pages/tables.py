@@ -1,4 +1,4 @@
-"""The tables of the reference, each read from the code that decides it."""
+"""The tables of the reference, each read from the code that defines its content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["pages", "table"]
 
 
 def pages() -> dict[str, str]:
-    """The text of each page, by its path in the site."""
+    """Return the text of each page, by its path in the site."""
     return {
         "reference/opspec.md": _opspec(),
         "reference/settings.md": _settings(),
@@ -35,7 +35,7 @@ def pages() -> dict[str, str]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown; a bar inside a cell is escaped."""
+    """Return a table in Markdown; a bar inside a cell is escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
@@ -155,7 +155,7 @@ def _commands() -> str:
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     yield parser.prog, parser
-    for action in parser._actions:  # noqa: SLF001  argparse has no public way to its subcommands
+    for action in parser._actions:  # noqa: SLF001  argparse has no public access to its subcommands
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for below in action.choices.values():
                 yield from _parsers(below)

@@ -1,7 +1,7 @@
-"""The table "torch's name, ours, what differs", for `cuassay.cuda`.
+"""The table of torch's names, ours, and the differences, for `cuassay.cuda`.
 
-The names are those of torch's own reference page of ``torch.cuda``. Whether we have one is read from the code, and what
-differs from the docstring: its sentences that mention torch.
+The names are those of torch's reference page of ``torch.cuda``. The code shows whether we have each name, and the
+sentences of its docstring that mention torch are the differences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ABSENT", "ELSEWHERE", "OURS_ALONE", "TORCH", "page", "rows"]
 
 SOURCE = Path(cuda.__file__).parent
 
-#: What torch documents as ``torch.cuda.NAME`` or ``torch.cuda.memory.NAME``.
+#: The names that torch documents as ``torch.cuda.NAME`` or ``torch.cuda.memory.NAME``.
 TORCH = """
 StreamContext can_device_access_peer check_error current_blas_handle current_device current_stream cudart default_stream
 device device_count device_memory_used device_of get_arch_list get_device_capability get_device_name
@@ -39,14 +39,17 @@ profiler.profile profiler.start profiler.stop nvtx.mark nvtx.range_push nvtx.ran
 nvtx.range_end gds.GdsFile gds.gds_register_buffer gds.gds_deregister_buffer green_contexts.GreenContext
 """.split()
 
-#: Torch's name to where ours is, if it is not ``cuassay.cuda.NAME``.
+#: Where ours is, by torch's name, if it is not ``cuassay.cuda.NAME``.
 ELSEWHERE = {
     "OutOfMemoryError": "cuassay.errors.OutOfMemoryError",
     "StreamContext": "cuassay.cuda.stream",
     "use_mem_pool": "cuassay.cuda.memory.use_mem_pool",
 }
 
-#: What a docstring of one name does not say, because it holds for several or for the whole.
+#: Modules that have no page in the reference to link to.
+WITHOUT_PAGES = ("cuassay.cuda.memory", "cuassay.cuda.nvtx", "cuassay.cuda.profiler")
+
+#: Differences that the docstring of one name does not mention, because they hold for several names.
 DIFFERENCES = {
     "Event": "Events of CuPy, torch and cuda.core are accepted.",
     "ExternalStream": "Streams of CuPy, torch and cuda.core are accepted as they are.",
@@ -57,9 +60,11 @@ DIFFERENCES = {
     "make_graphed_callables": "There is no backward pass; `replay` reads new inputs where they are.",
     "manual_seed": "The numbers depend on seed, offset and index alone, so every GPU model gives the same.",
     "manual_seed_all": "As `manual_seed`.",
+    "nvtx.range_end": "An id that is not open raises `ArgumentError`.",
+    "profiler.profile": "`cuassay.profile` needs no external tool.",
 }
 
-#: What we do not have: the beginning of torch's name to the reason.
+#: The reason why we lack a name, by the beginning of torch's name.
 ABSENT = {
     "AcceleratorError": "errors of the driver are `cuassay.errors.DriverError`",
     "check_error": "each call of ours checks its own status",
@@ -73,19 +78,17 @@ ABSENT = {
     "list_gpu_processes": "no list of processes; use nvidia-smi",
     "memory_usage": "no readings of sensors; use nvidia-smi",
     "nccl.": "no collectives yet",
-    "nvtx.": "no ranges for profilers yet",
     "power_draw": "no readings of sensors; use nvidia-smi",
-    "profiler.": "no profiler control yet",
     "temperature": "no readings of sensors; use nvidia-smi",
     "utilization": "no readings of sensors; use nvidia-smi",
 }
 
-#: What we have and torch does not, or has under another module.
+#: The names that we have and torch does not, or has in another module.
 OURS_ALONE = sorted(set(cuda.__all__) - set(TORCH))
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     lines = [f"| `{name}` | {_linked(ours)} | {differs} |" for name, ours, differs in rows()]
     alone = ", ".join(_linked(f"cuassay.cuda.{name}") for name in OURS_ALONE)
     return (
@@ -99,7 +102,7 @@ def page() -> str:
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Torch's name, ours or "", and what differs."""
+    """Yield torch's name, ours or "", and the differences."""
     for name in TORCH:
         reason = next((why for begin, why in ABSENT.items() if name.startswith(begin)), None)
         if reason is None:
@@ -113,7 +116,7 @@ def _linked(ours: str) -> str:
         return ""
     module, _, name = ours.rpartition(".")
     shown = name if module == "cuassay.cuda" else ours.removeprefix("cuassay.")
-    return f"`{shown}`" if module == "cuassay.cuda.memory" else f"[`{shown}`]({module}.md#{ours})"
+    return f"`{shown}`" if module in WITHOUT_PAGES else f"[`{shown}`]({module}.md#{ours})"
 
 
 def _differs(name: str) -> str:
@@ -124,7 +127,7 @@ def _differs(name: str) -> str:
 
 @cache
 def _docstrings() -> dict[str, str]:
-    """The docstring of each function and class of the face, read from its source: no driver is loaded."""
+    """Return the docstring of each function and class of `cuassay.cuda`, read from source without loading a driver."""
     found: dict[str, str] = {}
     for file in sorted(SOURCE.glob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:

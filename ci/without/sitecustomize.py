@@ -1,8 +1,8 @@
-"""Hides installed packages from every interpreter that starts: how code runs on a machine that lacks them.
+"""Hides installed packages from every new interpreter, to run code as on a machine that lacks them.
 
-Python imports this file by itself where its folder is on ``PYTHONPATH``; subprocesses inherit that. ``WITHOUT_MODULES``
-names what is hidden, such as ``nvmath,cuda.core``: to import it, or a module in it, fails as if it were not installed,
-and `importlib.util.find_spec` gives None. What `importlib.metadata` tells stays.
+Python imports this file at its start if the folder is on ``PYTHONPATH``, which subprocesses inherit.
+``WITHOUT_MODULES`` names the hidden packages, such as ``nvmath,cuda.core``: importing one, or a module in it, fails as
+if it were not installed, and `importlib.util.find_spec` returns None. `importlib.metadata` still finds them.
 """
 
 import importlib.machinery

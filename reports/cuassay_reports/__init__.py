@@ -1,7 +1,7 @@
-"""Reading of result files: frames, comparisons, support matrix and the report page.
+"""Reading of result files: frames, comparisons, the support matrix and the report page.
 
-Reads files that ``cuassay`` wrote and never imports it. ``columns`` is the one schema of a result
-and needs only the standard library, which is why this module imports nothing by itself.
+The package reads files that ``cuassay`` wrote and never imports it. ``columns`` is the only schema of results and needs
+only the standard library, so this module imports nothing.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Slow-downs that somebody has seen and accepted: a small file that is committed with the results.
+"""Slow-downs that somebody has seen and accepted, in a small file that is committed with the results.
 
-``acknowledged.toml`` holds one table for each, and a reason::
+``acknowledged.toml`` has one table for each slow-down, with a reason::
 
     [[slower]]
     benchmark = "softmax"              # any of: benchmark, subject, device, dtype, case, implementation
-    since = "4f2a91c0be"               # the commit, or its first digits, that the report names
+    since = "4f2a91c0be"               # the commit that the report names, or its first digits
     reason = "softmax now handles NaN; decided in the review of the change"
 
-A slow-down is acknowledged where each column that is named is equal and the commit begins with `since`. One that comes
-later is reported again.
+A slow-down is acknowledged if each named column is equal and its commit begins with `since`. A later slow-down is
+reported again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from cuassay_reports.columns import ResultFormatError
 __all__ = ["NAME", "Acknowledgement", "acknowledgements", "reason_for"]
 
 NAME = "acknowledged.toml"
-"""Name of the file; the report looks for it in each folder it is given."""
+"""The name of the file; the report looks for it in each folder that it is given."""
 
 _COLUMNS = ("benchmark", "subject", "device", "dtype", "case", "implementation")
 
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """One accepted slow-down: the columns that must be equal, the commit it began at, and why it is accepted."""
+    """One accepted slow-down: the columns that must be equal, the commit at which it began, and the reason."""
 
     columns: Mapping[str, str]
     since: str
@@ -39,14 +39,14 @@ class Acknowledgement:
 
 
 def acknowledgements(paths: Iterable[Path]) -> list[Acknowledgement]:
-    """Read the files at `paths`; of a folder, the file named ``NAME`` in it, if there is one.
+    """Read the files at `paths`; for a folder, the file named ``NAME`` in it, if there is one.
 
     Raises
     ------
     ResultFormatError
-        A file is not TOML of this form; the message names the file and the entry.
+        If a file is not TOML of this form; the message names the file and the entry.
     OSError
-        A file cannot be read.
+        If a file cannot be read.
     """
     files = [path / NAME if path.is_dir() else path for path in paths]
     found = [file for file in dict.fromkeys(files) if file.suffix == ".toml" and file.exists()]
@@ -54,7 +54,7 @@ def acknowledgements(paths: Iterable[Path]) -> list[Acknowledgement]:
 
 
 def reason_for(row: Mapping[str, Any], accepted: Iterable[Acknowledgement]) -> str:
-    """Why the slow-down in `row` (its series, and `commit`) is accepted; ``""`` where nobody has said so."""
+    """Return why the slow-down in `row` (its series, and `commit`) is accepted; ``""`` if nobody has accepted it."""
     for one in accepted:
         same = all(str(row.get(name, "")) == value for name, value in one.columns.items())
         if same and str(row["commit"]).startswith(one.since):

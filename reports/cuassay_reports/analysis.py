@@ -1,8 +1,8 @@
-"""Results in a notebook: the public functions over frames, in one place.
+"""The public functions over frames in one place, for a notebook.
 
-`load` reads files. `series` gives the points of every benchmark, `change_points`, `slower_since`, `suspects` and
-`roster` what changed over the runs. `compare` compares two runs, and `export` writes what other tools
-read. Each says which columns its frame has.
+`load` reads files. `series` returns the points of every benchmark; `change_points`, `slower_since`, `suspects` and
+`roster` return what changed over the runs. `compare` compares two runs, and `export` writes files for other tools. Each
+function documents the columns of its frame.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def compare(results: Results, a: str, b: str) -> pd.DataFrame:
     Parameters
     ----------
     results : Results
-        What `load` gave; both must be in it.
+        The results that `load` returned; both runs must be in them.
     a, b : str
         The old and the new one: the id of a run, or the first digits of a commit.
 
     Returns
     -------
     pandas.DataFrame
-        The rows of `b` as `compare.changes` gives them, compared with those of `a`.
+        The rows of `b` in the form of `compare.changes`, compared with those of `a`.
 
     Raises
     ------
     LookupError
-        No run has that id or commit, or one run is on both sides.
+        If no run has that id or commit, or one run is on both sides.
     """
     old, new = _runs(results, a), _runs(results, b)
     if set(old) & set(new):
@@ -52,12 +52,12 @@ def compare(results: Results, a: str, b: str) -> pd.DataFrame:
 
 
 def against(results: Results, baseline: str) -> Results:
-    """Return the newest runs of every subject and, before them, those of `baseline`: what `changes` then compares.
+    """Return the newest runs of every subject, preceded by those of `baseline`, for `changes` to compare.
 
     Raises
     ------
     LookupError
-        No run has that id or commit.
+        If no run has that id or commit.
     """
     old = _runs(results, baseline)
     newest = [run for run in results.latest().times["run"].unique() if run not in old]
@@ -78,7 +78,7 @@ def _named(run: Row) -> str:
 
 
 def _only(results: Results, places: dict[str, int]) -> Results:
-    """The results of these runs, in this order."""
+    """Return the results of these runs, in this order."""
     frames = {}
     for name in FRAMES:
         frame = getattr(results, name)
@@ -90,25 +90,25 @@ def _only(results: Results, places: dict[str, int]) -> Results:
 
 
 def export(results: Results, path: str | Path, form: str) -> Path:
-    """Write timings for another tool; gives the path.
+    """Write timings for another tool, and return the path.
 
     Parameters
     ----------
     results : Results
-        What `load` gave.
+        The results that `load` returned.
     path : path
         The file to write; its folder is created.
     form : str
         ``csv`` or ``parquet``: every timing, with commit and start of its run (Parquet needs pyarrow).
         ``bencher``: the newest timings as Bencher Metric Format. ``github``: the newest timings as
-        github-action-benchmark's ``customSmallerIsBetter``; those of which more is better are left out.
+        github-action-benchmark's ``customSmallerIsBetter``, without those for which more is better.
 
     Raises
     ------
     ValueError
-        The form is not one of ``FORMATS``.
+        If the form is not one of ``FORMATS``.
     ImportError
-        The form is ``parquet``, and pyarrow is not installed.
+        If the form is ``parquet`` and pyarrow is not installed.
     """
     if form not in FORMATS:
         raise ValueError(f"form {form!r} is not known; use one of: {', '.join(FORMATS)}")
@@ -143,7 +143,7 @@ def _newest(results: Results) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _bencher(results: Results, path: Path) -> None:
-    """Bencher calls a time `latency`, in nanoseconds, and other quantities by their unit."""
+    """Write Bencher Metric Format: a time is a `latency` in nanoseconds, and other quantities have their unit."""
     found = {}
     for name, row in _newest(results):
         scale, measure = (1e9, "latency") if row["unit"] == "s" else (1.0, row["unit"])
@@ -169,4 +169,4 @@ FORMATS: dict[str, Callable[[Results, Path], None]] = {
     "github": _github,
     "parquet": _parquet,
 }
-"""Form of `export` to the function that writes it."""
+"""The function that writes each form of `export`."""

@@ -1,6 +1,7 @@
-"""What the top of the page says about speed: what got slower and since when, what looks suspicious, what is missing.
+"""The top of the page about speed: what got slower and since when, what looks suspicious, what is missing.
 
-Joins what `history` found into text and plots. A step over many runs is a finding; the newest run alone is a hint.
+It turns the findings of `history` into text and plots. A step over many runs is a finding; the newest run alone is only
+a hint.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Suspect:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """All of it; `shift` says by how much the newest run as a whole was slower, "" below one percent."""
+    """All of it; `shift` says by how much the newest run as a whole was slower, and is empty below one percent."""
 
     slowdowns: Sequence[LastingChange]
     acknowledged: Sequence[LastingChange]
@@ -97,7 +98,7 @@ def attention(results: Results, accepted: Iterable[Acknowledgement] = ()) -> Att
 
 
 def _of_one_host(results: Results, points: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The suspects, without those that hold the host's own time where the run before was on another machine."""
+    """Yield the suspects, without those that include the host's time if the previous run was on another machine."""
     pairs = Pairs(results)
     runs = points.drop_duplicates(["subject", "order"]).groupby("subject", sort=False)["run"].agg(list)
     for row in records(suspects(points)):
@@ -108,7 +109,7 @@ def _of_one_host(results: Results, points: pd.DataFrame) -> Iterator[dict[str, A
 
 
 def _lasting(steps: pd.DataFrame) -> pd.DataFrame:
-    """The steps that were not taken back, the largest first."""
+    """Return the steps that were not reverted, the largest first."""
     still = steps[steps["is_open"].astype(bool)].assign(acknowledged="")
     return still.sort_values("change", ascending=False, key=abs, kind="stable", ignore_index=True)
 
@@ -174,8 +175,8 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _shift(points: pd.DataFrame) -> str:
-    """The shifts of the newest run that are one percent or more, by clock."""
+    """Return the shifts of the newest run that are one percent or more, by clock."""
     newest = points[points["order"] == points["order"].max()].drop_duplicates("clock")
     moved = {row["clock"]: row["shift"] for row in records(newest) if abs(row["shift"]) >= 0.01}
-    told = {"device": "by {}", "host": "by {} on the host's clock"}
-    return " and ".join(told[clock].format(units.signed_percent(moved[clock])) for clock in told if clock in moved)
+    forms = {"device": "by {}", "host": "by {} on the host's clock"}
+    return " and ".join(forms[clock].format(units.signed_percent(moved[clock])) for clock in forms if clock in moved)

@@ -1,8 +1,8 @@
-"""A copy of what a folder of result files holds, as Parquet: read in a tenth of the time, and never the truth.
+"""A Parquet copy of the results in a folder, which reads ten times as fast; the result files stay authoritative.
 
-It is in the folder, in ``.cuassay-cache``, and may be deleted at any time. It is used only while every file has the
-size and the time of change it had, or at least its digest; a copy that cannot be read is made again. Without pyarrow,
-or in a folder that cannot be written, there is none.
+It is in ``.cuassay-cache`` inside the folder and may be deleted at any time. It is used only while every file has the
+same size and modification time, or at least the same digest; an unreadable copy is made again. There is no copy without
+pyarrow, or in a folder that cannot be written.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from cuassay_reports.tables import lists, objects
 __all__ = ["FOLDER", "Cache"]
 
 FOLDER = ".cuassay-cache"
-"""Name of the folder with the copy, within that of the result files."""
+"""The name of the folder with the copy, inside the folder of the result files."""
 
-#: Bytes of result files from which a copy pays.
+#: The bytes of result files from which a copy saves time.
 _WORTH = 16_000_000
 
-#: Seconds within which a file may change twice and keep its time.
+#: Seconds within which a file may change twice without a new modification time.
 _GRAIN = 2.0
 
 _LISTS = "samples"
 
-#: Rows that pyarrow writes and reads at a time. It holds several times the bytes of a group.
+#: Rows per group that pyarrow writes and reads; it needs several times the memory of a group.
 _GROUP = 16_384
 
 
@@ -48,7 +48,7 @@ class Cache:
     Parameters
     ----------
     folder : path
-        Where the result files are.
+        The folder of the result files.
     files : sequence of path
         All result files in it and below, in order.
     """
@@ -57,18 +57,18 @@ class Cache:
     files: Sequence[Path]
 
     def read(self) -> tuple[dict[str, pd.DataFrame], dict[str, Any]] | None:
-        """Return the frames and the facts that `write` was given; None where there is no copy of these files."""
-        told = self._told()
+        """Return the frames and the facts that `write` was given, or None if there is no copy of these files."""
+        manifest = self._manifest()
         try:
-            if told is None or not self._is_of_these(told):
+            if manifest is None or not self._is_of_these(manifest):
                 return None
-            frames = {name: self._read(name, told["key"]) for name in told["frames"]}
+            frames = {name: self._read(name, manifest["key"]) for name in manifest["frames"]}
         except (OSError, ValueError, KeyError):
             return None
-        return frames, told["facts"]
+        return frames, manifest["facts"]
 
     def write(self, frames: Mapping[str, pd.DataFrame], facts: Mapping[str, Any]) -> None:
-        """Keep a copy, where that pays and can be done."""
+        """Keep a copy, if it saves time and can be written."""
         if _pyarrow() is None:
             return
         try:
@@ -86,25 +86,25 @@ class Cache:
         (place / ".gitignore").write_text("*\n", encoding="utf-8")
         for name, found in frames.items():
             _save(place / f"{name}.parquet", found, key)
-        told = {"version": _version(), "started": started, "files": known, "key": key, "frames": list(frames)}
+        manifest = {"version": _version(), "started": started, "files": known, "key": key, "frames": list(frames)}
         part = _part(place / "copy.json")
-        part.write_text(json.dumps({**told, "facts": facts}), encoding="utf-8")
+        part.write_text(json.dumps({**manifest, "facts": facts}), encoding="utf-8")
         part.replace(place / "copy.json")
 
-    def _told(self) -> dict[str, Any] | None:
+    def _manifest(self) -> dict[str, Any] | None:
         if _pyarrow() is None:
             return None
         try:
-            told = json.loads((self.folder / FOLDER / "copy.json").read_bytes())
-            return told if told["version"] == _version() else None
+            manifest = json.loads((self.folder / FOLDER / "copy.json").read_bytes())
+            return manifest if manifest["version"] == _version() else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _is_of_these(self, told: Mapping[str, Any]) -> bool:
-        known = told["files"]
+    def _is_of_these(self, manifest: Mapping[str, Any]) -> bool:
+        known = manifest["files"]
         if [self._name(file) for file in self.files] != list(known):
             return False
-        return all(_is_same(file, known[self._name(file)], told["started"]) for file in self.files)
+        return all(_is_same(file, known[self._name(file)], manifest["started"]) for file in self.files)
 
     def _name(self, file: Path) -> str:
         return file.relative_to(self.folder).as_posix()
@@ -135,7 +135,7 @@ def _digest(file: Path) -> str:
 
 @cache
 def _version() -> str:
-    """Of this package's source: what reads rows differently makes another copy."""
+    """Return a digest of this package's source, because another reader may read rows differently."""
     here = Path(__file__).parent
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(here.glob("*.py")))).hexdigest()
 
@@ -150,7 +150,7 @@ def _pyarrow() -> Any:
 
 
 def _save(path: Path, found: pd.DataFrame, key: str) -> None:
-    """Write a frame as Parquet, group by group: objects as JSON, arrays of numbers as lists."""
+    """Write a frame as Parquet, group by group, with objects as JSON and arrays of numbers as lists."""
     import pyarrow.parquet
 
     kinds = {name: _kind(name, found[name]) for name in map(str, found) if found[name].dtype == object}
@@ -166,8 +166,8 @@ def _save(path: Path, found: pd.DataFrame, key: str) -> None:
 def _table(found: pd.DataFrame, kinds: Mapping[str, str]) -> Any:
     import pyarrow
 
-    told = {name: _as_json(found[name]) for name, kind in kinds.items() if kind == "json"}
-    plain = found.assign(**told).drop(columns=[name for name, kind in kinds.items() if kind != "json"])
+    encoded = {name: _as_json(found[name]) for name, kind in kinds.items() if kind == "json"}
+    plain = found.assign(**encoded).drop(columns=[name for name, kind in kinds.items() if kind != "json"])
     table = pyarrow.Table.from_pandas(plain, preserve_index=False)
     if kinds.get(_LISTS) == "list":
         table = table.append_column(_LISTS, pyarrow.array(found[_LISTS], pyarrow.list_(pyarrow.float64())))
@@ -185,8 +185,8 @@ def _as_json(column: pd.Series[Any]) -> pd.Series[str]:
 
 
 def _decoded(file: Any) -> pd.DataFrame:
-    told = file.schema_arrow.metadata
-    kinds, names = json.loads(told[b"kinds"]), json.loads(told[b"names"])
+    metadata = file.schema_arrow.metadata
+    kinds, names = json.loads(metadata[b"kinds"]), json.loads(metadata[b"names"])
     plain = file.read(columns=[name for name in names if name not in kinds]).to_pandas()
     columns = {name: _objects(file, name, kinds[name]) if name in kinds else plain[name] for name in names}
     return pd.DataFrame(columns, copy=False)
@@ -196,7 +196,7 @@ def _objects(file: Any, name: str, kind: str) -> npt.NDArray[np.object_]:
     if kind == "none":
         return np.full(file.metadata.num_rows, None, dtype=object)
     groups = (file.read_row_group(number, columns=[name]).column(name) for number in range(file.num_row_groups))
-    if kind == "list":  # group by group, as pyarrow takes several times the memory of what it reads at once
+    if kind == "list":  # group by group, because pyarrow takes several times the memory of what it reads at once
         return np.concatenate([_as_lists(group.combine_chunks()) for group in groups])
     return objects([json.loads(text) if text else None for group in groups for text in group.to_pylist()])
 
@@ -207,5 +207,5 @@ def _as_lists(column: Any) -> npt.NDArray[np.object_]:
 
 
 def _part(path: Path) -> Path:
-    """Where a file is written before it takes its place, so that no reader sees half of it."""
+    """Return the temporary path of a file, which then replaces it, so that no reader sees half of it."""
     return path.with_name(f"{path.name}.{os.getpid()}")

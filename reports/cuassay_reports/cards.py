@@ -1,4 +1,4 @@
-"""What each device is and what ran on it: a card of the report for each."""
+"""A card of the report for each device: its properties and what ran on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DeviceCard", "cards", "outcomes_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceCard:
-    """What one device is and what ran on it."""
+    """The properties of one device, and what ran on it."""
 
     subject: str
     device: str
@@ -31,7 +31,7 @@ class DeviceCard:
 
 
 def cards(latest: Results) -> list[DeviceCard]:
-    """Return a card for each subject; the devices of a fleet that are alike share one."""
+    """Return a card for each subject; equal devices of a fleet share one."""
     return [_card(row, latest) for row in records(latest.devices.drop_duplicates("subject", keep="last"))]
 
 
@@ -54,7 +54,7 @@ def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
     )
 
 
-# Name in the fingerprint to its label on the card, in order; the rest is in the file.
+# From the name in the fingerprint to the label on the card, in order; other facts are only in the file.
 _SHOWN = {
     "capability": "compute capability",
     "driver": "driver",

@@ -1,4 +1,4 @@
-"""Small charts as inline SVG: no script, no request, colours from the page's style."""
+"""Small charts as inline SVG, without scripts or requests; the colours come from the page's style."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["Point", "history_plot", "sparkline"]
 
 _WIDTH, _HEIGHT, _MARGIN = 84.0, 22.0, 3.0
 
-# A line fills the height only when its values differ by more than this: otherwise noise of a
-# thousandth would look like a mountain range.
+# A line fills the height only if its values differ by more than this: otherwise noise of a thousandth would look
+# like a large change.
 _LEAST_RANGE = 0.10
 
 
 def sparkline(values: Sequence[float], label: str) -> Markup:
-    """Return a line through `values`, oldest first, its last point marked; empty for fewer than two.
+    """Return a line through `values`, oldest first, with a mark at its last point; empty for fewer than two values.
 
     Parameters
     ----------
     values : sequence of float
-        Positive and finite; others are left out.
+        The values; those that are not positive and finite are omitted.
     label : str
-        What a screen reader says.
+        The text for screen readers.
     """
     points = _thinned([value for value in values if math.isfinite(value) and value > 0])
     if len(points) < 2:
@@ -42,7 +42,7 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
 
 
 def _thinned(values: Sequence[float]) -> Sequence[float]:
-    """At most ``_MOST`` values, each the median of its neighbours: more cannot be told apart, and fill the page."""
+    """Return at most ``_MOST`` values, each the median of its neighbours, because more cannot be distinguished."""
     if len(values) <= _MOST:
         return values
     edges = [round(place * len(values) / _MOST) for place in range(_MOST + 1)]
@@ -50,7 +50,7 @@ def _thinned(values: Sequence[float]) -> Sequence[float]:
 
 
 _MOST = 40
-"""Points of a sparkline."""
+"""The most points of a sparkline."""
 
 
 def _places(values: Sequence[float]) -> list[tuple[float, float]]:
@@ -65,7 +65,7 @@ def _places(values: Sequence[float]) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One point of a history: its median, its quartiles, and what is read on hovering."""
+    """One point of a history: its median, its quartiles, and the text shown on hovering."""
 
     run: str
     value: float
@@ -83,11 +83,11 @@ def history_plot(points: Sequence[Point], steps: Mapping[str, str], label: str) 
     Parameters
     ----------
     points : sequence of Point
-        Positive and finite.
+        The points; their values are positive and finite.
     steps : mapping
-        Run at which a new level began, to the word for it: slower or faster.
+        The run at which each new level began, mapped to ``slower`` or ``faster``.
     label : str
-        What a screen reader says.
+        The text for screen readers.
     """
     low, high = min(point.value for point in points), max(point.value for point in points)
     middle, span = (low + high) / 2, max(high - low, 0.02 * high)
@@ -129,7 +129,7 @@ def history_plot(points: Sequence[Point], steps: Mapping[str, str], label: str) 
 
 
 def _scale(points: Sequence[Point]) -> Markup:
-    """The values at the top and the foot of the points."""
+    """Return the values at the top and the bottom of the points as text."""
     lowest, highest = (end(points, key=lambda point: point.value) for end in (min, max))
     return Markup("").join(
         Markup('<text x="4" y="{y:.0f}">{text}</text>').format(y=y, text=point.text.rpartition(" · ")[2])

@@ -1,9 +1,9 @@
-"""The one schema of a result: which rows a result file may hold, and what each column means.
+"""The only schema of results: the rows that a result file may hold, and the meaning of each column.
 
-A result file is JSON lines: every line is one JSON object, written by a single ``os.write``. The
-field ``record`` says which table the row belongs to. This module decides names, types, units and
-what is required; it needs only the standard library, so that the writer (``cuassay.results.
-record``) and the readers (the rest of this package) share it. It touches no file.
+A result file is JSON lines: every line is one JSON object, written by a single ``os.write``. The field ``record`` names
+the row's table. This module defines names, types, units and required columns. It needs only the standard library, so
+that the writer (``cuassay.results.record``) and the readers (the rest of this package) share it, and it accesses no
+file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
-"""Version of this schema. It rises when a column changes its meaning, not when one is added."""
+"""The version of this schema. It increases if a column changes its meaning, and not if one is added."""
 
 
 class ResultFormatError(ValueError):
@@ -40,8 +40,8 @@ class ResultFormatError(ValueError):
 class Column:
     """One column: its name, the JSON type of its values, their unit and meaning.
 
-    A column that is not ``required`` is left out where nothing is known; it is never null. Readers
-    then fill in `default`: None means unknown.
+    A column that is not ``required`` is omitted if nothing is known; it is never null. Readers then fill in `default`;
+    None means unknown.
     """
 
     name: str
@@ -265,13 +265,13 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "begin": _COMMON + _BEGIN,
     "end": _COMMON + _END,
 })  # fmt: skip
-"""Table name to its columns, in the order they are shown."""
+"""The columns of each table, in the order in which they are shown."""
 
 CASE = ["benchmark", "device", "dtype", "case", "clock", "cache", "mode", "unit"]
-"""Columns that two implementations must share to be compared."""
+"""The columns that two implementations must share to be compared."""
 
 SERIES = [*CASE, "implementation", "launches"]
-"""Columns that make two measurements points of one series."""
+"""The columns that two measurements must share to be points of one series."""
 
 _NAMED = {record: {column.name: column for column in columns} for record, columns in TABLES.items()}
 _TYPED = {fact.name: fact.kind for fact in FINGERPRINT if fact.kind is not None}
@@ -284,7 +284,7 @@ def columns_of(record: str) -> tuple[Column, ...]:
     Raises
     ------
     ResultFormatError
-        No table has that name.
+        If no table has that name.
     """
     try:
         return TABLES[record]
@@ -296,14 +296,14 @@ def columns_of(record: str) -> tuple[Column, ...]:
 def validate(row: Mapping[str, object]) -> None:
     """Check one row against the schema.
 
-    A row of an older schema may hold columns that are gone; one of a newer schema is refused, since
-    its numbers could mean something else.
+    A row of an older schema may have columns that were removed. A row of a newer schema is rejected, because its
+    numbers could have another meaning.
 
     Raises
     ------
     ResultFormatError
-        The table or a column is unknown, a required column is missing, or a value has a wrong type,
-        is not finite or is not one of the column's choices. The message names the column.
+        If the table or a column is unknown, a required column is missing, or a value has a wrong type, is not finite or
+        is not one of the column's choices. The message names the column.
     """
     schema = _schema_of(row)
     record = row.get("record")
@@ -332,7 +332,7 @@ def _schema_of(row: Mapping[str, object]) -> int:
 
 
 def check(record: str, column: Column, value: object) -> None:
-    """Check one value; raises as `validate` does."""
+    """Check one value; raises like `validate`."""
     if not is_of(column.kind, value):
         got = f"{reprlib.repr(value)} ({type(value).__name__})"
         raise ResultFormatError(f"{record} column {column.name!r} must be {expected(column.kind, got)}")

@@ -1,4 +1,4 @@
-"""What ``cuassay report`` does: read results, write the page or the short form."""
+"""The ``cuassay report`` command: read results, and write the page or the short form."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from cuassay_reports.verdicts import THRESHOLDS, Thresholds
 __all__ = ["FOUND", "OPTIONS", "UNREADABLE", "compare", "main", "run"]
 
 UNREADABLE = 2
-"""Exit status when the input cannot be read or the output not written."""
+"""The exit status if the input cannot be read or the output cannot be written."""
 
 FOUND = 1
-"""Exit status when a run that is shown did not finish, or what the user named was found."""
+"""The exit status if a run that is shown did not finish, or something that the user named was found."""
 
 OPTIONS = ("json", "junit", "fail_on", "threshold", "baseline", "suspects", "strict")
-"""What the command line gives to `run` by name."""
+"""The options that the command line passes to `run` by name."""
 
-#: Lines and files without a result that are named.
+#: The most lines and files without a result that are named.
 _NAMED = 20
 
 
@@ -48,43 +48,43 @@ def run(
     suspects: bool = False,
     strict: bool = False,
 ) -> int:
-    """Write the report of the results in `paths`; print a summary where neither file is named.
+    """Write the report of the results in `paths`; print a summary if no output is named.
 
-    Failed tests in the results make it fail only where `fail_on` says so. An incomplete run always does: what it lacks
-    may have failed.
+    Failed tests change the exit status only if `fail_on` says so. An incomplete run always does, because its missing
+    tests may have failed.
 
     Parameters
     ----------
     paths : sequence of path
         Result files, or folders of them.
     html, md : path, optional
-        Where to write the page, and the short form; folders are created.
+        The files for the page and for the short form; folders are created.
     json, junit : path, optional
-        Where to write the verdicts as JSON, and what `fail_on` names (left out: failed, slower and vanished) as JUnit's
-        XML.
+        The files for the verdicts as JSON, and for the findings named in `fail_on` (by default failed, slower and
+        vanished) as JUnit's XML.
     fail_on : str
-        Findings that make it end with 1, by commas: the words of `cuassay_reports.outcomes.FINDINGS`.
+        Findings that make the exit status 1, separated by commas: words of `cuassay_reports.outcomes.FINDINGS`.
     threshold : float, optional
-        Percent below which a timing has not changed; left out, 2, and 5 on another machine.
+        The percentage below which a timing has not changed; by default 2, and 5 on another machine.
     baseline : str
-        The run, or the first digits of the commit, that the newest timings are compared with; left out, the run before.
+        The run, or the first digits of the commit, to compare the newest timings with; by default the previous run.
     suspects : bool
-        Print only what ``cuassay ab -`` reads: the suspects of the newest run, and its commit and the one before.
+        Whether to print only the input of ``cuassay ab -``: the newest run's suspects, its commit and the previous one.
     strict : bool
-        Refuse a file that cannot be read and a line that is not a result; else they are named and left out.
+        Whether to reject unreadable files and lines without a result; otherwise they are named and omitted.
 
     Returns
     -------
     int
-        0; 1 where a run is incomplete, or something of `fail_on` was found;
-        2 where nothing can be read, or a file not written. The reason is printed.
+        0; or 1 if a run is incomplete or something in `fail_on` was found; or 2 if nothing can be read or a file cannot
+        be written. The reason is printed.
     """
     try:
         words = parse_fail_on(fail_on)
         results = load(*paths, strict=strict)
         is_text = not suspects and {html, md, json, junit} == {None}
         _require_results(results, "report")
-        if not is_text:  # the text itself names what was left out
+        if not is_text:  # the text itself names what was omitted
             _tell(results.rejected, "report")
         accepted = acknowledgements(map(Path, paths))
         page = build(results, accepted, thresholds=_thresholds(threshold), baseline=baseline)
@@ -107,7 +107,7 @@ def run(
 
 
 def _require_results(results: Results, command: str) -> None:
-    """Raise `LookupError` where there is no run; of a single file, in one message with the reason."""
+    """Raise `LookupError` if there is no run; for a single file, in one message with the reason."""
     if not results.runs.empty:
         return
     files = [str(file) for file in results.files]
@@ -127,15 +127,15 @@ def _thresholds(percent: float | None) -> Thresholds:
 
 
 def compare(a: str, b: str, path: str | Path) -> int:
-    """Print the timings of `b` with those of `a`; gives 1 where one is slower, and 2 where they cannot be compared.
+    """Print the timings of `b` with those of `a`; return 1 if one is slower, and 2 if they cannot be compared.
 
     Parameters
     ----------
     a, b : str
-        The id of a run, or the first digits of a commit; `a` is the old one. Two result files stand for the newest
-        run with times of each.
+        The id of a run, or the first digits of a commit; `a` is the old one. Two result files mean the newest run with
+        times in each.
     path : path
-        The file or folder of results that holds both; of no meaning where `a` and `b` are files.
+        The file or folder of results with both; ignored if `a` and `b` are files.
     """
     try:
         are_files = _are_files(a, b)
@@ -157,7 +157,7 @@ def compare(a: str, b: str, path: str | Path) -> int:
 
 
 def _are_files(a: str, b: str) -> bool:
-    """Whether both sides are files; raises `LookupError` where only one is, or is named like one."""
+    """Return whether both sides are files; raises `LookupError` if only one is, or is named like a file."""
     if Path(a).is_file() and Path(b).is_file():
         return True
     named = [one for one in (a, b) if one.endswith((".jsonl", COMPRESSED))]
@@ -177,7 +177,7 @@ _SIDES = "A and B are two result files, or two runs or commits of the files that
 
 
 def _newest_run(file: str) -> str:
-    """The newest run with times in a file."""
+    """Return the newest run with times in a file."""
     results = load(file)
     _require_results(results, "compare")
     if results.times.empty:
@@ -236,12 +236,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--fail-on",
         default="",
         metavar="WORDS",
-        help=f"end with 1 on any of: {','.join(FINDINGS)}",
+        help=f"exit with 1 on any of: {','.join(FINDINGS)}",
     )
     parser.add_argument("--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing")
     parser.add_argument("--baseline", default="", metavar="RUN", help="compare with this run or commit")
-    parser.add_argument("--suspects", action="store_true", help="print what cuassay ab - reads, and nothing else")
-    parser.add_argument("--strict", action="store_true", help="refuse lines and files that hold no result")
+    parser.add_argument("--suspects", action="store_true", help="print only the input of cuassay ab -")
+    parser.add_argument("--strict", action="store_true", help="reject lines and files without a result")
     options = parser.parse_args(argv)
     named = {name: getattr(options, name) for name in OPTIONS}
     return run(options.paths, options.html, options.md, **named)

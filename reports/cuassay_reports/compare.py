@@ -48,9 +48,9 @@ def changes(results: Results, thresholds: Thresholds = THRESHOLDS) -> pd.DataFra
     Parameters
     ----------
     results : Results
-        What `load` gave.
+        The results that `load` returned.
     thresholds : Thresholds
-        Which differences mean something.
+        The differences that count.
 
     Returns
     -------
@@ -75,7 +75,7 @@ _SERIES = ["subject", *SERIES]
 
 
 def _compared(times: pd.DataFrame, newest: pd.DataFrame, rows: list[Row], pairs: Pairs) -> Iterator[dict[str, Any]]:
-    """What `changes` adds to each of the newest rows."""
+    """Yield what `changes` adds to each of the newest rows."""
     number = _numbers(times)
     kept = times[["order", "run", "raw", *_JUDGED]].assign(number=number.reindex(times["series"]).to_numpy())
     known: dict[tuple[str, str], _Before] = {}
@@ -87,21 +87,21 @@ def _compared(times: pd.DataFrame, newest: pd.DataFrame, rows: list[Row], pairs:
 
 
 def _numbers(times: pd.DataFrame) -> pd.Series[int]:
-    """Series to a number that is the same under other hard facts."""
+    """Map each series to a number that does not depend on hard facts."""
     firsts = times.drop_duplicates("series")
     return pd.Series(firsts.groupby(_SERIES, sort=False).ngroup().to_numpy(), index=firsts["series"].to_numpy())
 
 
 @dataclass(frozen=True)
 class _Before:
-    """What is known of each series before a run, by the series' number.
+    """The earlier rows of each series before a run, by the series' number.
 
     Attributes
     ----------
     last, comparable : mapping
-        Its last row: of any run, and of those that may be compared.
+        The last row: of any run, and of comparable runs.
     medians : mapping
-        Its medians in the last of those runs, oldest first.
+        The medians in the last comparable runs, oldest first.
     """
 
     last: Mapping[int, Row]
@@ -110,7 +110,7 @@ class _Before:
 
     @classmethod
     def of(cls, kept: pd.DataFrame, row: Row, pairs: Pairs) -> _Before:
-        """Of the run and device of `row`."""
+        """Collect the rows before the run of `row` on its device."""
         older = kept[kept["order"] < row["order"]]
         runs = {run for run in older["run"].unique() if pairs.may_compare(run, row["run"], row["device"])}
         orders = older.loc[older["run"].isin(runs), "order"].unique()
@@ -119,7 +119,7 @@ class _Before:
         return cls(_last_rows(older), _last_rows(alike), {number: medians.tolist() for number, medians in seen})
 
     def compare(self, row: Row, number: int, pairs: Pairs) -> dict[str, Any]:
-        """What is added to `row`, whose series has this number."""
+        """Return what is added to `row`, whose series has this number."""
         old = self.comparable.get(number)
         if old is None:
             refusal = _refusal(row, self.last.get(number), pairs)
@@ -133,12 +133,12 @@ class _Before:
         return dict(zip(_ADDED, values, strict=True))
 
 
-#: Runs before that a series is asked for its levels; from fewer than `_SEEN_ENOUGH` nothing is said.
+#: The earlier runs in which a series' levels are looked up; fewer than `_SEEN_ENOUGH` give no answer.
 _SEEN, _SEEN_ENOUGH = 8, 4
 
 
 def _unless_seen(verdict: Verdict, now: float, before: Sequence[float], unit: str) -> Verdict:
-    """Return the verdict, or ambiguous if the earlier runs of the series lie on both sides of the new one.
+    """Return the verdict, or ambiguous if the earlier runs of the series are on both sides of the new one.
 
     Short calls have several levels, of which a process gets one: 2.8 to 3.7 µs for the same two launches on an H200.
     """
@@ -154,7 +154,7 @@ def _last_rows(rows: pd.DataFrame) -> dict[int, Row]:
 
 
 def _ask_peers(row: Row, compared: dict[str, Any], rows: list[Row]) -> None:
-    """Make a verdict ambiguous if peers, whose code did not change, moved by half as much or more on this case."""
+    """Make a verdict ambiguous if peers, whose code did not change, moved at least half as much on this case."""
     others = [
         other["change"]
         for other in rows
@@ -177,22 +177,22 @@ def _refusal(row: Row, before: Row | None, pairs: Pairs) -> str:
 
 
 def throughput(times: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
-    """Add what the timings achieve.
+    """Add the achieved throughput to the timings.
 
     Returns
     -------
     pandas.DataFrame
-        `times` with `bytes_per_s` and `flop_per_s` (NaN where the work is unknown or the unit is not
-        seconds), `fraction` of the nearer of the run's measured limits (the roofline: time the limits
-        allow over time taken), and `bound`, the name of that limit ("" where it was not measured).
-        `intense` tells work that arithmetic limits from work that memory does.
+        `times` with `bytes_per_s` and `flop_per_s` (NaN if the work is unknown or the unit is not seconds), `fraction`
+        of the nearer of the run's measured limits (the roofline: the time that the limits allow over the time taken),
+        and `bound`, the name of that limit ("" if it was not measured). `intense` marks work that is limited by
+        arithmetic rather than by memory.
     """
     seconds = times["median"].where(times["unit"] == "s")
     bandwidth = _limit_of(times, limits, "bandwidth")
     compute = _limit_of(times, limits, "compute")
     nbytes, flops = times["bytes"].astype("float64"), times["flops"].astype("float64")
     intense = (flops / nbytes >= COMPUTE_INTENSITY) | nbytes.isna()
-    # A share of the bandwidth says nothing of work that arithmetic limits, unless that limit is known and farther.
+    # For compute-bound work a share of the bandwidth has no meaning, unless the compute limit is known and farther.
     by_memory = (nbytes / bandwidth).mask(intense & compute.isna())
     allowed = pd.DataFrame({"bandwidth": by_memory, "compute": flops / compute}, index=times.index)
     least = allowed.max(axis="columns")
@@ -229,7 +229,7 @@ def peers(source: Results | pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a pair: `run`, `subject`, the columns of ``CASE``, our `implementation` and `launches`, `peer`,
+        One row per pair: `run`, `subject`, the columns of ``CASE``, our `implementation` and `launches`, `peer`,
         `ratio` (the peer's median over ours: above 1 ours is faster), `low` and `high` (the same of opposite
         quartiles), `verdict` on ours, and `why`.
     """

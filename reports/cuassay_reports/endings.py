@@ -1,8 +1,8 @@
-"""Which runs finished, by what they had planned. Needs the standard library alone.
+"""Which runs finished, by comparison with their plans. Needs only the standard library.
 
 Each process of a run writes a ``plan`` row before its first test or timing, a ``begin`` row before each test, and an
-``end`` row when it finishes. What was killed, crashed or called ``os._exit`` leaves a plan without an end. A
-run without any such row is of an older cuassay, and is taken as complete.
+``end`` row when it finishes. A process that was killed, crashed or called ``os._exit`` leaves a plan without an end. A
+run without any such rows comes from an older cuassay and counts as complete.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ __all__ = ["Ending", "endings"]
 
 Row = Mapping[str, Any]
 
-#: Parts that are named in one sentence.
+#: The most parts that one sentence names.
 _NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a run is incomplete, and the tests that its processes had begun last.
+    """Why a run is incomplete, and the last tests that its processes began.
 
     Attributes
     ----------
     why : str
-        In words; empty where the run is complete.
+        The reason in words; empty if the run is complete.
     begun : tuple of (str, str)
-        Part and node id: of each process that did not finish, the tests it had begun and not finished; where
-        it had finished all, the last one.
+        Part and node id: for each process that did not finish, the tests that it had begun and not finished, or the
+        last test if it had finished all.
     """
 
     why: str = ""
@@ -39,7 +39,7 @@ class Ending:
 
 @dataclass
 class _Run:
-    """What the rows say of one run; a part is known by its name and its process."""
+    """The rows of one run; a part is identified by its name and its process."""
 
     plans: dict[tuple[str, int], Row] = field(default_factory=dict)
     ends: dict[tuple[str, int], Row] = field(default_factory=dict)
@@ -49,17 +49,17 @@ class _Run:
     times: int = 0
 
     def open(self) -> list[tuple[str, int]]:
-        """The parts that did not finish."""
+        """Return the parts that did not finish."""
         return sorted(part for part in self.plans if part not in self.ends)
 
 
 def endings(rows: Iterable[Row]) -> dict[str, Ending]:
-    """Say of each run that has a plan or an end whether it is complete.
+    """Return, for each run that has a plan or an end, whether it is complete.
 
     Parameters
     ----------
     rows : iterable of mapping
-        Of all tables.
+        Rows of all tables.
     """
     rows = list(rows)
     runs: dict[str, _Run] = defaultdict(_Run)
@@ -80,7 +80,7 @@ def _part(row: Row) -> tuple[str, int]:
 
 def _count(run: _Run, row: Row) -> None:
     if row["record"] == "test":
-        run.tests += row.get("checks", "").count(" ") + 1  # a folded row represents several
+        run.tests += row.get("checks", "").count(" ") + 1  # a folded row represents several tests
         run.finished.add(row["nodeid"])
     elif row["record"] == "time":
         run.times += 1
@@ -91,7 +91,7 @@ def _count(run: _Run, row: Row) -> None:
 def _why(run: _Run) -> str:
     names = {name for name, _ in run.plans}
     parts = [name.strip() for plan in run.plans.values() for name in plan.get("parts", "").split(",")]
-    told = [
+    reasons = [
         _did_not([name for name, _ in run.open()], "finish"),
         _did_not([name for name in parts if name and name not in names], "start"),
         *dict.fromkeys(_reason(end) for end in run.ends.values()),
@@ -99,7 +99,7 @@ def _why(run: _Run) -> str:
         _short(run.times, _planned(run.plans.values(), "times"), "timings", "were taken"),
         _lost(sum(end.get("lost", 0) for end in run.ends.values())),
     ]
-    return "; ".join(text for text in told if text)
+    return "; ".join(text for text in reasons if text)
 
 
 def _did_not(names: Sequence[str], verb: str) -> str:

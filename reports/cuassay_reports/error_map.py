@@ -9,15 +9,15 @@ from markupsafe import Markup
 
 __all__ = ["error_map_picture"]
 
-#: Width and height of a cell, in pixels.
+#: The width and height of a cell in pixels.
 _CELL = 8
 
-#: More cells in a direction are not drawn: a file may hold anything.
+#: The most cells in a direction: a file may contain anything.
 _MOST = 64
 
 
 def error_map_picture(error_map: object) -> Markup:
-    """Return the grid of a failed result, its wrong cells marked; empty where there is no map or it is malformed.
+    """Return the grid of a failed result with its wrong cells marked; empty if the map is missing or malformed.
 
     Parameters
     ----------

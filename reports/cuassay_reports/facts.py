@@ -1,8 +1,8 @@
 """The facts of a fingerprint: which of them forbid a comparison, and which only weaken it.
 
-A *hard* fact that differs makes two timings answers to different questions: another GPU model, driver branch, CUDA
-major or clock policy. A *soft* fact that differs (the specimen, its host, a patch level) leaves the question the same
-and the answer less certain. Only the standard library is needed; no file is touched.
+If a *hard* fact differs, two timings answer different questions: another GPU model, driver branch, CUDA major version
+or clock policy. If a *soft* fact differs (the individual device, its host, a patch level), the question is the same and
+the answer is less certain. This module needs only the standard library and accesses no file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 __all__ = ["FINGERPRINT", "Fact", "Kind", "difference", "digest", "soft_difference"]
 
 Kind = Literal["str", "time", "int", "float", "bool", "object", "list"]
-"""Words for the types of JSON values that a column or a fact may have."""
+"""The types of JSON values that a column or a fact may have."""
 
 Weight = Literal["hard", "soft", "told"]
 
@@ -29,14 +29,14 @@ class Fact:
     Attributes
     ----------
     weight : str
-        ``hard``: timings are compared only where it is equal; it enters the digest. ``soft``: a difference is
-        reported and weakens the verdict. ``told``: recorded, never compared.
+        ``hard``: timings are compared only if it is equal, and it is part of the digest. ``soft``: a difference is
+        reported and weakens the verdict. ``told``: recorded, and never compared.
     parts : int
-        How many dotted parts of its text count, such as 1 for the branch of a driver; 0 for all of it.
+        The number of dotted parts of its text that count, such as 1 for the branch of a driver; 0 for all of it.
     kind : str or None
-        The type of its values; if None, it may be any.
+        The type of its values; None for any type.
     default : str or None
-        The value of a run that did not record it; if None, that is unknown.
+        The value for a run that did not record it; None for unknown.
     """
 
     name: str
@@ -47,8 +47,8 @@ class Fact:
     default: str | None = None
 
 
-# If a calibrated clock, an uptime or a host name joined the digest, every run would be its own baseline and nothing
-# could ever be compared.
+# If a measured clock, an uptime or a host name were part of the digest, every run would be its own baseline and
+# nothing could be compared.
 FINGERPRINT: tuple[Fact, ...] = (
     Fact("system", "operating system"),
     Fact("architecture", "machine type, such as x86_64"),
@@ -83,16 +83,16 @@ _FACTS: Mapping[str, Fact] = MappingProxyType({fact.name: fact for fact in FINGE
 _DEFAULTS = {fact.name: fact.default for fact in FINGERPRINT if fact.default is not None}
 
 _HOSTS_OWN = ("cpu", "cores")
-"""Soft for an accelerator; hard if the host itself computes, as a fingerprint without a driver says."""
+"""Soft for an accelerator; hard if the host itself computes, which a fingerprint without a driver shows."""
 
 
 def digest(fingerprint: Mapping[str, object]) -> str:
-    """Return twelve hex digits that change exactly when a hard fact does.
+    """Return twelve hex digits that change if and only if a hard fact changes.
 
     Parameters
     ----------
     fingerprint : mapping
-        Facts by the names in ``FINGERPRINT``; others, None and defaults are left out of the digest.
+        Facts by the names in ``FINGERPRINT``; other facts, None and defaults are not part of the digest.
     """
     facts = {key: value for key, value in _of("hard", fingerprint).items() if value != _DEFAULTS.get(key)}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str)
@@ -102,7 +102,7 @@ def digest(fingerprint: Mapping[str, object]) -> str:
 def difference(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Name each hard fact that differs, such as ``'driver 570.86 -> 580.65'``.
 
-    A fact that one of the two did not record is not taken for a difference, unless it has a default.
+    A fact that one of the two did not record does not count as a difference, unless it has a default.
     """
     before, after = ({**_DEFAULTS, **_of("hard", facts)} for facts in (old, new))
     changed = [key for key in before if key in after and before[key] != after[key]]
@@ -112,7 +112,7 @@ def difference(old: Mapping[str, object], new: Mapping[str, object]) -> list[str
 def soft_difference(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Name each soft fact that differs, or that only one of the two recorded, such as ``'cores 16 -> 32'``.
 
-    The patch level of a hard fact is a soft one: ``'driver 580.65 -> 580.95'``.
+    The patch level of a hard fact is a soft fact: ``'driver 580.65 -> 580.95'``.
     """
     before, after = _softly(old), _softly(new)
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
@@ -120,7 +120,7 @@ def soft_difference(old: Mapping[str, object], new: Mapping[str, object]) -> lis
 
 
 def _shown(key: str, facts: Mapping[str, object]) -> str:
-    """The value for a sentence; of a uuid only the first part."""
+    """Return the value for a sentence; for a uuid only its first part."""
     text = str(facts.get(key, "unknown"))
     return text.removeprefix("GPU-").partition("-")[0] if key == "uuid" else text
 
@@ -145,7 +145,7 @@ def _counted(key: str, value: object) -> object:
 
 
 def _softly(fingerprint: Mapping[str, object]) -> dict[str, object]:
-    """The soft facts, versions each by its name, and the patch levels of hard ones."""
+    """Return the soft facts, with each version by its name, and the patch levels of hard facts."""
     flat: dict[str, object] = {}
     for key, value in _of("soft", fingerprint).items():
         flat |= value if isinstance(value, Mapping) else {key: value}

@@ -1,4 +1,4 @@
-"""Since when a test fails: the first of the runs in turn, up to the newest, in which it did."""
+"""Since when a test fails: the first of its consecutive failing runs up to the newest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Since", "failing_since"]
 
 @dataclass(frozen=True)
 class Since:
-    """The first run of a failure that lasts: its id, its commit, its day, and how many runs have it since."""
+    """The first run of a lasting failure: its id, its commit, its day, and the number of runs since."""
 
     run: str
     commit: str
@@ -32,14 +32,14 @@ class Since:
 
 
 def failing_since(results: Results, failed: pd.DataFrame) -> dict[tuple[str, str], Since]:
-    """Return (subject, node id) of the `failed` tests to since when they fail.
+    """Return since when the `failed` tests fail, by subject and node id.
 
     Parameters
     ----------
     results : Results
-        What `load` gave. A run in which the test was skipped or missing does not end a failure.
+        The results that `load` returned. A run in which the test was skipped or missing does not end a failure.
     failed : pandas.DataFrame
-        The rows of ``results.tests`` that fail now.
+        The rows of ``results.tests`` that currently fail.
     """
     ids = failed["nodeid"].unique()
     tests = with_current_ids(results.tests, results.latest().tests)

@@ -1,4 +1,4 @@
-"""Which files are of results, and what they hold: JSON lines, as they are or compressed. Standard library alone."""
+"""The result files in a folder, and their content: JSON lines, plain or compressed. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from pathlib import Path
 
 __all__ = ["COMPRESSED", "content_of", "plain_size", "result_files"]
 
-#: How the names of compressed files end.
+#: The suffix of compressed files.
 COMPRESSED = ".jsonl.gz"
 
-#: How many times as large as its compressed file a result is, about.
+#: The approximate ratio of a result's size to its compressed size.
 _RATIO = 12
 
-#: Bytes that a compressed file may unfold to, at most: a small file must not fill the memory.
+#: The most bytes that a compressed file may expand to, so that a small file cannot exhaust the memory.
 _MOST_UNFOLDED = 4 << 30
 
 
 def result_files(folder: Path) -> list[Path]:
-    """Every ``*.jsonl`` and ``*.jsonl.gz`` in `folder` and below, in order."""
+    """Return every ``*.jsonl`` and ``*.jsonl.gz`` in `folder` and below, in order."""
     found = [*folder.rglob("*.jsonl"), *folder.rglob(f"*{COMPRESSED}")]
     return sorted(file for file in found if file.is_file())
 
 
 def content_of(file: Path) -> bytes:
-    """The lines of a result file.
+    """Return the lines of a result file.
 
     Raises
     ------
     OSError
-        The file cannot be read; a compressed one also where it is cut off, is not of gzip, or unfolds to too much.
+        If the file cannot be read, or a compressed file is truncated, is not gzip, or expands to too many bytes.
     """
     if not file.name.endswith(COMPRESSED):
         return file.read_bytes()
@@ -45,7 +45,7 @@ def content_of(file: Path) -> bytes:
 
 
 def plain_size(file: Path) -> int:
-    """About how many bytes of lines a result file holds."""
+    """Return about how many bytes of lines a result file holds."""
     return file.stat().st_size * (_RATIO if file.name.endswith(COMPRESSED) else 1)
 
 

@@ -16,13 +16,13 @@ from cuassay_reports.load import Results, Row, records
 
 __all__ = ["FleetSection", "FleetShard", "FleetWorker", "fleet_sections"]
 
-#: Files, and benchmarks, of a worker that are named.
+#: The most files, and benchmarks, of a worker that are named.
 _NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetWorker:
-    """One worker: its cards, what it ran, how it came out, and the shards that it took."""
+    """One worker: its cards, what it ran, the outcomes, and the shards that it took."""
 
     worker: str
     cards: Sequence[str]
@@ -50,7 +50,7 @@ class FleetShard:
 
 @dataclass(frozen=True, kw_only=True)
 class FleetSection:
-    """One run of a fleet; `waited` and `longest` are of all its shards."""
+    """One run of a fleet; `waited` and `longest` cover all its shards."""
 
     run: str
     started: str
@@ -61,7 +61,7 @@ class FleetSection:
 
 
 def fleet_sections(latest: Results) -> list[FleetSection]:
-    """Return a section for each of these runs that a fleet did, the newest first."""
+    """Return a section for each of these runs that a fleet ran, the newest first."""
     runs = dict.fromkeys(
         run
         for frame in (latest.tests, latest.times)
@@ -95,7 +95,7 @@ def _section(latest: Results, run: str) -> FleetSection:
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """So that local-10 comes after local-9."""
+    """Return a sort key that puts local-10 after local-9."""
     return [(int(word), "") if word.isdecimal() else (-1, word) for word in name.split("-")]
 
 
@@ -117,14 +117,14 @@ def _worker(
 
 
 def _card(row: Mapping[str, Any]) -> str:
-    """Such as ``cuda:0 NVIDIA H200 GPU-0f1e2d3c``: which one of several that are alike."""
+    """Describe a device, such as ``cuda:0 NVIDIA H200 GPU-0f1e2d3c``, to distinguish it from equal ones."""
     facts = row["fingerprint"] if isinstance(row["fingerprint"], Mapping) else {}
     words = (row["device"], facts.get("name") or facts.get("cpu"), str(facts.get("uuid") or "")[:12])
     return " ".join(str(word) for word in words if word)
 
 
 def _ran(tests: pd.DataFrame, times: pd.DataFrame) -> str:
-    """The files of its tests and its benchmarks, those with most first."""
+    """Return the files of its tests and its benchmarks, those with the most first."""
     files = Counter(nodeid.partition("::")[0] for nodeid in tests["nodeid"])
     return ", ".join([*_most(files), *_most(Counter(times["benchmark"]))])
 
@@ -153,5 +153,5 @@ def _shard(row: Row) -> FleetShard:
 
 
 def _seconds(value: float) -> str:
-    """Seconds with one digit after the point; a wait of less is nothing."""
+    """Format seconds with one decimal place; shorter waits do not matter."""
     return units.UNKNOWN if math.isnan(value) else f"{value:,.1f} s"

@@ -1,6 +1,7 @@
-"""pandas, or an error that names the extra which brings it.
+"""pandas, or an error that names the extra that installs it.
 
-Every module that reads results takes pandas from here. ``columns`` and ``lines``, which writers use too, do without.
+Every module that reads results takes pandas from here. ``columns`` and ``lines``, which writers use too, do not need
+it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The rows of many files, gathered column by column: a dictionary for each of hundreds of thousands takes a gigabyte.
+"""The rows of many files, gathered by column: a dictionary for each of hundreds of thousands of rows takes a gigabyte.
 
-Decides how a column of each type is kept while rows arrive: texts as numbers of distinct texts, numbers as numbers. A
-large set of files is shared with a second process, which needs the standard library alone, as this module does.
+It defines how a column of each type is kept while rows arrive: texts as indices of distinct texts, and numbers as
+numbers. A large set of files is shared with a second process, which like this module needs only the standard library.
 """
 
-# ruff: noqa: D102  `Values` says what the methods of a column do
+# ruff: noqa: D102  `Values` documents the methods of a column
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cuassay_reports.shapes import alike
 
 __all__ = ["Booleans", "Floats", "Gathered", "Integers", "Lists", "Objects", "Table", "Texts", "gather"]
 
-#: Bytes of files from which a second process takes its share: it needs a tenth of a second to start.
+#: The bytes of files from which a second process takes a share; it needs a tenth of a second to start.
 _SHARED = 16_000_000
 
 
@@ -39,14 +39,14 @@ class Values(Protocol):
         """Append a value for each of several rows."""
 
     def skip(self, count: int) -> None:
-        """Append that this many rows lack it."""
+        """Append `count` rows without a value."""
 
     def join(self, other: Any) -> None:
-        """Append all of another."""
+        """Append all values of another column."""
 
 
 class _Index(dict[str, int]):
-    """Text to its number; a new text takes the next."""
+    """The index of each text; a new text takes the next index."""
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
@@ -54,7 +54,7 @@ class _Index(dict[str, int]):
 
 
 class Texts:
-    """Texts as numbers: `index` has the number of each."""
+    """Texts as indices; `index` has the index of each text."""
 
     def __init__(self, column: Column) -> None:
         self._missing = column.default or ""
@@ -73,7 +73,7 @@ class Texts:
 
 
 class Floats:
-    """Numbers; NaN is unknown."""
+    """Numbers; NaN means unknown."""
 
     def __init__(self, column: Column) -> None:
         self.values = array("d")
@@ -89,7 +89,7 @@ class Floats:
 
 
 class Integers:
-    """Whole numbers, or truth values; `missing` is 1 where one is unknown."""
+    """Whole numbers or truth values; `missing` is 1 where a value is unknown."""
 
     def __init__(self, column: Column) -> None:
         self.values, self.missing = array("q"), bytearray()
@@ -108,11 +108,11 @@ class Integers:
 
 
 class Booleans(Integers):
-    """Truth values, as `Integers`."""
+    """Truth values, stored like `Integers`."""
 
 
 class Objects:
-    """Anything; None is unknown."""
+    """Any objects; None means unknown."""
 
     def __init__(self, column: Column) -> None:
         self.values: list[object] = []
@@ -147,17 +147,18 @@ class Lists:
 
 
 class Table:
-    """The rows of one table, as they arrive.
+    """The rows of one table as they arrive.
 
     Parameters
     ----------
     columns : iterable of Column
-        Of its frame; a column that a row lacks is filled in.
+        The columns of its frame; a column that a row lacks is filled in.
 
     Attributes
     ----------
     places : array
-        The place of each gathered row in the order of the files: rows of the same columns are gathered together.
+        The place of each gathered row in the order of the files, because rows with the same columns are gathered
+        together.
     """
 
     def __init__(self, columns: Iterable[Column]) -> None:
@@ -182,7 +183,7 @@ class Table:
             self.places.extend([first + place for place in places])
 
     def join(self, other: Table) -> None:
-        """Append all rows of another."""
+        """Append all rows of another table."""
         first = len(self.places)
         for name, column in self.columns.items():
             column.join(other.columns[name])
@@ -201,14 +202,14 @@ _KEPT: dict[str, Any] = {
 
 @dataclass
 class Gathered:
-    """What some files hold: a `Table` each, what was rejected, and how many last lines were torn off."""
+    """The content of some files: a `Table` for each table, what was rejected, and the number of torn last lines."""
 
     tables: dict[str, Table] = field(default_factory=lambda: {name: Table(columns) for name, columns in TABLES.items()})
     rejected: list[Rejected] = field(default_factory=list)
     torn: int = 0
 
     def add(self, file: Rows) -> None:
-        """Append what one file holds."""
+        """Append the content of one file."""
         rows: dict[str, list[Row]] = {}
         for row in file.rows:
             rows.setdefault(row["record"], []).append(row)
@@ -220,7 +221,7 @@ class Gathered:
         self.torn += file.torn
 
     def join(self, other: Gathered) -> None:
-        """Append what other files hold."""
+        """Append the content of other files."""
         for name, table in self.tables.items():
             table.join(other.tables[name])
         self.rejected += other.rejected
@@ -235,14 +236,14 @@ def gather(files: Sequence[Path], *, strict: bool = False) -> Gathered:
     files : sequence of path
         Result files.
     strict : bool
-        Raise at the first line or file that would be left out.
+        Whether to raise at the first line or file that would be omitted.
 
     Raises
     ------
     ResultFormatError
-        With `strict`: a line is not a row of the schema; the message names file and line.
+        With `strict`, if a line is not a row of the schema; the message names file and line.
     OSError
-        With `strict`: a file cannot be read.
+        With `strict`, if a file cannot be read.
     """
     half = _half(files)
     other = _start(files[half:]) if not strict and half < len(files) else None
@@ -269,7 +270,7 @@ def _rows(file: Path, *, strict: bool) -> Rows:
 
 
 def _unfolded(row: Row) -> list[Row]:
-    """The tests that a folded row represents, one row each; any other row as it is."""
+    """Return the tests that a folded row represents, one row each; any other row unchanged."""
     if "checks" not in row:
         return [row]
     common = {name: value for name, value in row.items() if name != "checks"}
@@ -278,7 +279,7 @@ def _unfolded(row: Row) -> list[Row]:
 
 
 def _half(files: Sequence[Path]) -> int:
-    """How many files, from the first, are half of the bytes; all of them where a second process does not pay."""
+    """Return how many files, from the first, hold half of the bytes; all if a second process does not pay."""
     sizes = [plain_size(file) if file.exists() else 0 for file in files]
     if sum(sizes) < _SHARED or (os.cpu_count() or 1) < 2:
         return len(files)
@@ -291,7 +292,7 @@ def _half(files: Sequence[Path]) -> int:
 
 
 def _start(files: Sequence[Path]) -> subprocess.Popen[bytes] | None:
-    """A process that gathers `files` and writes the result to its standard output; None where none can be started."""
+    """Start a process that gathers `files` and writes the result to its standard output; None if it cannot start."""
     program = f"import sys; sys.path[:0] = {sys.path!r}; from cuassay_reports.gather import serve; serve()"
     try:
         process = subprocess.Popen(
@@ -300,21 +301,21 @@ def _start(files: Sequence[Path]) -> subprocess.Popen[bytes] | None:
     except OSError:
         return None
     if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it has failed: its status says so
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it has failed, as its status will show
             pipe.write(pickle.dumps(list(files)))
     return process
 
 
 def serve() -> None:
-    """What the second process does: gather the files that its parent names."""
-    found = _gather(pickle.load(sys.stdin.buffer))  # noqa: S301  the parent's own
+    """Gather the files that the parent names; the second process runs this."""
+    found = _gather(pickle.load(sys.stdin.buffer))  # noqa: S301  from the parent process
     pickle.dump(found, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def _finish(process: subprocess.Popen[bytes]) -> Gathered | None:
-    """What the process gathered; None where it failed."""
+    """Return what the process gathered, or None if it failed."""
     found: Gathered | None = None
-    with process, contextlib.suppress(EOFError, pickle.UnpicklingError):  # it has failed: its status says so
+    with process, contextlib.suppress(EOFError, pickle.UnpicklingError):  # it has failed, as its status will show
         if process.stdout is not None:
-            found = pickle.load(process.stdout)  # noqa: S301  our own child's
+            found = pickle.load(process.stdout)  # noqa: S301  from the child process
     return None if process.returncode else found

@@ -1,8 +1,8 @@
-"""One benchmark over many runs: the series, where its level changed, and what the newest run makes suspicious.
+"""One benchmark over many runs: its series, where its level changed, and which newest points are suspicious.
 
-A series joins the points of one model of GPU under equal hard facts; another card or host is a point of the same
-series. What a whole run took longer is taken off first. Two runs prove nothing: what is found here says where the
-paired gate should look.
+A series joins the points of one GPU model with equal hard facts; another card or host adds points to the same series.
+The shift that all timings of a run share is removed first. Two runs prove nothing: the findings say where the paired
+gate should look.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 KEY = ["subject", "digest", *SERIES]
-"""Columns that make two points one series: the model of device, its hard facts, and what is measured how."""
+"""The columns that the points of one series share: the device model, its hard facts, and what is measured and how."""
 
 _Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When a point or a step of a series is worth a word; `step` and `suspect` are fractions."""
+    """The limits from which a point or a step of a series is reported; `step` and `suspect` are fractions."""
 
     step: float
     suspect: float
@@ -58,24 +58,24 @@ class Limits:
 
 
 LIMITS = Limits(
-    step=0.01,     # a smaller step is seen by the paired gate alone
+    step=0.01,     # only the paired gate detects a smaller step
     suspect=0.01,  # the same for the newest point
-    spread=6.0,    # deviations: at 20 points 5 gives one suspect in 300 unchanged series, 6 hardly any
-    baseline=20,   # points before the newest that make its baseline
-    fewest=5,      # points below which there is no baseline
-    steady=2,      # points that make a level: a single newest one is a suspect
+    spread=6.0,    # deviations: with 20 points, 5 gives one suspect in 300 unchanged series, and 6 hardly any
+    baseline=20,   # the number of points before the newest that form its baseline
+    fewest=5,      # a series with fewer points has no baseline
+    steady=2,      # the fewest points of a level: a single newest point is a suspect
 )  # fmt: skip
-"""The limits by which steps and suspects are found in a series."""
+"""The limits for finding steps and suspects in a series."""
 
 
 def history(results: Results) -> pd.DataFrame:
-    """Return every timing in order, with what a plot over commits needs.
+    """Return every timing in order, with the columns that a plot over commits needs.
 
     Returns
     -------
     pandas.DataFrame
-        ``results.times`` with `commit` and `dirty` of the run, and `step`: the median over the one
-        before it in the same series on the same fingerprint, less 1 (NaN for a first point).
+        ``results.times`` with `commit` and `dirty` of the run, and `step`: the median over the previous one in the same
+        series on the same fingerprint, minus 1 (NaN for a first point).
     """
     revisions = results.runs[["run", "commit", "dirty"]]
     points = results.times.merge(revisions, on="run", how="left").sort_values("order", kind="stable", ignore_index=True)
@@ -84,7 +84,7 @@ def history(results: Results) -> pd.DataFrame:
 
 
 def lines(results: Results) -> dict[tuple[Any, ...], list[float]]:
-    """Return (digest, series...) to its medians, oldest first, of the series with a known fingerprint."""
+    """Return the medians of each series with a known fingerprint, oldest first, by (digest, series...)."""
     known = results.times[results.times["digest"] != ""]
     points = known.drop_duplicates(["order", "series"], keep="last")[["series", "median"]]
     firsts = records(known.drop_duplicates("series")[["series", "digest", *SERIES]])
@@ -94,21 +94,21 @@ def lines(results: Results) -> dict[tuple[Any, ...], list[float]]:
 
 
 def series(results: Results) -> pd.DataFrame:
-    """Return the points of every series, the shift of each run removed.
+    """Return the points of every series, with the shift of each run removed.
 
     Returns
     -------
     pandas.DataFrame
-        One row a point, in the order of the runs: the columns of ``KEY``, `series` (a number), `run`, `order`,
-        `started`, `commit`, `median`, `q25`, `q75`, `better`, `shift` (the fraction that the whole run took longer
-        than usual by this clock, which is taken off) and `value`, the median without it. Timings without a
-        fingerprint, and the cases of a group, are not in it.
+        One row per point, in the order of the runs: the columns of ``KEY``, `series` (a number), `run`, `order`,
+        `started`, `commit`, `median`, `q25`, `q75`, `better`, `shift` (the fraction by which the whole run took longer
+        than usual by this clock) and `value`, the median without the shift. Timings without a fingerprint, and the
+        cases of a group, are omitted.
     """
     times = results.times
     points = times[(times["digest"] != "") & (times["groups"] == "") & (times["median"] > 0)]
     points = points.drop_duplicates(["series", "order"], keep="last")
     commits = dict(zip(results.runs["run"], results.runs["commit"], strict=True))
-    # A machine in a run, by its device's clock and by the host's: another host moves only what the host's clock times.
+    # A machine in a run, separately by each clock: another host affects only timings by the host's clock.
     number = points.groupby(["subject", "order", "clock"], sort=False).ngroup()
     base = points["median"] - _empty(points, number)
     shift = _shift(points, number, np.log(base))
@@ -117,7 +117,7 @@ def series(results: Results) -> pd.DataFrame:
 
 
 def _empty(points: pd.DataFrame, number: pd.Series[int]) -> _Floats:
-    """Seconds of the empty interval that a run did not take off its cold samples, as its peers' rows tell."""
+    """Return the empty interval in seconds that a run did not subtract from its cold samples, inferred from peers."""
     seconds = np.zeros(number.max() + 1 if len(number) else 0)
     is_cold = (points["clock"] == "device") & points["cache"].isin(["", "cold"]) & (points["unit"] == "s")
     is_peer = is_cold & ~points["ours"] & ~points["implementation"].str.startswith("cuassay")
@@ -132,7 +132,7 @@ def _empty(points: pd.DataFrame, number: pd.Series[int]) -> _Floats:
 
 
 def _codes(texts: pd.Series[str], default: str) -> Codes:
-    """A number for each text, equal where the text is; `default` is what an empty one means."""
+    """Return a number for each text, equal if the text is equal; `default` replaces an empty text."""
     return np.asarray(pd.factorize(texts.where(texts != "", default))[0], dtype=np.int64)
 
 
@@ -140,7 +140,7 @@ _FEWEST_SERIES = 8
 
 
 def _shift(points: pd.DataFrame, number: pd.Series[int], logs: pd.Series[float]) -> pd.Series[float]:
-    """What all series of a run have in common: the median of how far each is from the median of its own past."""
+    """Return what all series of a run share: the median distance of a series from the median of its own past."""
     usual = logs.groupby(points["series"]).transform("median")
     apart = (logs - usual).groupby(number)
     return apart.transform("median").where(apart.transform("size") >= _FEWEST_SERIES, 0.0)
@@ -151,20 +151,20 @@ def _points(source: Results | pd.DataFrame) -> pd.DataFrame:
 
 
 def change_points(source: Results | pd.DataFrame, limits: Limits = LIMITS) -> pd.DataFrame:
-    """Find where the level of each series changed, in its last 200 points.
+    """Find where the level of each series changed in its last 200 points.
 
     Parameters
     ----------
     source : Results or pandas.DataFrame
-        What `load` gave, or `series`.
+        The results that `load` returned, or the frame that `series` returned.
 
     Returns
     -------
     pandas.DataFrame
-        One row a step, oldest first within a series: the columns of ``KEY``, `series`, `run` and `commit` of the
-        first point of the new level, `before_commit` of the last of the old one, `change` (new level over old, less
-        1), `error` (the mean distance of points from their level, a fraction), `points` of the new level, `word`
-        (slower or faster), and `is_open`: later steps have not taken it back.
+        One row per step, oldest first within a series: the columns of ``KEY``, `series`, `run` and `commit` of the
+        first point of the new level, `before_commit` of the last point of the old level, `change` (new level over old,
+        minus 1), `error` (the mean distance of points from their level, a fraction), `points` of the new level, `word`
+        (slower or faster), and `is_open`: later steps have not reverted it.
     """
     each = list(_each(_points(source)))
     parts = segments_of([np.log(points["value"].to_numpy()) for points in each])
@@ -176,7 +176,7 @@ _STEP = ("run", "commit", "before_commit", "change", "error", "points", "word", 
 
 
 def _each(points: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """The points of each series, oldest first, the last ones of a long series."""
+    """Yield the last points of each series, oldest first."""
     for _, some in points.sort_values("order", kind="stable").groupby("series", sort=False):
         yield some.tail(LONGEST)
 
@@ -193,15 +193,15 @@ def _steps(points: pd.DataFrame, found: Sequence[Segment], limits: Limits) -> It
             continue
         first, last = points.iloc[new.start], points.iloc[old.stop - 1]
         word = "slower" if sign * change > 0 else "faster"
-        told = (first["run"], first["commit"], last["commit"], change, error, len(new), word, is_open[place])
-        yield {**{name: first[name] for name in [*KEY, "series"]}, **dict(zip(_STEP, told, strict=True))}
+        figures = (first["run"], first["commit"], last["commit"], change, error, len(new), word, is_open[place])
+        yield {**{name: first[name] for name in [*KEY, "series"]}, **dict(zip(_STEP, figures, strict=True))}
 
 
 def _was_seen(values: _Floats, old: Segment, new: Segment, others: Sequence[Segment]) -> bool:
-    """Whether two earlier points, and a tenth of them, are closer to the new level: not a step, but two states.
+    """Return whether two earlier points, and a tenth of them, are closer to the new level: two states, not a step.
 
-    Of a series with a level for each kind of host, a few runs in turn on one kind look like a step. Points of another
-    steady level do not count: a series may come back to it.
+    If a series has a level for each kind of host, a few consecutive runs on one kind look like a step. Points of
+    another steady level do not count, because a series may return to it.
     """
     is_counted = np.arange(len(values)) < new.start
     for other in others:
@@ -212,12 +212,12 @@ def _was_seen(values: _Floats, old: Segment, new: Segment, others: Sequence[Segm
 
 
 def _open(parts: Sequence[Segment], limits: Limits) -> list[bool]:
-    """Whether the series has stayed on the new level's side of the level before each step."""
+    """Return, for each step, whether the series has stayed on the new level's side of the level before."""
     return [_stays([part.level for part in parts[place:]], limits) for place in range(len(parts) - 1)]
 
 
 def _stays(levels: Sequence[float], limits: Limits) -> bool:
-    """Whether the levels after the first never come back to it by more than half of the first step."""
+    """Return whether the levels after the first never return towards it by more than half of the first step."""
     sign = 1 if levels[1] > levels[0] else -1
     change, least = sign * (levels[1] - levels[0]), min(sign * (level - levels[0]) for level in levels[1:])
     return least > max(limits.step / 2, change / 2)
@@ -226,25 +226,25 @@ def _stays(levels: Sequence[float], limits: Limits) -> bool:
 def slower_since(
     source: Results | pd.DataFrame, accepted: Iterable[Acknowledgement] = (), limits: Limits = LIMITS
 ) -> pd.DataFrame:
-    """Return the slow-downs that still stand, the largest first.
+    """Return the slow-downs that were not reverted, the largest first.
 
     Parameters
     ----------
     source : Results or pandas.DataFrame
-        What `load` gave, or `series`.
+        The results that `load` returned, or the frame that `series` returned.
     accepted : iterable of Acknowledgement
-        What `acknowledged.acknowledgements` read.
+        The acknowledgements that `acknowledged.acknowledgements` read.
 
     Returns
     -------
     pandas.DataFrame
-        The slower rows of `change_points` that are open, with `acknowledged`: the reason somebody gave, or ``""``.
+        The slower rows of `change_points` that are open, with `acknowledged`: the reason that was given, or ``""``.
     """
     return lasting_slowdowns(change_points(source, limits), accepted)
 
 
 def lasting_slowdowns(steps: pd.DataFrame, accepted: Iterable[Acknowledgement] = ()) -> pd.DataFrame:
-    """Return what `slower_since` does, from the frame that `change_points` gave."""
+    """Return the result of `slower_since` from the frame that `change_points` returned."""
     still, known = steps[steps["is_open"].astype(bool) & (steps["word"] == "slower")], list(accepted)
     reasons = [reason_for(row, known) for row in records(still)]
     found = still.assign(acknowledged=pd.Series(reasons, index=still.index, dtype="str"))
@@ -254,13 +254,13 @@ def lasting_slowdowns(steps: pd.DataFrame, accepted: Iterable[Acknowledgement] =
 def suspects(source: Results | pd.DataFrame, limits: Limits = LIMITS) -> pd.DataFrame:
     """Return the series whose newest point is far from its baseline: candidates for the paired gate, not verdicts.
 
-    The baseline is the median of the last points alike, and how far they are from it (the median absolute deviation).
+    The baseline is the median of the preceding points and their median absolute deviation.
 
     Returns
     -------
     pandas.DataFrame
-        The columns of ``KEY``, `series`, `run`, `commit`, `before_commit` (of the point before), `baseline`, `value`,
-        `change`, `deviations`, `kind` (step, or creep where several runs in turn have moved the same way) and
+        The columns of ``KEY``, `series`, `run`, `commit`, `before_commit` (of the previous point), `baseline`, `value`,
+        `change`, `deviations`, `kind` (step, or creep if several consecutive runs have moved the same way) and
         `is_slower`.
     """
     found = [row for points in _each(_points(source)) for row in _suspect(points, limits)]
@@ -283,9 +283,9 @@ def _suspect(points: pd.DataFrame, limits: Limits) -> Iterator[dict[str, Any]]:
     newest = points.iloc[-1]
     creeps = len(values) > 3 and bool((np.sign(np.diff(values[-4:])) == np.sign(apart)).all())
     commits = newest["run"], newest["commit"], points["commit"].iloc[-2]
-    told = (*commits, math.exp(middle), newest["value"], math.expm1(apart), apart / deviation)
+    figures = (*commits, math.exp(middle), newest["value"], math.expm1(apart), apart / deviation)
     kind = "creep" if creeps else "step", (apart > 0) == (newest["better"] == "less")
-    yield {**{name: newest[name] for name in [*KEY, "series"]}, **dict(zip(_SUSPECT, (*told, *kind), strict=True))}
+    yield {**{name: newest[name] for name in [*KEY, "series"]}, **dict(zip(_SUSPECT, (*figures, *kind), strict=True))}
 
 
 _LEAST_DEVIATION = 5e-4
@@ -297,9 +297,9 @@ def roster(source: Results | pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        `subject`, the columns of ``SERIES``, `status` (new, or vanished: one of the five runs before had it)
-        and `last_run`, the last run that has it.
-        Only runs under the newest run's hard facts count: another driver makes no series new.
+        `subject`, the columns of ``SERIES``, `status` (new, or vanished: one of the five previous runs had it) and
+        `last_run`, the last run that has it. Only runs with the newest run's hard facts count, so that another driver
+        makes no series new.
     """
     points = _points(source)
     found = [row for _, some in points.groupby("subject", sort=False) for row in _moved(some)]
@@ -307,7 +307,7 @@ def roster(source: Results | pd.DataFrame) -> pd.DataFrame:
 
 
 _RECENT = 5
-"""Runs before the newest whose series are missed where the newest lacks them."""
+"""The number of previous runs whose series are reported as vanished if the newest run lacks them."""
 
 
 def _moved(points: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """The empty interval: the part of a cold sample that is not its call, and how much it differs between two runs.
 
-Two events with nothing between them were 1.3 µs apart on one kind of host with an H200 and 2.9 µs on another. It is
-subtracted from a row that carries its `empty` when the row is loaded. Runs that did not record it are aligned by the
-*shift*: the median difference of short cold samples of peers, whose code did not change between the runs.
-Only the standard library is needed; no file is touched.
+Two events with nothing between them were 1.3 µs apart on one kind of host with an H200 and 2.9 µs on another. If a row
+records its `empty`, that is subtracted when the row is loaded. Runs that did not record it are aligned by the *shift*:
+the median difference of short cold samples of peers, whose code did not change between the runs. This module needs only
+the standard library and accesses no file.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ __all__ = [
 Row = Mapping[str, Any]
 
 LONGEST = 100e-6
-"""Samples of this many seconds or more say little about a shift of microseconds: their own noise is larger."""
+"""Samples of this many seconds or more say little about a shift of microseconds, because their own noise is larger."""
 
 FEWEST_PEERS = 8
-"""Fewest rows of peers that a shift is estimated from; two that changed would move the median of fewer."""
+"""The fewest rows of peers for estimating a shift; with fewer, two that changed would move the median."""
 
 UNKNOWN = 3e-6
-"""Seconds by which the empty intervals of two hosts may differ if they are unknown: 1.3 and 2.9 µs were measured."""
+"""Seconds by which unknown empty intervals of two hosts may differ: 1.3 and 2.9 µs were measured."""
 
 FIGURES = ("median", "minimum", "q25", "q75")
-"""Columns of a row that hold an empty interval."""
+"""The columns of a row that contain an empty interval."""
 
 NAMES = ("benchmark", "dtype", "case", "cache", "mode", "implementation")
-"""Columns that say which rows of two runs measured the same."""
+"""The columns that identify rows of two runs with the same measurement."""
 
 DEFAULTS = {"mode": "stream", "cache": "cold"}
-"""What those of them mean that are empty."""
+"""The meaning of those columns if they are empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """By how much every cold sample of one run took longer than in another.
+    """By how much every cold sample of one run took longer than in another run.
 
     Attributes
     ----------
     seconds : float
         The median over the rows of peers.
     uncertain_s : float
-        Nineteen in twenty of those rows are closer to the median than this.
+        The bound within which nineteen in twenty of those rows are from the median.
     rows : int
         The number of those rows.
     """
@@ -85,7 +85,7 @@ def net(row: Row) -> dict[str, Any]:
 
 
 def is_cold_sample(row: Row) -> bool:
-    """Whether each sample of `row` is one call between two events of the device, so that an empty interval is in it."""
+    """Return whether each sample of `row` is one call between two device events, and so contains an empty interval."""
     return bool(
         row["clock"] == "device"
         and (row.get("cache") or "cold") == "cold"
@@ -95,7 +95,7 @@ def is_cold_sample(row: Row) -> bool:
 
 
 def shift(old: Iterable[Row], new: Iterable[Row]) -> Shift | None:
-    """Estimate by how much cold samples of the run `new` took longer than those of `old`; None from too few peers.
+    """Estimate how much longer cold samples of the run `new` took than those of `old`; None if there are too few peers.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _shift(before: Mapping[Any, float], after: Mapping[Any, float]) -> Shift | N
 
 
 def offsets(runs: Sequence[Sequence[Row]]) -> list[float]:
-    """Seconds to subtract from the cold samples of each run so that all runs have the same empty interval.
+    """Return the seconds to subtract from the cold samples of each run so that all runs have the same empty interval.
 
     The reference is the newest run that measured its empty interval, or the newest run if none did. A run that shares
     too few peers with the reference is unchanged.
@@ -129,12 +129,12 @@ def offsets(runs: Sequence[Sequence[Row]]) -> list[float]:
 
 
 def aligned(runs: Sequence[Mapping[Any, float]], measured: Sequence[bool]) -> list[float]:
-    """Do what `offsets` does for the short cold samples of peers alone.
+    """Return what `offsets` returns, given only the short cold samples of peers.
 
     Parameters
     ----------
     runs : sequence of mapping
-        Of each run what was measured, as one value of any type, to its seconds.
+        For each run, the seconds of each measurement, by any key.
     measured : sequence of bool
         Whether each run measured its empty interval.
     """

@@ -1,4 +1,4 @@
-"""The verdicts on candidates, one board for each declaration and device."""
+"""The verdicts on candidates, as one board per declaration and device."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cuassay_reports.load import Results, grouped_by, records
 
 __all__ = ["Board", "Judged", "boards"]
 
-#: Verdicts in the order in which they are shown.
+#: The verdicts in the order in which they are shown.
 _ORDER = ("correct", "undecided", "wrong", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One candidate: its newest verdict, and why; `ratio` is empty where no device's clock gives one."""
+    """One candidate: its newest verdict and the reason; `ratio` is empty without a time by a device's clock."""
 
     candidate: str
     digest: str
@@ -37,7 +37,7 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """The candidates of one declaration on one device: correct ones first, the fastest of them at the top."""
+    """The candidates of one declaration on one device: correct ones first, the fastest at the top."""
 
     declaration: str
     device: str
@@ -47,7 +47,7 @@ class Board:
 
 
 def boards(results: Results) -> list[Board]:
-    """Return a board for each declaration and device; none where no candidate was judged."""
+    """Return a board for each declaration and device; none if no candidate was judged."""
     if results.verdicts.empty:
         return []
     newest = results.verdicts.drop_duplicates(["declaration", "device", "digest"], keep="last")
@@ -67,19 +67,19 @@ def _board(rows: Sequence[dict[str, Any]]) -> Board:
 
 
 def _ratio(row: dict[str, Any]) -> float:
-    """How many times as fast as declared at least, by a device's clock: the host's ranks nobody."""
+    """Return the least speed relative to the declared function, by a device's clock, since the host's does not rank."""
     return _number(row["ratio"]) if row["clock"] == "device" else 0.0
 
 
 def _number(value: Any) -> float:
-    """A number; 0 where it is unknown."""
+    """Return a number, or 0 if it is unknown."""
     return 0.0 if pd.isna(value) else float(value)
 
 
 def _judged(row: dict[str, Any]) -> Judged:
-    told = "candidate digest verdict reason check message cheats looks_like jail reproduce".split()
+    names = "candidate digest verdict reason check message cheats looks_like jail reproduce".split()
     return Judged(
-        **{name: row[name] for name in told},
+        **{name: row[name] for name in names},
         tone={"correct": "good", "undecided": "warn"}.get(row["verdict"], "bad"),
         probes=row["probes"].replace(" ", ", ").replace("_", " "),
         calls=int(_number(row["calls"])),

@@ -1,7 +1,7 @@
-"""Files of JSON lines: how they are read, added to by several processes, and repaired. Standard library alone.
+"""Files of JSON lines: reading, appending by several processes, and repair. Needs only the standard library.
 
-Decides what a line is: one JSON object of at most `MOST_BYTES`, written by one call under the file's lock at the file's
-end. What an object must hold is left to `rows`, to `cuassay.results.record` and to `cuassay.tune.results`.
+A line is one JSON object of at most `MOST_BYTES`, written by a single call at the file's end while its lock is held.
+What an object must contain is defined by `rows`, `cuassay.results.record` and `cuassay.tune.results`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 Row = dict[str, Any]
 """The object of one line."""
 
-#: Of one line: a longer one is neither written nor read, so that one bad line cannot fill the memory with objects.
+#: The most bytes of a line: longer lines are neither written nor read, so that one line cannot exhaust the memory.
 MOST_BYTES = 16 << 20
 
 
@@ -46,11 +46,11 @@ class Parsed:
     rows : dict
         The objects.
     wrong : dict
-        Why another line is not an object: the end of a sentence that begins with the line.
+        Why a line is not an object, as the end of a sentence that begins with the line.
     tail : bytes
-        A last line without an end.
+        A last line without a newline.
     is_torn : bool
-        Whether the tail is not JSON: its writer was killed. Such a line is not in `wrong`.
+        Whether the tail is not JSON, because its writer was killed. Such a line is not in `wrong`.
     """
 
     rows: dict[int, Row]
@@ -60,7 +60,7 @@ class Parsed:
 
 
 def parse(text: bytes) -> Parsed:
-    """Parse every line of `text`; empty lines are passed over."""
+    """Parse every line of `text`; empty lines are skipped."""
     lines = text.split(b"\n")
     rows: dict[int, Row] = {}
     wrong: dict[int, str] = {}
@@ -82,7 +82,7 @@ def parse(text: bytes) -> Parsed:
 
 
 def _value(line: bytes) -> Any:
-    """What `json.loads` gives; it takes a quarter longer, since it looks at the white space around."""
+    """Return the value of `json.loads`, a quarter faster by skipping its handling of surrounding white space."""
     if len(line) > MOST_BYTES:
         raise ValueError(f"it has {len(line):,} bytes; {MOST_BYTES:,} at most")
     text = line.decode()
@@ -97,17 +97,17 @@ _DECODER = json.JSONDecoder()
 
 
 def canonical(data: Any) -> str:
-    """JSON in one spelling: equal data give equal text."""
+    """Return JSON in a canonical form: equal data give equal text."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def encoded(row: Mapping[str, Any]) -> bytes:
-    """The line of one object.
+    """Return the line of one object.
 
     Raises
     ------
     TypeError, ValueError
-        JSON has no such value, or the line would be too long.
+        If JSON has no such value, or the line would be too long.
     """
     line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     if len(line) > MOST_BYTES:
@@ -116,13 +116,13 @@ def encoded(row: Mapping[str, Any]) -> bytes:
 
 
 def opened(path: Path) -> int:
-    """Open `path` to append and to read; the file and its folders are created."""
+    """Open `path` for appending and reading; the file and its folders are created."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def content(file: int) -> bytes:
-    """All that an open file holds."""
+    """Return the whole content of an open file."""
     with open(file, "rb", buffering=0, closefd=False) as reader:
         reader.seek(0)
         return reader.readall()
@@ -130,7 +130,7 @@ def content(file: int) -> bytes:
 
 @contextlib.contextmanager
 def locked(file: int, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold the lock of an open file: every writer does while it appends, so that all lines are whole meanwhile."""
+    """Hold the lock of an open file; every writer holds it while appending, so all lines are complete in the block."""
     fcntl.flock(file, kind)
     try:
         yield
@@ -139,12 +139,12 @@ def locked(file: int, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
 
 
 def append(file: int, lines: bytes) -> int:
-    """Add `lines` in one piece to an open file whose lock is held; return the size of the file after it.
+    """Append `lines` in one call to an open file whose lock is held; return the new size of the file.
 
     Raises
     ------
     OSError
-        The lines were not written, or only in part; the file is as it was.
+        If the lines were not written completely; the file is then unchanged.
     """
     size = os.fstat(file).st_size
     written = os.write(file, lines)
@@ -157,8 +157,8 @@ def append(file: int, lines: bytes) -> int:
 
 
 def repair(file: int) -> None:
-    """Complete or drop a last line that a killed writer left unfinished, so that no row is appended to it."""
-    with locked(file):  # every writer holds the lock while it writes, so nobody will complete the line
+    """Complete or drop an unfinished last line of a killed writer, so that no row is appended to it."""
+    with locked(file):  # every writer holds the lock while it writes, so nobody else will complete the line
         size = os.fstat(file).st_size
         tail = _last_line(file, size)
         if tail and parse(tail).rows:

@@ -1,8 +1,7 @@
-"""Result files as pandas frames: read, check, fill in, and tell which rows are the newest.
+"""Result files as pandas frames: read, check, fill in, and find the newest rows.
 
-`load` is public for anyone who wants the numbers in a notebook. Every frame has all columns of its
-table in `columns`, whatever schema a row was written by, and a few joined ones, so that no one
-needs to merge. What the numbers mean is decided elsewhere.
+`load` is public, for use in notebooks. Every frame has all columns of its table in `columns`, whichever schema a row
+was written by, and a few joined columns, so that no merge is needed. Other modules decide what the numbers mean.
 """
 
 from __future__ import annotations
@@ -36,28 +35,27 @@ __all__ = ["FRAMES", "OURS", "Results", "Row", "grouped_by", "load", "records"]
 
 @dataclass(frozen=True)
 class Results:
-    """The rows of all files, one frame a table.
+    """The rows of all files, in one frame per table.
 
-    Text that is unknown is ``""``; numbers that are unknown are NA or NaN. Every frame has `started`
-    (UTC) of its run, and `subject`: the device as people tell it from others, across runs.
+    Unknown text is ``""``; unknown numbers are NA or NaN. Every frame has `started` (UTC) of its run, and `subject`: a
+    description of the device that distinguishes it across runs.
 
     Attributes
     ----------
     runs, devices, tests, times, limits, mutations, shards, verdicts : pandas.DataFrame
-        Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
-        `devices` has one row for each device of a run, and of each worker of a fleet.
-        `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`: why the
-        run is incomplete, ``""`` where it is complete. The figures of `times` are freed of the empty
-        interval where their run measured it, `raw` is the median as measured, and `series` a number that is the same
-        for all points of one series: the subject, its digest, and the columns of ``columns.SERIES``.
+        Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``. `devices` has one row
+        for each device of a run, and of each worker of a fleet. `times` and `tests` also have the `digest` of their
+        device's fingerprint. `runs` have `ended_early`: why the run is incomplete, or ``""``. The figures of `times` do
+        not contain the empty interval if their run measured it; `raw` is the median as measured, and `series` is a
+        number that identifies a series: the subject, its digest, and the columns of ``columns.SERIES``.
     files : tuple of path
-        What was read.
+        The files that were read.
     torn : int
-        Last lines left unfinished by a killed writer, and ignored.
+        The number of unfinished last lines of killed writers, which are ignored.
     rejected : tuple of Rejected
-        Lines and files that hold no result, and were left out.
+        Lines and files without a result, which were omitted.
     begun : mapping
-        Run to the (part, test) that the processes of an incomplete run had begun last.
+        For each incomplete run, the last (part, test) that its processes began.
     """
 
     runs: pd.DataFrame
@@ -78,9 +76,10 @@ class Results:
         return f"Results({counts} of {len(self.files)} files)"
 
     def latest(self) -> Results:
-        """Return the same, of each subject only the newest run that has tests, and that has times.
+        """Return the results with only the newest run of each subject that has tests, and the newest that has times.
 
-        So a run of tests alone does not hide the timings of the run before it, nor one of grouped timings the others.
+        A run with only tests therefore does not hide earlier timings, and a run with only grouped timings does not hide
+        others.
         """
         return self._latest
 
@@ -99,31 +98,30 @@ class Results:
 
 
 OURS = "cuassay"
-"""The implementation that peers are compared with, where a row names no other."""
+"""The implementation that peers are compared with, unless a row names another."""
 
 
 def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = True) -> Results:
     """Read result files; a folder means every ``*.jsonl`` and ``*.jsonl.gz`` in it and below.
 
-    A line that is not a row of the schema, and a file that cannot be read, are left out and named in `rejected`. The
+    A line that is not a row of the schema, and a file that cannot be read, are omitted and named in `rejected`. The
     last line of a file may be unfinished.
 
     Parameters
     ----------
     strict : bool
-        Raise at the first line or file that would be left out.
+        Whether to raise at the first line or file that would be omitted.
     cached : bool
-        Use the copy of a large folder that an earlier call kept, and keep one; see `cuassay_reports.cache`. It takes
-        pyarrow.
+        Whether to use and keep a copy of a large folder; see `cuassay_reports.cache`. It needs pyarrow.
 
     Raises
     ------
     FileNotFoundError
-        A path does not exist, or holds no result file.
+        If a path does not exist, or holds no result file.
     ResultFormatError
-        With `strict`: a line is not a row of the schema; the message names file and line.
+        With `strict`, if a line is not a row of the schema; the message names file and line.
     OSError
-        With `strict`: a file cannot be read.
+        With `strict`, if a file cannot be read.
     """
     files = tuple(dict.fromkeys(file for path in paths for file in _files(Path(path))))
     is_folder = len(paths) == 1 and Path(paths[0]).is_dir()
@@ -133,7 +131,7 @@ def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = Tr
         return _restored(*known, files)
     found = gather(files, strict=strict)
     results = replace(_results(found.tables), files=files, torn=found.torn, rejected=tuple(found.rejected))
-    del found  # the copy takes its memory
+    del found  # the copy needs its memory
     if copy is not None:
         copy.write({name: getattr(results, name) for name in FRAMES}, _facts(results))
     return results
@@ -150,14 +148,14 @@ def _facts(results: Results) -> dict[str, Any]:
 
 def _restored(frames: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], files: tuple[Path, ...]) -> Results:
     rejected = tuple(Rejected(place, reason) for place, reason in facts["rejected"])
-    begun = {run: tuple((part, test) for part, test in told) for run, told in facts["begun"].items()}
+    begun = {run: tuple((part, test) for part, test in tests) for run, tests in facts["begun"].items()}
     return Results(**frames, files=files, torn=facts["torn"], rejected=rejected, begun=begun)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of `frame` in order, each by column name, their values as Python's own; None for `pandas.NA`.
+    """Return the rows of `frame` in order, as mappings from column names to Python values; None for `pandas.NA`.
 
-    ``DataFrame.to_dict`` takes two to four times as long: it looks up each column again, by its place.
+    ``DataFrame.to_dict`` takes two to four times as long, because it looks up each column again.
     """
     names = list(map(str, frame.columns))
     columns = [map(_own, column.tolist()) for _, column in frame.items()]
@@ -171,9 +169,9 @@ def _own(value: Any) -> Any:
 
 
 def grouped_by(rows: Iterable[Row], names: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    """Return the rows by their values of `names`, both in the order given.
+    """Return the rows by their values of `names`, both in the given order.
 
-    Thousands of groups of a few rows: a frame for each of them takes milliseconds.
+    There may be thousands of groups with few rows, and a frame for each would take milliseconds.
     """
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
@@ -222,7 +220,7 @@ def _results(tables: Mapping[str, Table]) -> Results:
 
 
 def _take_off_empty_intervals(times: Table) -> npt.NDArray[np.float64]:
-    """Do what `intervals.net` does for one row, in place; return the medians as measured."""
+    """Apply `intervals.net` to all rows in place; return the medians as measured."""
     columns: Any = times.columns
     empty, median = np.array(columns["empty"].values), np.array(columns["median"].values)
     seconds = np.where((empty > 0) & (empty < median), empty, 0.0)
@@ -235,7 +233,7 @@ def _take_off_empty_intervals(times: Table) -> npt.NDArray[np.float64]:
 
 
 def _rows_that_end(tables: Mapping[str, Table]) -> Iterator[Row]:
-    """What `endings` needs of every row, of the runs that have planned or ended anything."""
+    """Yield what `endings` needs of each row, for the runs that planned or ended anything."""
     planned = {run for record in ("plan", "end") for run in distinct(tables[record], "run")}
     for record in _ABOUT_RUNS:
         for row in records(frame(tables[record])):
@@ -258,19 +256,19 @@ def _devices(found: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     digests = [
         digest(facts) if facts else old for (_, facts), old in zip(_pairs(devices), devices["digest"], strict=True)
     ]
-    told = pd.Series(digests, index=devices.index, dtype="str")  # an older writer counted other facts in
-    return _dated(devices.assign(subject=subjects, digest=told), runs)
+    current = pd.Series(digests, index=devices.index, dtype="str")  # an older writer included other facts
+    return _dated(devices.assign(subject=subjects, digest=current), runs)
 
 
-#: What tells the devices of all runs apart: the workers of a fleet have devices of the same name.
+#: The columns that identify a device in all runs: workers of a fleet may have devices of the same name.
 _PLACE = ["run", "device", "worker"]
 
-#: Tables of which only `endings` reads the rows.
+#: Tables whose rows only `endings` reads.
 _ABOUT_RUNS = ("plan", "begin", "end")
 
 
 def _runs(frames: Mapping[str, pd.DataFrame], ended: Mapping[str, Ending]) -> pd.DataFrame:
-    """Return one row a run, oldest first; a run whose own row was never written comes before all."""
+    """Return one row per run, oldest first; runs whose own row was never written come first."""
     runs = frames["run"].drop_duplicates("run")
     planned = pd.Series([*ended], name="run", dtype="str")
     seen = pd.concat([*(frame["run"] for frame in frames.values()), planned]).drop_duplicates()
@@ -287,7 +285,7 @@ def _runs(frames: Mapping[str, pd.DataFrame], ended: Mapping[str, Ending]) -> pd
 
 
 def _dated(found: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Add the run's start and its place in time, and put the rows in that order."""
+    """Add the run's start and its place in time, and sort the rows by it."""
     place = pd.Index(runs["run"]).get_indexer(found["run"])
     dated = found.assign(started=runs["started"].array.take(place), order=place)
     if np.all(np.diff(place) >= 0):
@@ -296,23 +294,24 @@ def _dated(found: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_ours(times: pd.DataFrame) -> pd.DataFrame:
-    """Say of every row whether it is what peers are compared with."""
+    """Set for every row whether it is the implementation that peers are compared with."""
     return times.assign(ours=times["ours"].fillna(times["implementation"] == OURS).astype(bool))
 
 
 def _with_subject(found: pd.DataFrame, table: Table, known: Mapping[tuple[str, ...], tuple[str, str]]) -> pd.DataFrame:
-    """Join the device's subject and digest; a device without a row of its own is its own subject."""
+    """Join the device's subject and digest; a device without its own row is its own subject."""
     places = numbered([codes(table, name) for name in _PLACE])
     _, firsts = np.unique(places, return_index=True)
     names = [tuple(row[name] for name in _PLACE) for row in records(found[_PLACE].iloc[firsts])]
-    told = [known.get(name, (name[1], "")) for name in names]
+    devices = [known.get(name, (name[1], "")) for name in names]
     return found.assign(
-        subject=texts([subject for subject, _ in told], places), digest=texts([digest for _, digest in told], places)
+        subject=texts([subject for subject, _ in devices], places),
+        digest=texts([digest for _, digest in devices], places),
     )
 
 
 def _series(times: pd.DataFrame, table: Table) -> Codes:
-    """A number for each timing, the same for all points of one series."""
+    """Return a number for each timing, the same for all points of a series."""
     machine = numbered([pd.factorize(times[name])[0] for name in ("subject", "digest")])
     return numbered([machine, *(codes(table, name) for name in SERIES)])
 
@@ -323,14 +322,14 @@ def _pairs(devices: pd.DataFrame) -> Iterable[tuple[str, Mapping[str, object]]]:
 
 
 def _subject(device: str, fingerprint: Mapping[str, object]) -> str:
-    """Tell a device from others of its name, without what may change between two runs of it.
+    """Identify a device by its name and properties that do not change between two of its runs.
 
-    The specimen is left out on purpose: a pool lends another one each time, and the page shows
-    the newest state of the model. Comparing is stricter: it asks for equal digests.
+    The individual device is omitted on purpose: a pool provides another one each time, and the page shows the newest
+    state of the model. Comparisons are stricter and require equal digests.
     """
     names = [device, fingerprint.get("name") or fingerprint.get("cpu")]
     if not fingerprint.get("driver") and fingerprint.get("name") != fingerprint.get("cpu"):
-        names.append(fingerprint.get("cpu"))  # it lives on the host, so the host is part of what it is
+        names.append(fingerprint.get("cpu"))  # the device is simulated by the host, so the host identifies it too
     return " · ".join(dict.fromkeys(str(name) for name in names if name))
 
 

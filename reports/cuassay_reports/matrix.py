@@ -1,6 +1,6 @@
-"""Which op holds for which dtype on which device, as found by the tests that ran.
+"""The support matrix: which op works for which dtype on which device, according to the tests that ran.
 
-A cell is made of every test of (subject, op, dtype); this file decides what they amount to.
+A cell summarizes all tests of (subject, op, dtype); this module defines its state.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ STATES: dict[State, str] = {
     "skipped": "every check was skipped",
     "not run": "no test of this kind was there",
 }
-"""State of a cell to its meaning, in the order in which they are decided."""
+"""The meaning of each state of a cell, in the order in which states are decided."""
 
 DTYPE_ORDER = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float8_e4m3fn", "float8_e5m2", "bfloat16", "float16", "float32", "float64", "complex64", "complex128",
 )  # fmt: skip
-"""Order of the columns; unknown names come after them."""
+"""The order of the columns; unknown names come last."""
 
 
 def support(tests: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a cell.
+    """Return one row per cell.
 
     Parameters
     ----------
     tests : pandas.DataFrame
-        Rows of ``Results.tests``, usually of ``results.latest()``. Those without an op or a dtype
-        belong to no cell.
+        Rows of ``Results.tests``, usually of ``results.latest()``. Rows without an op or a dtype belong to no cell.
 
     Returns
     -------
     pandas.DataFrame
-        `subject`, `device`, `op`, `dtype`, `state`, the counts `passed`, `failed`, `xfailed` and
-        `skipped`, `reasons` (distinct texts of what did not pass) and `headroom` (the worst, NaN
-        where none). Every pair of an op and a dtype that appears anywhere has a row for every subject.
+        `subject`, `device`, `op`, `dtype`, `state`, the counts `passed`, `failed`, `xfailed` and `skipped`, `reasons`
+        (distinct reasons of tests that did not pass) and `headroom` (the worst, NaN if unknown). Every pair of an op
+        and a dtype that occurs anywhere has a row for every subject.
     """
     ours = tests[(tests["op"] != "") & (tests["dtype"] != "") & (tests["device"] != "")]
     cells = {key: _cell(rows) for key, rows in grouped_by(records(ours), _KEY).items()}

@@ -1,7 +1,7 @@
-"""Tests whose files moved: rows of earlier runs get the ids that the tests have now.
+"""Tests whose files moved: rows of earlier runs get the current ids of the tests.
 
-pytest's id begins with the path of the file. Without this a moved test would have no past: a failure that is
-years old would be called new, and a test that passed before the move and is skipped after it would not be missed.
+pytest's id begins with the path of the file. Otherwise a moved test would have no history: a failure that is years old
+would be called new, and a test that passed before the move and is skipped after it would not be missed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["with_current_ids"]
 def with_current_ids(tests: pd.DataFrame, newest: pd.DataFrame) -> pd.DataFrame:
     """Return `tests` with the earlier ids of moved tests replaced by those they have in `newest`.
 
-    A test has moved if only earlier runs have its id, only `newest` has an id that differs in the file alone, and no
-    other id of either does so.
+    A test has moved if only earlier runs have its id, only `newest` has an id that differs only in the file, and no
+    other id on either side does so.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def with_current_ids(tests: pd.DataFrame, newest: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_test(ids: Iterable[str]) -> dict[str, str]:
-    """Map what follows the file to the id, for tests whose name one file alone has."""
+    """Map the part after the file to the id, for tests whose name is in only one file."""
     tests = {nodeid: nodeid.partition("::")[2] for nodeid in ids if "::" in nodeid}
     files = Counter(tests.values())
     return {test: nodeid for nodeid, test in tests.items() if files[test] == 1}

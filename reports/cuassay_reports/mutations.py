@@ -1,4 +1,4 @@
-"""The scores of mutation testing, function by function, with their past."""
+"""The scores of mutation testing for each function, with their history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEY = ["source", "function", "device"]
 
 @dataclass(frozen=True, kw_only=True)
 class MutationScore:
-    """The mutants of one function: how many of those that count a test found, and the changes that none did."""
+    """The mutants of one function: how many of the judged ones a test killed, and the changes that no test found."""
 
     source: str
     function: str
@@ -37,7 +37,7 @@ class MutationScore:
 
 @dataclass(frozen=True, kw_only=True)
 class MutationSection:
-    """The newest score of every function, the worst first, and of all together."""
+    """The newest score of every function, the worst first, and the total score."""
 
     score: str
     killed: int
@@ -46,7 +46,7 @@ class MutationSection:
 
 
 def mutation_section(results: Results) -> MutationSection | None:
-    """Return the scores; None where no run recorded any."""
+    """Return the scores, or None if no run recorded any."""
     if results.mutations.empty:
         return None
     newest = results.mutations.drop_duplicates([*_KEY, "run"], keep="last")

@@ -1,4 +1,4 @@
-"""How much each series moves from run to run without a change: the noise of a machine, by class of the paired gate."""
+"""How much each series varies from run to run without a change: a machine's noise, by class of the paired gate."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cuassay_reports.load import records
 __all__ = ["FEWEST", "NoiseClass", "NoiseSection", "noise", "noise_sections"]
 
 FEWEST = 6
-"""Points of a series from which its noise is estimated."""
+"""The fewest points of a series for estimating its noise."""
 
 _CLASSES = ((0.0015, "0.5 %"), (0.003, "1 %"), (0.01, "2 %"), (np.inf, "never"))
-"""Greatest noise of a class, and the smallest change that ``cuassay ab`` then decides; see "Compare two versions"."""
+"""The most noise of a class, and the smallest change that ``cuassay ab`` then decides; see "Compare two versions"."""
 
 _SHOWN = 10
 
 
 @dataclass(frozen=True)
 class NoiseClass:
-    """Series whose noise is at most `most`: `count` of them, a `share` of all; the gate decides changes of `gate`."""
+    """Series whose noise is at most `most`: their `count` and `share` of all; the gate decides changes of `gate`."""
 
     most: str
     gate: str
@@ -47,18 +47,18 @@ class NoiseSection:
 def noise(points: pd.DataFrame) -> pd.DataFrame:
     """Estimate the noise of each series.
 
-    Steps and creep hardly enter: it is the median distance of a point from the one before it, scaled to a standard
+    Steps and creep have little influence: the noise is the median distance of consecutive points, scaled to a standard
     deviation.
 
     Parameters
     ----------
     points : pandas.DataFrame
-        What `history.series` gave.
+        The frame that `history.series` returned.
 
     Returns
     -------
     pandas.DataFrame
-        One row a series of ``FEWEST`` points or more: its columns in `points`, and `noise`, a fraction.
+        One row per series of at least ``FEWEST`` points: its columns in `points`, and `noise`, a fraction.
     """
     ordered = points.sort_values("order", kind="stable")
     apart = np.log(ordered["value"]).groupby(ordered["series"]).diff().abs()
@@ -70,7 +70,7 @@ def noise(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def noise_sections(points: pd.DataFrame) -> list[NoiseSection]:
-    """Sum up the noise of every subject that has enough runs."""
+    """Summarize the noise of every subject that has enough runs."""
     return [_section(rows) for _, rows in noise(points).groupby("subject", sort=False)]
 
 

@@ -1,4 +1,4 @@
-"""The report for machines: which of its findings fail a job, and the same findings as JSON and as JUnit's XML."""
+"""The report for programs: which findings fail a job, and the same findings as JSON and as JUnit's XML."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from cuassay_reports.page import Page
 __all__ = ["DEFAULT", "FINDINGS", "as_json", "as_junit", "as_suspects", "findings", "parse_fail_on"]
 
 DEFAULT = ("failed", "slower", "vanished")
-"""What JUnit's XML holds if nothing is named."""
+"""The findings in JUnit's XML if none are named."""
 
 FINDINGS = (*DEFAULT, "uncompared", "skipped", "nowhere")
-"""Words that ``--fail-on`` takes: failed tests, slow-downs that stand unacknowledged or are new, missing benchmarks, a
-newest run of which no time was compared, tests that the run before did not skip, and tests that no run of the newest
-commits ran on any device."""
+"""The words that ``--fail-on`` takes: failed tests, slow-downs that are new or not acknowledged, missing benchmarks, a
+newest run without any compared time, tests that the previous run did not skip, and tests that no run of the newest
+commits ran on any device.
+"""
 
 
 def parse_fail_on(text: str) -> tuple[str, ...]:
-    """Return the words of ``failed,slower``.
+    """Parse words such as ``failed,slower``.
 
     Raises
     ------
     ValueError
-        A word is not one of ``FINDINGS``.
+        If a word is not one of ``FINDINGS``.
     """
     words = tuple(word.strip() for word in text.split(",") if word.strip())
     for word in words:
@@ -37,7 +38,7 @@ def parse_fail_on(text: str) -> tuple[str, ...]:
 
 
 def findings(page: Page) -> dict[str, list[dict[str, str]]]:
-    """Return each word of ``FINDINGS`` to what was found: a `name` and a `reason` each."""
+    """Return the findings for each word of ``FINDINGS``, each with a `name` and a `reason`."""
     noted = page.attention
     slowdowns = [
         (f"{row.benchmark} {row.what} on {row.device}", f"{row.change} since {row.since}") for row in noted.slowdowns
@@ -59,7 +60,7 @@ def findings(page: Page) -> dict[str, list[dict[str, str]]]:
 
 
 def _uncompared(page: Page) -> list[dict[str, str]]:
-    """The newest run, where none of its times has a verdict."""
+    """Return the newest run if none of its times has a verdict."""
     rows = [row for section in page.timings for row in section.rows if row.run == page.newest.run]
     if any(row.verdict for row in rows):
         return []
@@ -78,7 +79,7 @@ def as_json(page: Page) -> str:
     suspects = [
         _named(f"{row.benchmark} {row.what} on {row.device}", f"{row.change}, {row.kind}") for row in noted.suspects
     ]
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "headline": page.headline,
         "run": page.newest.run,
         "revision": page.newest.revision,
@@ -86,13 +87,13 @@ def as_json(page: Page) -> str:
         **findings(page),
         "suspects": suspects,
     }
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_suspects(page: Page) -> str:
-    """Return the suspects of one device as ``cuassay ab -`` reads them: `base`, `head`, `device` and `benchmarks`.
+    """Return the suspects of one device in the format of ``cuassay ab -``: `base`, `head`, `device` and `benchmarks`.
 
-    They are our own, by the device's clock, and slower: what a paired comparison can confirm.
+    They are our own implementations, slower by the device's clock, so that a paired comparison can confirm them.
     """
     ours = [row for row in page.attention.suspects if row.is_slower and row.is_ours]
     if not ours:
@@ -104,7 +105,7 @@ def as_suspects(page: Page) -> str:
 
 
 def as_junit(page: Page, words: Sequence[str] = DEFAULT) -> str:
-    """Return JUnit's XML with a test case for each finding named in `words`; one that passes where there is none."""
+    """Return JUnit's XML with a test case for each finding named in `words`, or a passing one if there are none."""
     found = [(word, one) for word, ones in findings(page).items() if word in words for one in ones]
     suite = ET.Element("testsuite", name="cuassay report", tests=str(len(found) or 1), failures=str(len(found)))
     for word, one in found:
@@ -116,5 +117,5 @@ def as_junit(page: Page, words: Sequence[str] = DEFAULT) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML has no control characters, not even escaped."""
+    """Replace control characters, which XML cannot contain even when escaped."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

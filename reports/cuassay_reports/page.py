@@ -1,6 +1,6 @@
-"""What the report says, as plain text and numbers: the same for the page and for the short form.
+"""The content of the report as plain text and numbers, the same for the page and for the short form.
 
-Decides content and order; how it looks is the templates' business. Everything here is unescaped.
+This module decides content and order, and the templates decide the appearance. Everything here is unescaped.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = ["Cell", "Failure", "Figure", "Grid", "Page", "RunLine", "Unfinished",
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One number of the top line."""
+    """One number in the top line."""
 
     number: int
     label: str
     tone: str = "plain"
 
 
-#: What a timeline's page may be called: a place next to the result file, and no address.
+#: The names that a timeline's page may have: a path next to the result file, and not a URL.
 _PAGE = re.compile(r"(\.\./)?([\w=-][\w.=-]*/)*[\w=-][\w.=-]*\.html")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One failed test and how to see it fail again; `timeline` is the page of what it did, from the result file."""
+    """One failed test and how to reproduce it; `timeline` is its timeline's page, relative to the result file."""
 
     nodeid: str
     subject: str
@@ -63,7 +63,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell of a support matrix; `detail` is read on hovering."""
+    """One cell of a support matrix; `detail` is shown on hovering."""
 
     state: str
     detail: str
@@ -81,7 +81,7 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class RunLine:
-    """Where the shown numbers come from: one run."""
+    """One run, from which shown numbers come."""
 
     run: str
     started: str
@@ -92,7 +92,7 @@ class RunLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """A run that is incomplete, why, and the (part, test) that its processes had begun last."""
+    """An incomplete run, the reason, and the last (part, test) that its processes began."""
 
     run: str
     why: str
@@ -101,7 +101,7 @@ class Unfinished:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Everything the report shows, in order."""
+    """The whole content of the report, in order."""
 
     tone: str
     headline: str
@@ -134,23 +134,23 @@ def build(
     thresholds: Thresholds = THRESHOLDS,
     baseline: str = "",
 ) -> Page:
-    """Gather the report's content from the newest rows of every subject.
+    """Collect the report's content from the newest rows of every subject.
 
     Parameters
     ----------
     results : Results
-        What `load` gave.
+        The results that `load` returned.
     accepted : sequence of Acknowledgement
-        The slow-downs that need no attention any more.
+        The slow-downs that no longer need attention.
     thresholds : Thresholds
-        Which differences from the run before mean something.
+        The differences from the previous run that count.
     baseline : str
-        The run or commit that the newest timings are compared with; left out, the run before.
+        The run or commit to compare the newest timings with; by default the previous run.
 
     Raises
     ------
     LookupError
-        No run has the id or commit `baseline`.
+        If no run has the id or commit `baseline`.
     """
     latest = results.latest()
     new = skips.new_since(results)
@@ -207,10 +207,10 @@ def _headline(
 
 def _slower(timed: Sequence[TimingSection], noted: Attention) -> list[str]:
     newly, slowdowns = sum(section.slower for section in timed), len(noted.slowdowns)
-    told = [f"{units.count(newly, 'timing')} got slower"] if newly else []
+    texts = [f"{units.count(newly, 'timing')} got slower"] if newly else []
     if slowdowns:
-        told.append(f"{units.count(slowdowns, 'slow-down')} {'is' if slowdowns == 1 else 'are'} not acknowledged")
-    return told
+        texts.append(f"{units.count(slowdowns, 'slow-down')} {'is' if slowdowns == 1 else 'are'} not acknowledged")
+    return texts
 
 
 def _failed(latest: Results, outcomes: Mapping[str, int]) -> list[str]:
@@ -221,7 +221,7 @@ def _failed(latest: Results, outcomes: Mapping[str, int]) -> list[str]:
 
 
 def _unfinished(latest: Results) -> list[Unfinished]:
-    """The incomplete runs, newest first: of those shown, and of those that began after them and recorded nothing."""
+    """Return the incomplete runs, newest first: those shown, and later ones that recorded nothing."""
     shown = {*latest.devices["run"], *latest.tests["run"], *latest.times["run"]}
     places = [place for place, run in enumerate(latest.runs["run"]) if run in shown]
     newer = set(latest.runs["run"][max(places, default=-1) + 1 :])
@@ -235,7 +235,7 @@ def _unfinished(latest: Results) -> list[Unfinished]:
 def _present(latest: Results) -> int:
     found = latest.devices[latest.devices["present"].fillna(value=False).astype(bool)]
     uuids = [facts.get("uuid") if isinstance(facts, Mapping) else None for facts in found["fingerprint"]]
-    return len(set(zip(found["subject"], uuids, strict=True)))  # workers of a fleet may share one
+    return len(set(zip(found["subject"], uuids, strict=True)))  # workers of a fleet may share a device
 
 
 def _figures(latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection]) -> list[Figure]:
@@ -297,7 +297,7 @@ def _cell(row: dict[str, Any]) -> Cell:
 
 
 def _changed(timed: Sequence[TimingSection]) -> list[tuple[str, Timing]]:
-    """Return what got slower, on any device, and then what got faster."""
+    """Return the timings that got slower on any device, and then those that got faster."""
     rows = [(section.device, row) for section in timed for row in section.rows]
     return [(device, row) for word in ("slower", "faster") for device, row in rows if row.verdict == word]
 

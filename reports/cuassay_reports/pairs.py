@@ -16,7 +16,7 @@ from cuassay_reports.verdicts import THRESHOLDS, Thresholds, Verdict, judge, jud
 __all__ = ["Pair", "Pairs"]
 
 _MACHINE = ("uuid", "cpu", "cores", "memory")
-"""The soft facts that identify a machine: a difference weakens a verdict. Other soft facts are only named."""
+"""The soft facts that identify a machine; a difference in them weakens a verdict. Other soft facts are only named."""
 
 _ASKED = ["benchmark", "dtype", "case", "cache", "mode", "unit", "groups", "implementation", "clock", "ours", "median"]
 
@@ -28,11 +28,11 @@ class Pair:
     Attributes
     ----------
     soft : sequence of str
-        The soft facts that differ, in words.
+        Descriptions of the soft facts that differ.
     shift : Shift or None
         By how much cold samples of the newer run took longer; None if unknown.
     thresholds : Thresholds
-        Which differences mean something.
+        The differences that count.
     """
 
     soft: tuple[str, ...]
@@ -45,7 +45,7 @@ class Pair:
         return any(change.partition(" ")[0] in _MACHINE for change in self.soft)
 
     def judge(self, old: Row, new: Row) -> tuple[Verdict, float]:
-        """The verdict on two rows of the runs, and the seconds that were subtracted from the newer one."""
+        """Return the verdict on two rows of the runs, and the seconds that were subtracted from the newer one."""
         is_cold = is_cold_sample(new)
         moved = self.shift if is_cold and self.is_weak and not _both_net(old, new) else None
         if moved is None:
@@ -53,16 +53,16 @@ class Pair:
             verdict = (
                 judge_weakly(old, new, unknown, self.thresholds) if self.is_weak else judge(old, new, self.thresholds)
             )
-            return self._told(verdict), 0.0
+            return self._with_reasons(verdict), 0.0
         verdict = judge_weakly(_moved(old, moved.seconds), new, moved.uncertain_s, self.thresholds)
-        return self._told(verdict, str(moved)), moved.seconds
+        return self._with_reasons(verdict, str(moved)), moved.seconds
 
-    def _told(self, verdict: Verdict, *more: str) -> Verdict:
+    def _with_reasons(self, verdict: Verdict, *more: str) -> Verdict:
         return Verdict(verdict.word, "; ".join([verdict.reason, *self.soft, *more]))
 
 
 class Pairs:
-    """Every pair of runs of `results`, asked as needed."""
+    """All pairs of runs of `results`, computed on demand."""
 
     def __init__(self, results: Results, thresholds: Thresholds = THRESHOLDS) -> None:
         self._results = results
@@ -71,7 +71,7 @@ class Pairs:
         self.may_compare = cache(self._may_compare)
 
     def facts(self, run: str, device: str) -> Mapping[str, object]:
-        """The fingerprint of `device` in `run`; empty if none was recorded."""
+        """Return the fingerprint of `device` in `run`; empty if none was recorded."""
         return self._facts.get((run, device), {})
 
     def _may_compare(self, old: str, new: str, device: str) -> bool:
@@ -84,7 +84,7 @@ class Pairs:
         return Pair(tuple(soft), shift(before, after), self._thresholds)
 
     def _rows(self, run: str, device: str) -> list[Row]:
-        """The timings of `device` in `run`, with what a shift is estimated from."""
+        """Return the timings of `device` in `run`, with the columns for estimating a shift."""
         times = self._results.times
         start, stop = np.searchsorted(times["order"].to_numpy(), [self._orders[run], self._orders[run] + 1])
         part = times[[*_ASKED, "device"]].iloc[start:stop]

@@ -1,7 +1,7 @@
-"""Ours compared with the best of the peers, over groups of cases: means, how many fall behind, the worst and why.
+"""Our implementation compared with the best peer over groups of cases: means, how many are behind, the worst and why.
 
-For timings that name `groups`: hundreds of cases of one benchmark, such as the public shapes of matrix products, of
-which nobody reads each. They have this section instead of rows among the others.
+It is for timings that name `groups`: hundreds of cases of one benchmark, such as the public shapes of matrix products,
+which nobody reads one by one. They have this section instead of rows among the others.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from cuassay_reports.load import Results, records
 __all__ = ["BEHIND", "WORST", "Group", "PeerSummary", "Worst", "compared_with_best", "peer_summaries"]
 
 BEHIND = 0.99
-"""Ratio to the best peer below which ours is behind: nearer, two runs of one program differ as much."""
+"""The ratio to the best peer below which ours is behind: two runs of one program differ as much as closer values."""
 
 WORST = 10
-"""Cases shown with their reasons."""
+"""The number of cases that are shown with their reasons."""
 
 FULL = 0.9
-"""Fraction of a measured limit from which little is left to gain."""
+"""The fraction of a measured limit from which there is little left to gain."""
 
-# A peer that cannot be captured is measured live, and the others as graphs: the mode is not part of the case.
+# A peer that cannot be captured is measured live, and others as graphs, so the mode is not part of the case.
 _CASE = ["run", "subject", *(name for name in CASE if name not in ("clock", "cache", "mode", "unit"))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Cases summed up: the geometric mean of the best peer's time over ours, and of ours untuned over ours tuned."""
+    """A summary of cases: geometric means of the best peer's time over ours, and of ours untuned over ours tuned."""
 
     name: str
     count: int
@@ -48,7 +48,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Worst:
-    """One case, as text."""
+    """One case as text."""
 
     case: str
     dtype: str
@@ -62,7 +62,7 @@ class Worst:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerSummary:
-    """One benchmark on one subject, of one run."""
+    """One benchmark of one run on one subject."""
 
     benchmark: str
     subject: str
@@ -74,14 +74,14 @@ class PeerSummary:
 
 
 def compared_with_best(results: Results) -> pd.DataFrame:
-    """Compare ours with the best peer, in the newest run of each subject that has grouped timings.
+    """Compare ours with the best peer in the newest run of each subject that has grouped timings.
 
     Returns
     -------
     pandas.DataFrame
-        One row a case: what `throughput` gives of ours; `spread`, its quartiles' distance over the median; `peer`,
-        `peer_fraction` and `ratio`, the best peer's time over ours (above 1 ours is faster); `tuning`, that of ours
-        untuned over ours, NaN where it was not measured.
+        One row per case: the columns of `throughput` for ours; `spread`, the distance of its quartiles over the median;
+        `peer`, `peer_fraction` and `ratio`, the best peer's time over ours (above 1 ours is faster); `tuning`, the time
+        of ours untuned over ours, NaN if it was not measured.
     """
     times = results.latest().times
     table = throughput(times[times["groups"] != ""], results.limits)
@@ -103,16 +103,16 @@ _SAMPLED = ("median", "samples")
 
 
 def _of(table: pd.DataFrame, chosen: pd.Series[bool] | None) -> pd.DataFrame:
-    """The first of the chosen rows of each case, by case."""
+    """Return the first of the chosen rows of each case, by case."""
     rows = table if chosen is None else table[chosen]
     first: pd.DataFrame = rows.drop_duplicates(_CASE).set_index(_CASE)
     return first
 
 
 def _paired(row: dict[str, Any], other: str) -> float:
-    """The median of another's samples over ours of the same round: a drift of the clocks is in both.
+    """Return the median of another's samples over ours in the same round, so that a drift of the clocks cancels.
 
-    On an H200 the medians of one kernel measured twice differed by up to 3 % where the clock fell meanwhile.
+    On an H200 the medians of one kernel measured twice differed by up to 3 % when the clock fell in between.
     """
     ours, others = row["samples"], row[f"samples{other}"]
     if isinstance(ours, np.ndarray) and isinstance(others, np.ndarray) and len(ours) == len(others) and ours.all():
@@ -121,7 +121,7 @@ def _paired(row: dict[str, Any], other: str) -> float:
 
 
 def peer_summaries(results: Results) -> list[PeerSummary]:
-    """Sum up what `compared_with_best` found, by benchmark and subject."""
+    """Summarize `compared_with_best` by benchmark and subject."""
     compared = compared_with_best(results)
     times = results.times
     return [
@@ -144,7 +144,7 @@ def _peers(times: pd.DataFrame) -> list[str]:
 
 
 def _groups(cases: pd.DataFrame) -> list[Group]:
-    """All cases, then each group in the order of its name; one that begins with no letter last."""
+    """Return all cases, then each group in the order of its name; names that do not begin with a letter come last."""
     members = cases.assign(name=cases["groups"].str.split()).explode("name")
     named = sorted(members.groupby("name"), key=lambda group: str(group[0]))
     return [_group("all", cases), *(_group(str(name), rows) for name, rows in named)]
@@ -163,12 +163,12 @@ def _group(name: str, cases: pd.DataFrame) -> Group:
 
 
 def _ratio(value: float) -> str:
-    """With a digit more than elsewhere: here a hundredth decides."""
+    """Format a ratio with one digit more than elsewhere, because hundredths matter here."""
     return f"{value:.3f}×" if math.isfinite(value) else units.UNKNOWN
 
 
 def _mean(values: pd.Series[Any]) -> float:
-    """The geometric mean of those that are known."""
+    """Return the geometric mean of the known values."""
     known = values[values > 0]
     return math.exp(sum(map(math.log, known)) / len(known)) if len(known) else math.nan
 
@@ -187,15 +187,15 @@ def _worst(row: dict[str, Any]) -> Worst:
 
 
 def _reason(row: dict[str, Any]) -> str:
-    """Why there is no more, as far as the figures tell."""
+    """Return why there is no larger gain, as far as the figures show."""
     share = units.percent(row["peer_fraction"])
     where = f"{row['peer']} at {share} of the {row['bound']} limit" if row["bound"] else ""
     if row["ratio"] < BEHIND and 1 - row["ratio"] > row["spread"]:
-        said = "behind: the peer's kernel is not a candidate, or the tuner found another faster"
+        why = "behind: the peer's kernel is not a candidate, or the tuner found another faster"
     elif row["bound"] and row["peer_fraction"] >= FULL:
-        said = "no room"
+        why = "no room"
     elif abs(1 - row["ratio"]) <= row["spread"]:
-        said = f"within the spread of {units.percent(row['spread'])}"
+        why = f"within the spread of {units.percent(row['spread'])}"
     else:
-        said = "no candidate was faster by more"
-    return ", ".join(filter(None, [said, where]))
+        why = "no candidate was faster by more"
+    return ", ".join(filter(None, [why, where]))

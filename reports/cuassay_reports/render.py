@@ -1,8 +1,8 @@
 """The report as one HTML page and as short Markdown.
 
-Style, charts and one small script are inside the page, and it asks for nothing. The script filters and
-sorts the timings and zooms a history; without it everything is there to read. The page's policy admits this script by
-its digest and no other. Everything that came from a file is escaped by the template engine.
+Style, charts and one small script are inside the page, which makes no requests. The script filters and sorts the
+timings and zooms a history; without it everything can still be read. The page's policy allows only this script, by its
+digest. The template engine escapes everything that came from a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["render_html", "render_markdown", "render_text"]
 
 
 def render_html(page: Page) -> str:
-    """Return the whole page: one self-contained file, light and dark, for screen, phone and paper."""
+    """Return the page: one self-contained file, light and dark, for screen, phone and paper."""
     return _environment(escape=True).get_template("page.html.j2").render(page=page)
 
 
@@ -42,27 +42,27 @@ def render_text(page: Page, width: int | None = None) -> str:
     return "\n".join(line if line.strip() in whole else fitted(line, width) for line in text.split("\n"))
 
 
-# Colour is never the only sign: each state has a sign of its own.
+# Colour is never the only distinction: each state also has a sign.
 _STATE_SIGNS = {"passed": "✓", "failed": "✕", "xfailed": "!", "skipped": "–", "not run": "·"}
 _TONE_SIGNS = {"good": "✓", "bad": "✕", "warn": "▴", "plain": ""}
 _VERDICT_SIGNS = {"faster": "▾", "slower": "▴", "same": "=", "ambiguous": "?", "": ""}
 
-#: Failures that are shown at once; the others are folded, so that what comes after them is seen.
+#: The failures that are shown at once; the others are folded, so that later sections remain visible.
 _SHOWN_FAILURES = 12
 
-#: Slow-downs whose plots are shown at once.
+#: The slow-downs whose plots are shown at once.
 _SHOWN_SLOWDOWNS = 12
 
-#: Columns of a terminal that cases share; a longer one moves its own figures to the right.
+#: The terminal columns that cases share; a longer case moves only its own figures to the right.
 _MOST_OF_A_CASE = 40
 
-#: Runs that are listed.
+#: The number of runs that are listed.
 _SHOWN_RUNS = 50
 
-#: Lines and files without a result that are named.
+#: The number of lines and files without a result that are named.
 _SHOWN_REJECTED = 20
 
-# Column heads of the matrix must be narrow; the full name is in their title.
+# Column heads of the matrix must be narrow; their titles have the full names.
 _SHORT_DTYPES = {"float": "f", "bfloat": "bf", "complex": "c", "uint": "u", "int": "i", "bool": "bool"}
 
 
@@ -113,7 +113,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "behind": BEHIND,
         "shown_runs": _SHOWN_RUNS,
         "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's
-        "script": Markup(script),  # noqa: S704  # ours
+        "script": Markup(script),  # noqa: S704  a file of this package
         "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     return environment

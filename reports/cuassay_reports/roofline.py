@@ -1,4 +1,4 @@
-"""The roofline of a device: what each timing achieves, over its operations a byte, below the limits measured."""
+"""The roofline of a device: the rate of each timing over its operations per byte, below the measured limits."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _Scale = Callable[[float], float]
 _WIDE, _TALL = 640.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74.0, 16.0, 14.0, 36.0
 
-#: What can be drawn lies between these: no machine is beyond them.
+#: Only values between these can be drawn; no machine is beyond them.
 _LEAST, _MOST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One timing: operations a byte, operations a second, and what is read on hovering."""
+    """One timing: operations per byte, operations per second, and the text shown on hovering."""
 
     intensity: float
     flop_per_s: float
@@ -32,18 +32,18 @@ class Mark:
 
 
 def roofline(marks: Sequence[Mark], bandwidth: float, computes: Mapping[str, float], label: str) -> Markup:
-    """Return the plot, with logarithmic axes; empty without a mark or without a measured bandwidth.
+    """Return the plot with logarithmic axes; empty without a mark or without a measured bandwidth.
 
     Parameters
     ----------
     marks : sequence of Mark
-        Those that no axis has a place for, such as infinities, are left out.
+        The timings; those that no axis can show, such as infinities, are omitted.
     bandwidth : float
-        The measured limit, bytes a second.
+        The measured limit in bytes per second.
     computes : mapping
-        Dtype to the measured limit, operations a second.
+        From dtype to the measured limit in operations per second.
     label : str
-        What a screen reader says.
+        The text for screen readers.
     """
     marks = [mark for mark in marks if _can_be_drawn(mark.intensity) and _can_be_drawn(mark.flop_per_s)]
     computes = {name: limit for name, limit in computes.items() if _can_be_drawn(limit)}
@@ -79,7 +79,7 @@ def roofline(marks: Sequence[Mark], bandwidth: float, computes: Mapping[str, flo
 
 
 def _can_be_drawn(value: float) -> bool:
-    """Whether a logarithmic axis has a place for it: files from elsewhere hold infinities and 1e300 too."""
+    """Return whether a logarithmic axis can show it: foreign files may contain infinities or 1e300."""
     return _LEAST < value < _MOST
 
 
@@ -90,7 +90,7 @@ def _decades(values: Iterable[float]) -> range:
 
 
 def _grid(xs: range, ys: range, across: _Scale, height: _Scale) -> Markup:
-    """Lines at the powers of ten, with their values."""
+    """Return lines at the powers of ten, with their values."""
     foot, right = _TALL - _BOTTOM, _WIDE - _RIGHT
     upright = [
         _line("grid", across(10.0**x), _TOP, across(10.0**x), foot)

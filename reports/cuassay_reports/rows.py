@@ -1,4 +1,4 @@
-"""The rows of a result file: which of its lines follow the schema. Needs the standard library alone."""
+"""The rows of a result file: which of its lines follow the schema. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from cuassay_reports.shapes import rejections
 
 __all__ = ["WRITERS", "Rejected", "Rows", "not_of_results", "read_rows"]
 
-#: What to do about a file without results.
+#: The advice for a file without results.
 WRITERS = "name a file that `cuassay run` or `pytest --cuassay-record` wrote"
 
-#: Checks that a folded row may stand for: each becomes a row, and a few bytes must not become millions of them.
+#: The most checks of a folded row: each becomes a row, and a few bytes must not become millions of rows.
 _MOST_CHECKS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A line that holds no row, or a file that cannot be read: `place` is ``file:line`` or the file."""
+    """A line without a row, or a file that cannot be read; `place` is ``file:line`` or the file."""
 
     place: str
     reason: str
@@ -30,7 +30,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a result file holds: its rows in order, the lines that are rejected, and how many were torn off (0 or 1)."""
+    """The content of a result file: its rows in order, the rejected lines, and the number of torn lines (0 or 1)."""
 
     rows: list[Row]
     rejected: list[Rejected]
@@ -38,23 +38,23 @@ class Rows:
 
 
 def read_rows(file: Path, *, strict: bool = False) -> Rows:
-    """Read all lines of `file` that hold a row, and say which do not.
+    """Read all lines of `file` that hold a row, and report those that do not.
 
-    A last line without an end that is not JSON was torn off when its writer was killed; empty lines are passed over.
+    A last line without a newline that is not JSON was torn when its writer was killed; empty lines are skipped.
 
     Parameters
     ----------
     file : path
         A result file.
     strict : bool
-        Raise at the first line that is rejected; a torn line is left out all the same.
+        Whether to raise at the first rejected line; a torn line is still ignored.
 
     Raises
     ------
     OSError
-        The file cannot be read.
+        If the file cannot be read.
     ResultFormatError
-        With `strict`: a line is rejected; the message names it.
+        With `strict`, if a line is rejected; the message names it.
     """
     lines = parse(content_of(file))
     numbers, found = list(lines.rows), list(lines.rows.values())
@@ -71,7 +71,7 @@ def read_rows(file: Path, *, strict: bool = False) -> Rows:
 
 
 def not_of_results(lines: int) -> str:
-    """Why a file is rejected as a whole: it has `lines` complete lines, and none of them is a row of a result."""
+    """Return why a file is rejected as a whole: none of its `lines` complete lines is a row of a result."""
     if lines == 0:
         why = "it has no complete line"
     else:
@@ -80,7 +80,7 @@ def not_of_results(lines: int) -> str:
 
 
 def _refused(rows: list[Row]) -> dict[int, str]:
-    """The places of the objects that are not rows of the schema, and why."""
+    """Return the places of the objects that are not rows of the schema, and why."""
     found = {place: str(error) for place, error in rejections(rows)}
     for place, row in enumerate(rows):
         if "checks" in row and place not in found and (count := row["checks"].count(" ") + 1) > _MOST_CHECKS:

@@ -1,7 +1,7 @@
-"""A quick check of many rows: those of the same columns together, column by column.
+"""A quick check of many rows: rows with the same columns are checked together, column by column.
 
-`columns.validate` takes several microseconds for a row. Here whole columns are looked at, and every
-doubt is left to it. Needs the standard library alone.
+`columns.validate` takes several microseconds per row. Here whole columns are checked, and every doubtful case is left
+to `validate`. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def alike(rows: Sequence[Row]) -> dict[tuple[str, ...], list[int]]:
 
 
 def rejections(rows: Sequence[Row]) -> Iterator[tuple[int, ResultFormatError]]:
-    """Give the place of each row that does not follow the schema, and why; the places are not in order."""
+    """Yield the place of each row that does not follow the schema, and the reason; the places are not in order."""
     for names, places in alike(rows).items():
         found = zip(*(rows[place].values() for place in places), strict=True)
         if not _are_valid(dict(zip(names, found, strict=True))):
@@ -44,13 +44,13 @@ def _rejected(rows: Sequence[Row], places: Sequence[int]) -> Iterator[tuple[int,
 
 
 def _are_valid(found: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether all values are valid for sure."""
+    """Return whether all values are certainly valid."""
     try:
         (record,) = set(found["record"])
         if set(found["schema"]) != {SCHEMA} or set(map(type, found["schema"])) != {int}:
             return False
         columns = {column.name: column for column in TABLES[record]}
-    except (KeyError, TypeError, ValueError):  # missing, no key of a set, or several tables
+    except (KeyError, TypeError, ValueError):  # missing, not hashable, or several tables
         return False
     is_complete = all(name in found for name, column in columns.items() if column.required)
     return is_complete and all(name in columns and _is_valid(record, columns[name], found[name]) for name in found)
@@ -63,7 +63,7 @@ def _is_valid(record: str, column: Column, values: Sequence[Any]) -> bool:
     if kind == "str":
         return types == {str} and all(map(str.isascii, values))
     if kind == "float" and types == {float}:
-        return math.isfinite(sum(values))  # a sum is not finite if one of its numbers is not
+        return math.isfinite(sum(values))  # the sum is not finite if one of the numbers is not
     if kind == "int":
         return types == {int} and min(values) >= -INT64 and max(values) < INT64
     if kind == "list" and types == {list}:

@@ -1,6 +1,6 @@
-"""What did not run and why: skips by reason, what ran nowhere, what is new since the run before.
+"""What did not run and why: skips by reason, tests that ran nowhere, and what is new since the previous run.
 
-A green page says nothing when half of it was skipped, so this is shown with the same care.
+A green page means nothing if half of it was skipped, so skips are shown with the same care.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from cuassay_reports.moved import with_current_ids
 
 __all__ = ["by_reason", "new_since", "nowhere", "without_device"]
 
-#: In the id of a test none of whose devices was chosen.
+#: Part of the id of a test for which no device was chosen.
 _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
 
 def by_reason(tests: pd.DataFrame) -> pd.DataFrame:
-    """Group skips.
+    """Group skips by reason.
 
     Returns
     -------
@@ -42,10 +42,10 @@ def by_reason(tests: pd.DataFrame) -> pd.DataFrame:
 def nowhere(results: Results) -> pd.DataFrame:
     """Return the tests that were skipped wherever they were collected: on every device, in each of several jobs.
 
-    The newest run of every subject counts, and every other run of their commits: the jobs of one commit may share a
-    device, or divide the tests. A run with uncommitted changes counts only where it is the newest. Where the commit
-    of a subject's newest run is not known, a test that it lacks counts as in the newest run that has it: the newest one
-    may be of a few tests. A test that a job collected for none of its devices is taken as run if one of its cases ran
+    The newest run of every subject counts, and every other run of their commits, because the jobs of one commit may
+    share a device or divide the tests. A run with uncommitted changes counts only if it is the newest. If the commit of
+    a subject's newest run is unknown, a test that it lacks counts as in the newest run that has it, because the newest
+    run may be of a few tests. A test that a job collected for none of its devices counts as run if one of its cases ran
     in another job.
 
     Returns
@@ -78,7 +78,7 @@ def _of_newest_commits(results: Results) -> pd.DataFrame:
 
 
 def _lacking(results: Results, newest: pd.DataFrame) -> pd.DataFrame:
-    """Of subjects whose newest run has no known commit the newest rows of tests that this run lacks."""
+    """Return, for subjects whose newest run has no known commit, the newest rows of tests that this run lacks."""
     runs, tests = results.runs, results.tests
     unknown = runs.loc[runs["commit"] == "", "run"]
     subjects = newest.loc[newest["run"].isin(unknown), "subject"].unique()
@@ -89,7 +89,7 @@ def _lacking(results: Results, newest: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name(nodeid: str, device: str, dtype: str, template: str) -> str:
-    """What a test is called on every device: its id without the device, or the test of its template."""
+    """Return the name of a test on every device: its id without the device, or the test of its template."""
     if template:
         name = f"{nodeid.partition('::')[0]}::{template}"
         return f"{name}[{dtype}]" if dtype else name
@@ -106,15 +106,15 @@ def without_device(nodeid: str, device: str) -> str:
 
 
 def new_since(results: Results) -> pd.DataFrame:
-    """Return the tests that fail now, or are skipped now, and were not so in the subject's run before.
+    """Return the tests that now fail or are skipped, and did not in the subject's previous run.
 
-    A test that was not there before is new only if it fails: adding a test that one device skips
-    does not count as a loss. A subject without an earlier run has nothing new.
+    A test that was not there before is new only if it fails, because adding a test that one device skips is not a loss.
+    For a subject without an earlier run nothing is new.
 
     Returns
     -------
     pandas.DataFrame
-        Rows of the newest tests, with `before`, the outcome then ("" where it was not there).
+        Rows of the newest tests, with `before`, the previous outcome ("" if there was none).
     """
     newest = results.latest().tests
     now = newest[newest["outcome"].isin(["failed", "error", "skipped"])]
@@ -122,7 +122,7 @@ def new_since(results: Results) -> pd.DataFrame:
     pairs["before"] = pairs["before"].fillna("")
     failing = pairs["outcome"] != "skipped"
     had = pairs["subject"].isin(_seen_before(results.tests, newest))
-    # A failure that is skipped now is news as well: that is how one is hidden.
+    # A failure that is now skipped is reported too, because skipping is a way to hide it.
     lost = (failing & ~pairs["before"].isin(["failed", "error"])) | (~failing & ~pairs["before"].isin(["", "skipped"]))
     return pairs[had & lost].reset_index(drop=True)
 

@@ -22,16 +22,16 @@ import numpy.typing as npt
 __all__ = ["LONGEST", "Segment", "segments", "segments_of"]
 
 LONGEST = 200
-"""Points of a series that are looked at, from its end; older ones change nothing about what is to be done now."""
+"""The number of last points of a series that are examined; older points have no effect on decisions now."""
 
 _LEVELS = 32
-"""Levels that a fit may use: evenly spaced in rank."""
+"""The number of levels that a fit may use, evenly spaced in rank."""
 
 _PENALTIES = np.geomspace(2, 256, 8)
-"""Penalties that are tried, in mean absolute errors of the series around its median of three."""
+"""The penalties that are tried, in mean absolute errors of the series around its median of three."""
 
 _FINEST = 1e-4
-"""Errors below it count as this much: a clock that is exact, as of sim, must not make every rounding a step."""
+"""The least error that counts: with an exact clock, as of sim, rounding must not become a step."""
 
 _Floats = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int_]
@@ -44,7 +44,7 @@ class Segment:
     Attributes
     ----------
     start, stop : int
-        Its points, in the series given; `stop` is not one of them.
+        Its points in the given series; `stop` is excluded.
     level : float
         The median of its points.
     error : float
@@ -66,13 +66,13 @@ def segments(values: Sequence[float]) -> list[Segment]:
     Parameters
     ----------
     values : sequence of float
-        Finite. Give logarithms of times, so that equal ratios are equal steps.
+        The values; they are finite. Give logarithms of times, so that equal ratios are equal steps.
     """
     return segments_of([values])[0]
 
 
 def segments_of(many: Sequence[Sequence[float] | _Floats]) -> list[list[Segment]]:
-    """Split several series as `segments` does; those of one length at the same time, which is many times faster."""
+    """Split several series like `segments`, but series of equal length together, which is many times faster."""
     arrays = [np.asarray(values, dtype=np.float64) for values in many]
     found: list[list[Segment]] = [[_segment(one, 0, len(one))] if len(one) else [] for one in arrays]
     lengths: dict[int, list[int]] = {}
@@ -87,10 +87,10 @@ def segments_of(many: Sequence[Sequence[float] | _Floats]) -> list[list[Segment]
 
 
 _FEWEST = 4
-"""Points below which a series is one segment."""
+"""A series with fewer points is a single segment."""
 
 _TOGETHER = 128
-"""Series that are fitted at the same time: it bounds the memory."""
+"""The number of series that are fitted together, which bounds the memory."""
 
 
 def _batches(places: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -98,7 +98,7 @@ def _batches(places: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _split(series: _Floats) -> list[list[Segment]]:
-    """The segments of each of several series of one length."""
+    """Return the segments of several series of equal length."""
     penalties = _PENALTIES * np.maximum(_noise(series), _FINEST)[:, None]
     return [
         _without_outliers(one, [*min(fits, key=partial(_badness, one)), len(one)])
@@ -107,13 +107,13 @@ def _split(series: _Floats) -> list[list[Segment]]:
 
 
 def _noise(series: _Floats) -> _Floats:
-    """The mean distance from the median of each point and its neighbours: steps are hardly in it."""
+    """Return the mean distance of points from the median of their neighbourhood, which steps hardly affect."""
     threes = np.stack([series[:, :-2], series[:, 1:-1], series[:, 2:]])
     return np.asarray(np.abs(series[:, 1:-1] - np.median(threes, axis=0)).mean(axis=1) * 2)
 
 
 def _fits(series: _Floats, penalties: _Floats) -> list[list[list[int]]]:
-    """For each series the starts of the segments of the best fit under each penalty."""
+    """Return, for each series and penalty, the starts of the segments of the best fit."""
     length = series.shape[1]
     ranks = np.linspace(0, 1, min(_LEVELS, length))
     levels = np.quantile(series, ranks, axis=1, method="nearest").T[:, None, :]
@@ -129,7 +129,7 @@ def _fits(series: _Floats, penalties: _Floats) -> list[list[list[int]]]:
 
 
 def _starts(jumped: npt.NDArray[np.bool_], sources: _Places, level: _Places) -> list[list[list[int]]]:
-    """Follow each fit back from its last level."""
+    """Trace each fit back from its last level."""
     starts = [[[0] for _ in row] for row in level]
     rows, columns = np.indices(level.shape)
     for place in range(len(jumped) - 1, 0, -1):
@@ -148,7 +148,7 @@ def _badness(series: _Floats, starts: Sequence[int]) -> float:
 
 
 def _without_outliers(series: _Floats, edges: Sequence[int]) -> list[Segment]:
-    """The segments, where one of a single point within the series belongs to its neighbours."""
+    """Return the segments, with a single point inside the series merged into its neighbours."""
     found = [_segment(series, 0, edges[1])]
     for start, stop in pairwise(edges[1:]):
         new = _segment(series, start, stop)

@@ -1,4 +1,4 @@
-"""Gathered columns as frames."""
+"""Gathered columns as pandas frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def frame(table: Table) -> pd.DataFrame:
 
 
 def codes(table: Table, name: str) -> Codes:
-    """Return a number for each row, equal where the text in the column `name` is."""
+    """Return a number for each row, equal if the text in the column `name` is equal."""
     column = table.columns[name]
     if not isinstance(column, Texts):
         raise TypeError(f"column {name!r} holds no texts; numbers stand for texts only")
@@ -32,7 +32,7 @@ def codes(table: Table, name: str) -> Codes:
 
 
 def distinct(table: Table, name: str) -> list[str]:
-    """Return the texts of the column `name`; `codes` are their places."""
+    """Return the texts of the column `name`; `codes` are indices into them."""
     column = table.columns[name]
     return list(column.index) if isinstance(column, Texts) else []
 
@@ -58,12 +58,12 @@ def _values(column: Any) -> Any:
 
 
 def _viewed(values: array[Any]) -> npt.NDArray[Any]:
-    """The same memory as a NumPy array: the lists of hundreds of thousands of rows would otherwise be held twice."""
+    """Return the same memory as a NumPy array, because copies of large lists would double the memory."""
     return np.frombuffer(values, dtype=values.typecode)
 
 
 def numbered(keys: Iterable[Codes]) -> Codes:
-    """Return a number for each row, equal where all of `keys` are; in the order in which they first come."""
+    """Return a number for each row, equal if all `keys` are equal, numbered in order of first occurrence."""
     found: Codes | None = None
     for key in keys:
         known = key if found is None else found * (int(key.max(initial=0)) + 1) + key
@@ -72,12 +72,12 @@ def numbered(keys: Iterable[Codes]) -> Codes:
 
 
 def texts(distinct: Sequence[str], numbers: npt.NDArray[Any]) -> Any:
-    """Return a column of texts: of each row the one that its number means."""
+    """Return a column of texts, each row's text selected by its number."""
     return pd.Series(list(distinct) or [""], dtype="str").array.take(numbers)
 
 
 def objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
-    """Return an array of any objects, also of sequences."""
+    """Return an array of any objects, including sequences."""
     found = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         found[place] = value
@@ -85,7 +85,7 @@ def objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
 
 
 def lists(flat: npt.NDArray[np.float64], lengths: Codes) -> npt.NDArray[np.object_]:
-    """Return an array of arrays with these lengths, which follow one another in `flat`; None for the length -1."""
+    """Return an array of arrays with these lengths, which are consecutive in `flat`; None for the length -1."""
     ends = np.cumsum(np.maximum(lengths, 0))
     places = zip((ends - lengths).tolist(), ends.tolist(), (lengths < 0).tolist(), strict=True)
     return objects([None if is_missing else flat[start:end] for start, end, is_missing in places])

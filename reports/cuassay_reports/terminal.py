@@ -1,4 +1,4 @@
-"""How wide text for a terminal may be, and how longer lines are broken. Standard library alone."""
+"""The width of text for a terminal, and the wrapping of longer lines. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import IO
 
 __all__ = ["columns", "fitted"]
 
-#: Narrower lines hold no table, and nobody has such a terminal.
+#: Tables do not fit into narrower lines, and terminals are not narrower.
 _LEAST = 20
 
 
 def columns(stream: IO[str]) -> int | None:
-    """The width of the terminal behind `stream`: COLUMNS if it is set; None if there is no terminal."""
+    """Return the width of the terminal behind `stream`: COLUMNS if it is set; None if there is no terminal."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return max(_LEAST, int(given))
@@ -25,7 +25,7 @@ def columns(stream: IO[str]) -> int | None:
 
 
 def fitted(line: str, width: int | None) -> str:
-    """Break `line` at spaces into lines of at most `width` columns, those after the first indented by four more.
+    """Wrap `line` at spaces to at most `width` columns, with lines after the first indented by four more.
 
     Longer words stay whole, so that a path can be copied.
     """

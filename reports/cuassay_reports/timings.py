@@ -1,7 +1,7 @@
-"""The rows of the timings table: one a case, with what it achieves, how it changed, and its peers.
+"""The rows of the timings table: one per case, with its throughput, how it changed, and its peers.
 
-Joins what `compare` and `history` found into text. A case measured by both clocks is one row: the
-device's time is what the work takes, the host's what the caller waits.
+It turns the findings of `compare` and `history` into text. A case measured by both clocks is one row: the device's time
+is the duration of the work, and the host's time is how long the caller waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Peer", "Timing", "TimingSection", "sections"]
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """Another implementation of the same case; a ratio above 1 means that ours is faster."""
+    """Another implementation of the same case; with a ratio above 1 ours is faster."""
 
     name: str
     ratio: str
@@ -67,8 +67,8 @@ class Timing:
 class TimingSection:
     """The timings of one subject.
 
-    `common` are the tags of all rows; `note` says what they were compared with, or why with nothing, where that holds
-    for all.
+    `common` are the tags that all rows share; `note` says what they were compared with, or why with nothing, if it is
+    the same for all.
     """
 
     subject: str
@@ -91,22 +91,22 @@ class TimingSection:
 
     @property
     def has_host(self) -> bool:
-        """The host's time was measured with the device's for at least one row."""
+        """Whether the host's time was measured with the device's for at least one row."""
         return any(row.host for row in self.rows)
 
     @property
     def has_limits(self) -> bool:
-        """A limit was measured for at least one row."""
+        """Whether a limit was measured for at least one row."""
         return any(row.bound for row in self.rows)
 
     @property
     def has_changes(self) -> bool:
-        """At least one row was compared with a run before."""
+        """Whether at least one row was compared with a previous run."""
         return any(row.verdict for row in self.rows)
 
     @property
     def has_peers(self) -> bool:
-        """At least one row has a peer."""
+        """Whether at least one row has a peer."""
         return any(row.peers for row in self.rows)
 
 
@@ -119,26 +119,26 @@ def sections(results: Results, thresholds: Thresholds = THRESHOLDS, baseline: st
     Parameters
     ----------
     results : Results
-        What `load` gave.
+        The results that `load` returned.
     thresholds : Thresholds
-        Which differences mean something.
+        The differences that count.
     baseline : str
-        The run, or the first digits of the commit, that they are compared with; left out, the run before.
+        The run, or the first digits of the commit, to compare them with; by default the previous run.
 
     Raises
     ------
     LookupError
-        No run has that id or commit.
+        If no run has that id or commit.
     """
     newest = changes(against(results, baseline) if baseline else results, thresholds)
-    table = throughput(newest[newest["groups"] == ""], results.limits)  # grouped ones have a section of their own
+    table = throughput(newest[newest["groups"] == ""], results.limits)  # grouped timings have a separate section
     shown = _Shown(lines=lines(results), peers=_peers(table), runs=_runs(results), limits=results.limits)
     return [_section(subject, rows, shown) for subject, rows in table.groupby("subject", sort=False)]
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """What rows look up: the past of a series, the peers of a case, what a run is called, and limits of devices."""
+    """The data that rows look up: the past of a series, the peers of a case, the names of runs, and device limits."""
 
     lines: Mapping[tuple[Any, ...], Sequence[float]]
     peers: Mapping[tuple[Any, ...], Sequence[Peer]]
@@ -147,7 +147,7 @@ class _Shown:
 
 
 def _runs(results: Results) -> dict[str, str]:
-    """Run to the first digits of its commit; where that is unknown, to its id."""
+    """Map each run to the first digits of its commit or, if that is unknown, to its id."""
     return {row["run"]: row["commit"][:10] or row["run"] for row in records(results.runs)}
 
 
@@ -185,7 +185,7 @@ def _section(subject: Any, rows: pd.DataFrame, shown: _Shown) -> TimingSection:
 
 
 def _roofline(rows: pd.DataFrame, limits: pd.DataFrame, subject: str) -> Markup:
-    """The plot of our own device times that have arithmetic, below the limits of their run."""
+    """Return the plot of our own device times that have arithmetic, below the limits of their run."""
     run = rows["run"].iloc[-1]
     of_run = records(limits[(limits["run"] == run) & (limits["subject"] == subject)])
     bandwidth = max((row["value"] for row in of_run if row["limit"] == "bandwidth"), default=0.0)
@@ -200,7 +200,7 @@ def _roofline(rows: pd.DataFrame, limits: pd.DataFrame, subject: str) -> Markup:
 
 
 def _cases(rows: pd.DataFrame) -> Iterable[list[dict[str, Any]]]:
-    """Return the rows of each case, the device's clock first; peers have no row of their own."""
+    """Yield the rows of each case, the device's clock first; peers have no separate row."""
     measured = {tuple(row[name] for name in _CASE if name != "implementation") for row in records(rows[rows["ours"]])}
     for case in grouped_by(records(rows.sort_values("clock", kind="stable")), _CASE).values():
         key = tuple(case[0][name] for name in _CASE if name != "implementation")

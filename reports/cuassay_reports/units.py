@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits and a fitting unit."""
+"""Numbers for people: three significant digits and a suitable unit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 __all__ = ["UNKNOWN", "VIRTUAL", "count", "nbytes", "noun", "percent", "quantity", "ratio", "signed_percent"]
 
 UNKNOWN = "–"
-"""What is shown where a number is not known."""
+"""The text for an unknown number."""
 
 VIRTUAL = "virtual s"
-"""The unit of modelled times, as a simulated device has them."""
+"""The unit of modelled times of simulated devices."""
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -71,7 +71,7 @@ def noun(number: int, one: str, many: str = "") -> str:
 
 
 def _scaled(value: float, steps: Sequence[tuple[float, str]]) -> str:
-    # 999.6 would print as "1000": judge the size after rounding to three digits.
+    # 999.6 would print as "1000", so the unit is chosen after rounding to three digits.
     rounded = float(f"{value:.3g}")
     factor, unit = next((step for step in steps if abs(rounded) >= step[0]), steps[-1])
     return f"{_digits(value / factor)} {unit}".rstrip()

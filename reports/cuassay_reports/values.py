@@ -1,6 +1,6 @@
-"""What a value of each type of JSON must be, so that a file, a frame and a page can hold it.
+"""The requirements for a value of each JSON type, so that a file, a frame and a page can hold it.
 
-Decides about single values; which column has which type is decided in `columns`. Needs the standard library alone.
+This module checks single values; `columns` defines the type of each column. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["INT64", "expected", "is_of"]
 
 
 def is_of(kind: Kind, value: object) -> bool:
-    """Whether `value` may stand in a column of this type."""
+    """Return whether `value` is allowed in a column of this type."""
     return _TYPES[kind](value)
 
 
@@ -26,11 +26,11 @@ def expected(kind: Kind, got: str) -> str:
 
 
 INT64 = 2**63
-"""Whole numbers are below it, and not below its negative."""
+"""The bound of whole numbers, exclusive above and inclusive, negated, below."""
 
 
 def _is_text(value: object) -> bool:
-    """A text that a file and a page can hold: half of a surrogate pair has no encoding."""
+    """Return whether it is a text that a file and a page can hold: a lone surrogate has no encoding."""
     if not isinstance(value, str):
         return False
     if value.isascii():
@@ -59,7 +59,7 @@ def _is_floats(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    """Of the forms of ISO 8601 those with a date of the calendar, and of a year that pandas can hold."""
+    """Return whether it is an ISO 8601 time with a valid date and a year that pandas supports."""
     if not isinstance(value, str) or not _ISO_TIME.fullmatch(value):
         return False
     try:
@@ -73,7 +73,7 @@ def _is_object(value: object) -> bool:
 
 
 def _is_plain(value: object, deepest: int) -> bool:
-    """Values as JSON has them, not too deep for a reader that follows them."""
+    """Return whether it is a JSON value, nested at most `deepest` levels for recursive readers."""
     if value is None or isinstance(value, bool):
         return True
     if isinstance(value, Mapping):
@@ -84,7 +84,7 @@ def _is_plain(value: object, deepest: int) -> bool:
 
 
 _MOST = 10**308
-"""Some whole numbers above it do not fit into a float."""
+"""Larger whole numbers may not fit into a float."""
 
 _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _YEARS = (1700, 2200)
@@ -117,4 +117,4 @@ _BOUNDS: dict[Kind, str] = {
     "float": "; at most 1e308",
     "object": f"; its numbers are finite, its texts can be written, and it has at most {_DEEPEST} levels",
 }
-"""What a value of the right type must keep to besides."""
+"""Further conditions for a value of the right type."""

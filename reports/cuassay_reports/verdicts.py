@@ -1,7 +1,7 @@
-"""What a difference of two medians means: faster, slower, same or ambiguous, and the thresholds of that.
+"""The meaning of a difference of two medians, faster, slower, same or ambiguous, and the thresholds.
 
-Two runs of an unchanged program differ: by a little on one machine, by more on another GPU of the model in another
-host. A verdict from two runs is therefore a hint; a verdict of the paired gate is proof.
+Two runs of an unchanged program differ: slightly on one machine, and more on another GPU of the same model in another
+host. A verdict from two runs is therefore a hint, and a verdict of the paired gate is proof.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Word = Literal["faster", "slower", "same", "ambiguous"]
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """The limits beyond which a difference between two medians counts; all but `samples` are fractions."""
+    """The thresholds beyond which a difference between two medians counts; all but `samples` are fractions."""
 
     floor: float
     weak: float
@@ -28,7 +28,7 @@ class Thresholds:
 
 THRESHOLDS = Thresholds(
     floor=0.02,  # the drift of an unchanged program between two runs on one machine with free clocks
-    weak=0.05,   # the same for two GPUs of a model: unchanged peers on H200s differed by up to 5.3 %, in 3,444 pairs
+    weak=0.05,   # the same for two GPUs of a model: unchanged peers on H200s differed by up to 5.3 % in 3,444 pairs
     noisy=0.10,  # a larger spread hides changes that matter, so the verdict is not "same"
     samples=5,   # quartiles of fewer samples mean little
 )  # fmt: skip
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def judge(old: Mapping[str, Any], new: Mapping[str, Any], thresholds: Thresholds = THRESHOLDS) -> Verdict:
-    """Compare two measurements of one thing.
+    """Compare two measurements of the same thing.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def judge(old: Mapping[str, Any], new: Mapping[str, Any], thresholds: Thresholds
 def judge_weakly(
     old: Mapping[str, Any], new: Mapping[str, Any], unknown_s: float = 0.0, thresholds: Thresholds = THRESHOLDS
 ) -> Verdict:
-    """Compare two measurements from different machines of one kind.
+    """Compare two measurements from different machines of the same kind.
 
     Parameters
     ----------
     old, new : mapping
-        As for `judge`, and ``clock`` and ``launches``.
+        As in `judge`, and also ``clock`` and ``launches``.
     unknown_s : float
         Seconds by which any call may differ between the machines.
     """
@@ -109,7 +109,7 @@ def _without_spread(change: float, thresholds: Thresholds) -> Verdict:
 
 
 def relative_change(old: float, new: float) -> float:
-    """New over old, minus 1; NaN if old is 0."""
+    """Return new over old, minus 1; NaN if old is 0."""
     return new / old - 1 if old else math.nan
 
 

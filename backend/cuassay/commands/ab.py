@@ -1,4 +1,4 @@
-"""``cuassay ab`` and ``cuassay aa``: is HEAD slower than BASE, and how noisy is this runner."""
+"""``cuassay ab`` and ``cuassay aa``: whether HEAD is slower than BASE, and how noisy this runner is."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``ab`` and ``aa``."""
     ab = commands.add_parser(
         "ab",
-        help="is HEAD slower than BASE? fresh processes by turns until that is decided",
+        help="decide whether HEAD is slower than BASE, by fresh processes in turn",
         example="cuassay ab main HEAD --device cuda:0 --profile noise.json --fail-on slower",
     )
     ab.add_argument(
         "base", metavar="BASE",
-        help="a commit, wheel, folder of sources, interpreter, or command; -: what cuassay report --suspects wrote",
+        help="a commit, wheel, folder of sources, interpreter, or command; -: read cuassay report --suspects",
     )  # fmt: skip
     ab.add_argument("head", metavar="HEAD", nargs="?", help="the same")
     add_common(ab)
     ab.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     ab.add_argument(
-        "--budget", type=float, default=gate.BUDGET, help="chance of any false alarm (default: %(default)s)"
+        "--budget", type=float, default=gate.BUDGET, help="probability of any false alarm (default: %(default)s)"
     )
-    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 where a benchmark is slower")
+    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 if a benchmark is slower")
     ab.set_defaults(command=_ab)
     aa = commands.add_parser(
         "aa",
-        help="how noisy is this runner? writes the noise profile that ab reads",
+        help="measure the noise of this runner, and write the noise profile that ab reads",
         example="cuassay aa --device cuda:0 --out noise.json",
     )
     aa.add_argument(
@@ -63,8 +63,10 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None:
-    """Options of every command that compares; `selects` adds those that choose benchmarks."""
-    parser.add_argument("--device", default="", metavar="D", help="where; default: the first accelerator, else cpu")
+    """Add the options of every command that compares; `selects` adds those that choose benchmarks."""
+    parser.add_argument(
+        "--device", default="", metavar="D", help="the device; default: the first accelerator, else cpu"
+    )
     if selects:
         parser.add_argument(
             "--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable"
@@ -73,14 +75,18 @@ def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None
     else:
         parser.set_defaults(limit=None)
     parser.add_argument(
-        "--seconds", type=float, default=0.1, help="of each benchmark in a process (default: %(default)s)"
+        "--seconds", type=float, default=0.1, help="seconds for each benchmark in a process (default: %(default)s)"
     )
     parser.add_argument(
-        "--state", metavar="DIR", help="keeps finished processes: the same command goes on where it stopped"
+        "--state",
+        metavar="DIR",
+        help="keep finished processes here, so that the same command continues where it stopped",
     )
     parser.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
     parser.add_argument(
-        "--run", metavar="COMMAND", help=f"what is measured instead of the declared operations; rows go to {RECORD}"
+        "--run",
+        metavar="COMMAND",
+        help=f"what to measure instead of the declared operations; it writes rows to {RECORD}",
     )
     parser.add_argument("--scatter", type=float, help=argparse.SUPPRESS)  # simulated noise, to test the gate
 
@@ -94,7 +100,7 @@ def _ab(options: argparse.Namespace) -> int:
         known = None
         if options.profile:
             known = Profile.load(Path(options.profile))
-            comparison.medians("p", 0, "base", options.only)  # what kind of machine this is
+            comparison.medians("p", 0, "base", options.only)  # measured for the machine's fingerprint
             comparison.starts -= 1
             known.require(comparison.facts, Path(options.profile))
         outcome = compare(comparison, known, budget=options.budget, only=options.only)
@@ -121,7 +127,7 @@ def _folder(options: argparse.Namespace) -> tempfile.TemporaryDirectory[str] | _
 
 
 class _Kept:
-    """A state folder that stays."""
+    """A state folder that is kept."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -141,7 +147,7 @@ def _comparison(options: argparse.Namespace, folder: str, targets: dict[str, str
 
 
 def workload(options: argparse.Namespace) -> list[str]:
-    """What an interpreter is told: the declared operations, or the user's command without its interpreter."""
+    """Return the arguments for each interpreter: the declared operations, or the user's command without its own."""
     if options.run is not None:
         words = options.run.split()
         return words[1:] if words and Path(words[0]).name.startswith("python") else ["-m", *words]
@@ -165,7 +171,7 @@ def _first_device() -> str:
 
 
 def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
-    """The outcome in words: a line a benchmark, the changed ones first."""
+    """Yield the outcome as text: one line per benchmark, changed ones first."""
     yield (
         f"{outcome.base} -> {outcome.head}: {len(outcome.verdicts)} benchmarks, {outcome.starts} processes, "
         f"{outcome.seconds:.0f} s"
@@ -190,14 +196,14 @@ def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
 
 def _line(one: Verdict) -> str:
     noise = "unknown" if one.noise is None else f"{one.noise:.2%}"
-    told = f"noise {noise}, gate at {_promise(one.promise)}, {one.pairs} pairs: {one.why}"
-    return f"{one.word:9} {one.effect:+7.2%}  {one.name}  ({told})"
+    details = f"noise {noise}, gate at {_promise(one.promise)}, {one.pairs} pairs: {one.why}"
+    return f"{one.word:9} {one.effect:+7.2%}  {one.name}  ({details})"
 
 
 def _promise(promise: float) -> str:
     return f"{promise:.1%}" if math.isfinite(promise) else "never"
 
 
-def _save(options: argparse.Namespace, told: object) -> None:
+def _save(options: argparse.Namespace, outcome: object) -> None:
     if options.json:
-        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(outcome, indent=1) + "\n", encoding="utf-8")

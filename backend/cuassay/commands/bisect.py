@@ -1,4 +1,4 @@
-"""``cuassay bisect``: which commit made a benchmark slower, by the comparisons of ``cuassay ab``."""
+"""``cuassay bisect``: find the commit that made a benchmark slower, by the comparisons of ``cuassay ab``."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def add_bisect_command(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``bisect``."""
     parser = commands.add_parser(
         "bisect",
-        help="which commit made a benchmark slower? compares as ab does, by a binary search",
+        help="find the commit that made a benchmark slower, by a binary search with comparisons of ab",
         example="cuassay bisect gelu* --good v1.2 --bad main --device cuda:0\n"
         "cuassay bisect - --profile noise.json  # after: cuassay report history --suspects |",
     )
     parser.add_argument(
         "benchmark", metavar="BENCHMARK",
-        help="its name, or a pattern of one name; -: what cuassay report --suspects wrote",
+        help="its name, or a pattern that matches one; -: read the output of cuassay report --suspects",
     )  # fmt: skip
     parser.add_argument("--good", metavar="COMMIT", help="an older commit at which it was fast")
-    parser.add_argument("--bad", metavar="COMMIT", default="HEAD", help="a newer one (default: %(default)s)")
+    parser.add_argument("--bad", metavar="COMMIT", default="HEAD", help="a newer commit (default: %(default)s)")
     parser.add_argument(
         "--build",
         metavar="COMMAND",
-        help="run in each checkout before it is measured; a commit where it fails is skipped",
+        help="a command to run in each checkout before measuring it; a commit where it fails is skipped",
     )
     add_common(parser, selects=False)
     parser.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
@@ -81,11 +81,13 @@ def _bisect(options: argparse.Namespace) -> int:
 
 
 def _commits(good: str, bad: str) -> list[str]:
-    """The full names of `good` and of the commits after it to `bad`, along first parents."""
+    """Return the full names of `good` and of the later commits up to `bad`, along first parents."""
     ends = {name: git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in (good, bad)}
     for name, commit in ends.items():
         if commit is None:
-            raise ArgumentError(f"{name!r} is not a commit of this repository; stand in the repository, and give one")
+            raise ArgumentError(
+                f"{name!r} is not a commit of this repository; run this inside the repository, and give a commit"
+            )
     if git("merge-base", "--is-ancestor", good, bad) is None:
         raise ArgumentError(f"{good!r} is not an ancestor of {bad!r}; give the older commit as --good")
     between = (git("rev-list", "--first-parent", "--reverse", f"{good}..{bad}") or "").split()
@@ -96,7 +98,7 @@ def _commits(good: str, bad: str) -> list[str]:
 
 @dataclass
 class _Bench:
-    """Measures commits of the repository around, each in a checkout of its own."""
+    """Measures commits of the surrounding repository, each in its own checkout."""
 
     options: argparse.Namespace
     folder: Path
@@ -105,7 +107,7 @@ class _Bench:
     arms: dict[str, Arm] = field(default_factory=dict)
 
     def arm(self, commit: str) -> Arm:
-        """A commit, checked out and built."""
+        """Return a commit, checked out and built."""
         if commit not in self.arms:
             made = arm_of_commit(commit, self.folder / "trees" / commit[:12], workload(self.options), commit[:_SHORT])
             self._build(made)
@@ -128,7 +130,7 @@ class _Bench:
         marker.write_text(command, encoding="utf-8")
 
     def comparison(self, place: str, sides: Mapping[str, str]) -> Comparison:
-        """Processes of some commits, on the device that the first one ran on."""
+        """Return a comparison of some commits, on the device that the first one used."""
         extra = ["--scatter", str(self.options.scatter)] if self.options.scatter else []
         ready = {side: Side(self.arm(commit), extra) for side, commit in sides.items()}
         return Comparison(
@@ -139,14 +141,14 @@ class _Bench:
         return self.comparison(_place(pattern, commit), {"base": commit})
 
     def names(self, pattern: str, commit: str) -> list[str]:
-        """The benchmarks of a commit that match."""
+        """Return the matching benchmarks of a commit."""
         probe = self._probe(pattern, commit)
         found = probe.medians("s", 0, "base", [pattern])
         self.facts = self.facts or probe.facts
         return sorted(found)
 
     def require(self, pattern: str, commits: Sequence[str]) -> str:
-        """The one benchmark that matches at both ends of the range."""
+        """Return the only benchmark that matches at both ends of the range."""
         for commit in (commits[0], commits[-1]):
             names = self.names(pattern, commit)
             if len(names) != 1:
@@ -156,12 +158,12 @@ class _Bench:
         return names[0]
 
     def why_skipped(self, name: str, commit: str) -> str | None:
-        """Why `name` cannot be measured at `commit`; None if it can.
+        """Return why `name` cannot be measured at `commit`, or None if it can.
 
         Raises
         ------
         MeasurementError
-            Nothing can be measured: not even the oldest commit, which could be.
+            If nothing can be measured, not even the oldest commit, which was measured before.
         """
         try:
             return None if self.names(name, commit) else f"it has no benchmark {name!r}"
@@ -172,7 +174,7 @@ class _Bench:
             return _last_line(log.read_text(encoding="utf-8")) if log.exists() else str(error)
 
     def verdict(self, name: str, base: str, head: str) -> Verdict:
-        """The gate's verdict on `head`."""
+        """Return the gate's verdict on `head`."""
         comparison = self.comparison(_place(name, base, head), {"base": base, "head": head})
         outcome = compare(comparison, self.profile, only=[name])
         verdict = next(one for one in outcome.verdicts if one.name == name)
@@ -181,7 +183,7 @@ class _Bench:
 
 
 def _words(command: str) -> list[str]:
-    """A command as its program gets it."""
+    """Split a command into the words that its program receives."""
     try:
         return shlex.split(command)
     except ValueError as error:
@@ -189,20 +191,20 @@ def _words(command: str) -> list[str]:
 
 
 def _not_one(pattern: str, names: Sequence[str], commit: str) -> str:
-    """Why a pattern does not say which benchmark to search at one end of the range."""
+    """Return why a pattern does not identify a single benchmark at one end of the range."""
     if names:
         return f"{pattern!r} matches {len(names)} benchmarks: {', '.join(names[:5])} at {commit}; give the name of one"
     return f"{pattern!r} matches no benchmark at {commit}; correct the name, or give commits that have it"
 
 
 def _place(name: str, *commits: str) -> str:
-    """The folder of the processes of some commits that measure a benchmark."""
+    """Return the folder for the processes that measure a benchmark at some commits."""
     return f"{zlib.crc32(name.encode()):08x}/{'-'.join(commit[:12] for commit in commits)}"
 
 
 @contextmanager
 def _opened(options: argparse.Namespace, folder: Path) -> Iterator[_Bench]:
-    """A bench whose checkouts are removed from git's list at the end, unless the folder is kept."""
+    """Yield a bench; its checkouts are removed from git's list at the end, unless the folder is kept."""
     bench = _Bench(options, folder, Profile.load(Path(options.profile)) if options.profile else None)
     try:
         yield bench
@@ -213,12 +215,12 @@ def _opened(options: argparse.Namespace, folder: Path) -> Iterator[_Bench]:
 
 
 def _last_line(output: str) -> str:
-    told = [line.strip() for line in output.splitlines() if line.strip()]
-    return told[-1] if told else "its process failed and printed nothing"
+    found = [line.strip() for line in output.splitlines() if line.strip()]
+    return found[-1] if found else "its process failed and printed nothing"
 
 
 def lines(name: str, found: Found) -> Iterator[str]:
-    """What was found, in words."""
+    """Yield the result as text."""
     yield f"{name}: {len(found.steps)} comparisons"
     yield from (f"  {_step_line(step)}" for step in found.steps)
     yield from (f"  skipped {commit[:_SHORT]}: {reason}" for commit, reason in found.skipped.items())
@@ -251,7 +253,7 @@ def _columns(found: Mapping[str, Found]) -> dict[str, Any]:
 
 
 def _finite(plain: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: what is infinite is None."""
+    """Replace infinities by None for JSON."""
     for step in (plain["total"], plain["step"], *plain["steps"]):
         for key, value in step["verdict"].items():
             if value == float("inf"):

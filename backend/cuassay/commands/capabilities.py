@@ -18,13 +18,13 @@ from cuassay_reports.terminal import columns, fitted
 
 __all__ = ["add_capabilities_command"]
 
-#: How the head of the table writes a dtype; the others as their first letter and their bits.
+#: Column heads of some dtypes; others are written as their first letter and their bits.
 _HEADS = {"bool": "bool", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "bfloat16": "bf16"}
 
-#: A cell of a dtype in which the operation is not defined on any device.
+#: The cell for a dtype in which the operation is not defined on any device.
 _UNDEFINED = "."
 
-#: Columns of a cell.
+#: The width of a cell in characters.
 _CELL = 5
 
 
@@ -32,13 +32,15 @@ def add_capabilities_command(commands: argparse._SubParsersAction[Parser]) -> No
     """Declare ``capabilities``."""
     listing = commands.add_parser(
         "capabilities",
-        help="which operation runs in which dtype on which device, and why not",
+        help="show which operation runs in which dtype on which device, and why not elsewhere",
         example="cuassay capabilities --device sim\ncuassay capabilities --json",
     )
     listing.add_argument(
         "--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all"
     )
-    listing.add_argument("--json", action="store_true", help="the same as JSON, one row an operation, dtype and device")
+    listing.add_argument(
+        "--json", action="store_true", help="the same as JSON, one row per operation, dtype and device"
+    )
     listing.set_defaults(command=_capabilities)
 
 
@@ -70,13 +72,13 @@ def _is_defined(op: Op, dtype: str) -> bool:
 
 
 def _why_not(op: Op, dtype: str, device: Device) -> str | None:
-    """The reason without the device, which heads the table."""
+    """Return the reason without the device, which the table's head names."""
     reason = why_unsupported(op, device, dtype)
     return None if reason is None else reason.removeprefix(f"{device}: ")
 
 
 def _table(device: Device, listed: Sequence[Op], width: int | None) -> Iterator[str]:
-    """A line an operation, for as many dtypes as `width` allows at a time; then the reasons by their numbers."""
+    """Yield one line per operation, for as many dtypes at a time as `width` allows; then the numbered reasons."""
     numbers: dict[str, int] = {}
     parts = list(_parts(max(len(op.name) for op in listed), width))
     for dtypes in parts:
@@ -87,7 +89,7 @@ def _table(device: Device, listed: Sequence[Op], width: int | None) -> Iterator[
 
 
 def _parts(name: int, width: int | None) -> Iterator[Sequence[str]]:
-    """The dtypes in groups whose cells fit into `width` columns after a name of `name` characters."""
+    """Return the dtypes in groups whose cells fit into `width` columns after a name of `name` characters."""
     count = len(DTYPE_NAMES) if width is None else max(1, (width - name) // _CELL)
     return (DTYPE_NAMES[start : start + count] for start in range(0, len(DTYPE_NAMES), count))
 
@@ -111,6 +113,6 @@ def _cell(op: Op, dtype: str, device: Device, numbers: dict[str, int]) -> str:
 
 
 def _general(reason: str, op: Op, dtype: str) -> str:
-    """What several cells have in common: "no storage:float64: WHY" becomes WHY, and no operation is named."""
+    """Generalize a reason: "no storage:float64: WHY" becomes WHY, and no operation is named."""
     _, is_of_dtype, why = reason.partition(f":{dtype}: ")
     return why if is_of_dtype else reason.replace(f"{op.name} has no kernel for {dtype}", "there is no kernel")

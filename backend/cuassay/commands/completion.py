@@ -1,4 +1,4 @@
-"""``cuassay completion``: a script that completes our commands and options in a shell, written by shtab."""
+"""``cuassay completion``: a script that completes commands and options in a shell, written by shtab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHELLS = ("bash", "zsh", "tcsh")
 def add_completion_command(
     commands: argparse._SubParsersAction[Parser], parser: Callable[[], argparse.ArgumentParser]
 ) -> None:
-    """Declare ``completion``, for what `parser` makes."""
+    """Declare ``completion`` for the command line that `parser` makes."""
     completion = commands.add_parser(
         "completion",
         help="print a script that completes commands and options in a shell",

@@ -1,4 +1,4 @@
-"""``cuassay fleet run``, ``fleet ab`` and ``fleet worker``: one run, or one comparison, on many machines."""
+"""``cuassay fleet run``, ``fleet ab`` and ``fleet worker``: one run or one comparison on many machines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _add_run(below: argparse._SubParsersAction[Parser]) -> None:
         "tests",
         nargs="*",
         metavar="TESTS",
-        help="as pytest takes them, in the folder of the workers; default: all there",
+        help="as pytest takes them, in the workers' folder; default: all tests there",
     )
     _add_where(run)
     run.add_argument(
@@ -62,7 +62,9 @@ def _add_run(below: argparse._SubParsersAction[Parser]) -> None:
         "--durations", action="append", type=Path, default=[], metavar="FILE|DIR",
         help="results of earlier runs: how long each test takes, so that all workers end at about the same time",
     )  # fmt: skip
-    run.add_argument("--shards", type=int, metavar="N", help="about how many; default: few, the last ones short")
+    run.add_argument(
+        "--shards", type=int, metavar="N", help="approximate number of shards; default: few, with short ones last"
+    )
     run.add_argument(
         "--out", type=Path, default=Path("reports/out/fleet/tests.jsonl"), metavar="FILE", help="default: %(default)s"
     )
@@ -75,7 +77,7 @@ def _add_worker(below: argparse._SubParsersAction[Parser]) -> None:
         help="offer the devices of this machine, one worker each, and run tests in this folder",
         example="cuassay fleet worker --scheduler tls://gpu-0:8786 --device cuda",
     )
-    worker.add_argument("--scheduler", required=True, metavar="ADDRESS", help="of a dask scheduler")
+    worker.add_argument("--scheduler", required=True, metavar="ADDRESS", help="address of a dask scheduler")
     _add_tls(worker)
     worker.add_argument(
         "--device", action="append", default=[], metavar="KIND", help="default: the accelerators here, else cpu"
@@ -86,10 +88,10 @@ def _add_worker(below: argparse._SubParsersAction[Parser]) -> None:
 def _add_ab(below: argparse._SubParsersAction[Parser]) -> None:
     ab = below.add_parser(
         "ab",
-        help="is HEAD slower than BASE? each worker compares a share of cuassay's operations",
+        help="decide whether HEAD is slower than BASE; each worker compares a share of cuassay's operations",
         example="cuassay fleet ab main HEAD --scheduler tls://gpu-0:8786 --device cuda --fail-on slower",
     )
-    ab.add_argument("base", metavar="BASE", help="as for cuassay ab, where the workers are")
+    ab.add_argument("base", metavar="BASE", help="as in cuassay ab, on the workers' machines")
     ab.add_argument("head", metavar="HEAD", help="the same")
     _add_where(ab)
     ab.add_argument(
@@ -97,19 +99,21 @@ def _add_ab(below: argparse._SubParsersAction[Parser]) -> None:
     )
     ab.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
     ab.add_argument("--limit", type=int, metavar="N", help="the first N benchmarks")
-    ab.add_argument("--seconds", type=float, default=0.1, help="of each benchmark in a process (default: %(default)s)")
-    ab.add_argument("--profile", metavar="FILE", help="the noise profile, a file of each worker, from: cuassay aa")
     ab.add_argument(
-        "--budget", type=float, default=gate.BUDGET, help="chance of any false alarm (default: %(default)s)"
+        "--seconds", type=float, default=0.1, help="seconds for each benchmark in a process (default: %(default)s)"
     )
-    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 where a benchmark is slower")
+    ab.add_argument("--profile", metavar="FILE", help="the noise profile, a file on each worker, from: cuassay aa")
+    ab.add_argument(
+        "--budget", type=float, default=gate.BUDGET, help="probability of any false alarm (default: %(default)s)"
+    )
+    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 if a benchmark is slower")
     ab.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
     ab.set_defaults(command=_ab)
 
 
 def _add_where(parser: Parser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--scheduler", metavar="ADDRESS", help="of a dask scheduler, such as tls://gpu-0:8786")
+    where.add_argument("--scheduler", metavar="ADDRESS", help="address of a dask scheduler, such as tls://gpu-0:8786")
     where.add_argument("--local", type=int, metavar="N", help="start N workers on this machine, for this run")
     _add_tls(parser)
     parser.add_argument(
@@ -175,8 +179,8 @@ def _ab(options: argparse.Namespace) -> int:
         shift = f"common shift {share.outcome.shift:+.2%}, {share.outcome.shift_s * 1e9:+.0f} ns a call, taken off"
         print(f"{share.worker}: {len(share.outcome.verdicts)} benchmarks in {share.outcome.starts} processes; {shift}")
     if options.json:
-        told = {"shares": [{"worker": share.worker, **share.outcome.columns()} for share in shares]}
-        options.json.write_text(json.dumps({**outcome.columns(), **told}, indent=1) + "\n", encoding="utf-8")
+        details = {"shares": [{"worker": share.worker, **share.outcome.columns()} for share in shares]}
+        options.json.write_text(json.dumps({**outcome.columns(), **details}, indent=1) + "\n", encoding="utf-8")
     return int(bool(options.fail_on) and any(one.gates for one in outcome.of("slower")))
 
 

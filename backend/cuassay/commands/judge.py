@@ -1,4 +1,4 @@
-"""``cuassay judge``: a verdict on kernels that nobody trusts, by a declaration that is trusted."""
+"""``cuassay judge``: verdicts on untrusted kernels, by a trusted declaration."""
 
 from __future__ import annotations
 
@@ -40,19 +40,21 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     judge.add_argument(
         "candidates", nargs="+", type=Path, metavar="CANDIDATE",
-        help="a file with run(xp, *arrays), or kernel.cu with launch.json in its folder; it gets a process of its own",
+        help="a file with run(xp, *arrays), or kernel.cu with launch.json in its folder; it gets its own process",
     )  # fmt: skip
     judge.add_argument("--device", default="sim", metavar="D", help="where candidates run (default: %(default)s)")
     judge.add_argument(
         "--tier", choices=("program", "kernel"), default="program",
         help="program: Python with a host side; kernel: CUDA C++ that a trusted runner launches (default: %(default)s)",
     )  # fmt: skip
-    judge.add_argument("--jobs", type=int, default=1, metavar="N", help="candidates at a time; time is taken alone")
+    judge.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="candidates to judge at a time; timing runs alone"
+    )
     judge.add_argument("--json", type=output_file, metavar="FILE", help="write the verdicts, which --replay reads")
     judge.add_argument("--record", type=Path, metavar="FILE", help="append the verdicts to this result file")
     judge.add_argument(
         "--seconds", type=float, default=30.0, metavar="S",
-        help="most seconds that the calls of one candidate take together (default: %(default)g)",
+        help="most seconds for all calls of one candidate together (default: %(default)g)",
     )  # fmt: skip
     judge.add_argument(
         "--replay", type=Path, metavar="FILE", help="repeat verdicts of --json, with their options and nonces"
@@ -61,16 +63,16 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         "--policy",
         default="",
         metavar="WORDS",
-        help="what library calls count as: library=flag (default), allow, refuse",
+        help="how to treat library calls: library=flag (default), allow, refuse",
     )
-    judge.add_argument("--nonce", metavar="HEX", help="draw inputs by this number, for a verdict that is known")
+    judge.add_argument("--nonce", metavar="HEX", help="draw inputs from this number, to repeat a known verdict")
     judge.add_argument(
-        "--allow-unjailed", action="store_true", help="run candidates although parts of the jail are missing"
+        "--allow-unjailed", action="store_true", help="run candidates even if parts of the jail are missing"
     )
     judge.add_argument(
-        "--allow-weak", action="store_true", help="call candidates correct although stock mutants pass the declaration"
+        "--allow-weak", action="store_true", help="call candidates correct even if stock mutants pass the declaration"
     )
-    judge.add_argument("--no-times", action="store_true", help="only check")
+    judge.add_argument("--no-times", action="store_true", help="only check, without timing")
     judge.set_defaults(command=_judge)
 
 
@@ -105,7 +107,7 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 def _refuse_kernels(candidates: Sequence[Path]) -> None:
-    """Refuse what is not Python, before anything is run."""
+    """Reject candidates that are not Python, before anything runs."""
     for candidate in candidates:
         if candidate.suffix in (".cu", ".cuh"):
             raise SettingError(f"{candidate} is CUDA C++; give --tier kernel --device cuda:0")
@@ -114,7 +116,7 @@ def _refuse_kernels(candidates: Sequence[Path]) -> None:
 
 
 def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOptions:
-    """As the command asks, or as the verdicts that are repeated were asked for."""
+    """Return the options of the command or, with --replay, those of the repeated verdicts."""
     from cuassay import devices
     from cuassay.core.device import HOST_KINDS, Device
     from cuassay.judging.referee import JudgeOptions
@@ -128,12 +130,12 @@ def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOpti
             times=not options.no_times, policy=parse_policy(options.policy), apart=options.jobs > 1,
             allow_unjailed=options.allow_unjailed, allow_weak=options.allow_weak,
         )  # fmt: skip
-    told: dict[str, Any] = dict(known[0].options)
-    return JudgeOptions(**{**told, "device": devices.find(Device(told["device"]))})
+    recorded: dict[str, Any] = dict(known[0].options)
+    return JudgeOptions(**{**recorded, "device": devices.find(Device(recorded["device"]))})
 
 
 def _verdicts(referee: Referee, options: argparse.Namespace, known: Sequence[Verdict]) -> list[Verdict]:
-    """One for each candidate, in their order; each is shown as soon as it is there and those before it are."""
+    """Return one verdict per candidate, in order; each is shown as soon as it and all before it are ready."""
     nonces = [_nonce(options, candidate, known) for candidate in options.candidates]
     found = []
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -149,7 +151,7 @@ def _verdicts(referee: Referee, options: argparse.Namespace, known: Sequence[Ver
 
 
 def _nonce(options: argparse.Namespace, candidate: Path, known: Sequence[Verdict]) -> int | None:
-    """The nonce that was asked for, or that of the candidate's known verdict; None: a new one."""
+    """Return the requested nonce, or that of the candidate's known verdict; None draws a new one."""
     if options.replay is None and options.nonce is None:
         return None
     text = options.nonce
@@ -218,7 +220,7 @@ def _record(options: argparse.Namespace, verdicts: Sequence[Verdict]) -> None:
 
 
 def _row(verdict: Verdict) -> Mapping[str, object]:
-    """The columns of a ``verdict`` row."""
+    """Return the columns of a ``verdict`` row."""
     ratios = [case.ratio_low for case in verdict.cases if case.ratio_low is not None]
     missing = [f"{part}: {state}" for part, state in verdict.jail.items() if state != "on"]
     return {

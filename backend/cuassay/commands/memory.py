@@ -1,4 +1,4 @@
-"""The ``cuassay memory`` commands: each is a function from its options to an exit status, as in `cuassay.cli`."""
+"""The ``cuassay memory`` commands: functions from their options to an exit status, as in `cuassay.cli`."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = ["add_memory_commands"]
 
-#: What the names of traces end with.
+#: The suffix of trace files.
 _SUFFIX = ".csv.gz"
 
-#: Times a trace is replayed: the first fills the caches, the last is timed.
+#: How often a trace is replayed: the first pass fills the caches, and the last is timed.
 _PASSES = 3
 
 
 def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Declare ``memory`` and what it offers."""
+    """Declare ``memory`` and its subcommands."""
     memory = commands.add_parser(
         "memory",
         help="allocator: replay traces, draw snapshots",
@@ -48,14 +48,14 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     offers = memory.add_subparsers(required=True, metavar="COMMAND")
     replaying = offers.add_parser(
         "replay",
-        help="how much a policy reserves for recorded traces, and how fast it is",
+        help="show how much a policy reserves for recorded traces, and how fast it is",
         example="cuassay memory replay serving:7\ncuassay memory replay suites/data/traces --policy cupy",
     )
     replaying.add_argument(
         "traces",
         nargs="+",
         metavar="TRACE",
-        help=f"files such as x.csv.gz, folders of them, or made up: {', '.join(WORKLOADS)}, serving:7",
+        help=f"files such as x.csv.gz, folders of them, or generated traces: {', '.join(WORKLOADS)}, serving:7",
     )
     replaying.add_argument(
         "--policy",
@@ -63,16 +63,18 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         choices=("cuassay", *PEERS),
         help="whose allocator: cuassay's, or a model of a peer's (default: %(default)s)",
     )
-    replaying.add_argument("--device", metavar="D", help="real memory, such as cuda:0, tagged and checked")
+    replaying.add_argument(
+        "--device", metavar="D", help="replay in the memory of a device, such as cuda:0, with tags that are checked"
+    )
     replaying.add_argument("--json", action="store_true", help="the same as JSON")
     replaying.set_defaults(command=_replay)
     picture = offers.add_parser(
         "viz",
-        help="a snapshot as one page: live bytes by call site, and the map of blocks",
+        help="draw a snapshot as one page: live bytes by call site, and the map of blocks",
         example="cuassay memory viz snapshot.json\ncuassay memory viz snapshot.json -o page.html",
     )
     picture.add_argument(
-        "snapshot", metavar="SNAPSHOT", type=Path, help="a file that dump_snapshot wrote, ours or torch's"
+        "snapshot", metavar="SNAPSHOT", type=Path, help="a file that cuassay's or torch's dump_snapshot wrote"
     )
     picture.add_argument(
         "-o",
@@ -124,7 +126,7 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _traces(names: list[str]) -> Iterator[tuple[str, Callable[[], tuple[Event, ...]]]]:
-    """Each with its name; of folders, the traces in them. Other files, as ``folder/*`` has them, are passed over."""
+    """Yield each trace with its name, and all traces of a folder; skip other files, such as those of ``folder/*``."""
     others = [name for name in names if Path(name).is_file() and not name.endswith(_SUFFIX)]
     if len(others) == len(names):
         raise _no_trace(others[0], f"is not a *{_SUFFIX} file")
@@ -166,7 +168,7 @@ def _runner(policy: str, device: str | None) -> Callable[[tuple[Event, ...]], Re
 
 
 def _on_device(device: Device) -> tuple[Callable[[], MemorySource], Tagger]:
-    """What a kind offers for this: a maker of sources, and tags in its memory."""
+    """Return what a device kind offers for replays: a factory of memory sources, and a tagger for its memory."""
     offer = getattr(devices.backend(device.kind), "replay_target", None)
     if offer is None:
         raise CapabilityError(f"{device} has no source of memory to replay on; omit --device to replay over integers")
@@ -175,9 +177,9 @@ def _on_device(device: Device) -> tuple[Callable[[], MemorySource], Tagger]:
 
 
 def _tagged(events: tuple[Event, ...], source: MemorySource, tagger: Tagger) -> Replay:
-    """Figures of plain passes; then one more in which every block is tagged and checked.
+    """Return the figures of plain passes, after one more pass in which every block is tagged and checked.
 
-    Not in the same: a tag costs a kernel or a copy, which would be timed.
+    The passes are separate, because a tag costs a kernel or a copy that would be timed.
     """
     allocator = CachingAllocator(source)
     figures = replay(events, allocator, passes=_PASSES)

@@ -1,4 +1,4 @@
-"""``cuassay mutate``: how many small faults in the code under test its tests find, and which they miss."""
+"""``cuassay mutate``: how many small faults in the code under test its tests detect, and which they miss."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def add_mutate_command(commands: argparse._SubParsersAction[Parser]) -> None:
     mutate.add_argument(
         "--parts", type=int, default=1, metavar="N", help="processes that run the tests without a mutant (default: 1)"
     )
-    mutate.add_argument("--limit", type=int, metavar="N", help="most mutants: a sample, the same one for one --seed")
+    mutate.add_argument("--limit", type=int, metavar="N", help="most mutants: a sample that depends only on --seed")
     mutate.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the sample (default: 0)")
-    mutate.add_argument("--seconds", type=float, metavar="S", help="stop after so long, the first run included")
+    mutate.add_argument("--seconds", type=float, metavar="S", help="stop after this time, including the first run")
     mutate.add_argument("--equivalents", type=Path, metavar="FILE", help="TOML list of mutants that change nothing")
     mutate.add_argument("--record", type=Path, metavar="FILE", help="append the scores to this result file")
     mutate.add_argument("--fail-under", type=float, default=0.0, metavar="PERCENT", help="exit 1 below this score")
@@ -89,7 +89,7 @@ def _mutate(options: argparse.Namespace) -> int:
             print(_titled(mutant, root))
         return 0
     print(f"mutate: {len(mutants):,} mutants, {jobs} at a time", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job that is ended shows its scores, as after Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a terminated job shows its scores, as after Ctrl-C
     outcomes = campaign.run_mutants(plan, mutants, baseline, equivalents, partial(_tell, root=root))
     return _close(options, outcomes, len(mutants), root)
 
@@ -103,7 +103,7 @@ def _require_tests(tests: Sequence[str]) -> None:
 
 
 def _below(root: Path, here: Path, source: str) -> str:
-    """A source that was named from the current folder, named from the root."""
+    """Return a source relative to the current folder as a path relative to the root."""
     name, mark, function = source.partition("::")
     path = (here / name).resolve()
     return (path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)) + mark + function
@@ -123,7 +123,7 @@ def _passed(found: Baseline) -> str:
 
 
 def _tell(outcome: Outcome, *, root: Path) -> None:
-    """Show a survivor as it is found."""
+    """Print a survivor as soon as it is found."""
     if outcome.verdict in {"survived", "uncovered"}:
         what = f"{outcome.tests:,} tests passed" if outcome.verdict == "survived" else outcome.note
         note = f"; {outcome.note}" if outcome.verdict == "survived" and outcome.note else ""

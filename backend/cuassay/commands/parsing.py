@@ -1,4 +1,4 @@
-"""How the command line is read and written: examples in each help, what a misspelt word was meant to be, colour."""
+"""The parsing and the style of the command line: examples in each help, suggestions for misspelt words, colour."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from cuassay.core.nearest import did_you_mean, nearest
 
 __all__ = ["Parser", "is_coloured", "output_file", "painted"]
 
-#: How the help writes the place of a subcommand.
+#: How the help names a subcommand.
 _COMMAND = "COMMAND"
 
 _STYLES = {"bold": "1", "faint": "2", "red": "31"}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help ends with examples, and whose errors name the word that was likely meant.
+    """A parser whose help ends with examples, and whose errors suggest the word that was probably meant.
 
-    Subcommands are made by the same class.
+    Subcommands use the same class.
 
     Parameters
     ----------
     example : str
-        Command lines, one a line, shown below the options.
+        Command lines, one per line, shown below the options.
     **options
-        For `argparse.ArgumentParser`.
+        Options of `argparse.ArgumentParser`.
     """
 
     def __init__(self, *, example: str = "", **options: Any) -> None:
@@ -38,17 +38,17 @@ class Parser(argparse.ArgumentParser):
             shown = "\n".join(f"  {line}" for line in example.splitlines())
             options |= {"epilog": f"example:\n{shown}", "formatter_class": argparse.RawDescriptionHelpFormatter}
         super().__init__(**options)
-        self.set_defaults(prog=self.prog)  # of the innermost command, for its messages
+        self.set_defaults(prog=self.prog)  # the innermost command, for its messages
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, and let the command that was given an unknown word refuse it, not the one above it."""
+        """Parse, and let the innermost command report an unknown word, not its parent."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and not self._commands():
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and one line, and exit with status 2; where a command is missing, print the whole help."""
+        """Print the usage and one line, and exit with status 2; if a command is missing, print the whole help."""
         if message.endswith(f"required: {_COMMAND}"):
             self.print_help(sys.stderr)
             self._refuse(f"no command was given; choose one of {', '.join(self._commands())}")
@@ -71,13 +71,13 @@ class Parser(argparse.ArgumentParser):
             yield from action.option_strings
 
     def _commands(self) -> tuple[str, ...]:
-        """The names of the subcommands."""
+        """Return the names of the subcommands."""
         below = [action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
         return tuple(name for choices in below for name in choices)
 
 
 def output_file(text: str) -> Path:
-    """The file that an argument names, to be written when the work is done: refused now where that cannot succeed."""
+    """Return the file that an argument names, which is written at the end; reject it now if that cannot succeed."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder; name a file in it")
@@ -87,7 +87,7 @@ def output_file(text: str) -> Path:
 
 
 def is_coloured(stream: IO[str]) -> bool:
-    """Whether to write colours to `stream`: a terminal, unless NO_COLOR is set; FORCE_COLOR colours any stream."""
+    """Return whether to colour `stream`: a terminal, unless NO_COLOR is set; FORCE_COLOR colours any stream."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -96,5 +96,5 @@ def is_coloured(stream: IO[str]) -> bool:
 
 
 def painted(text: str, style: str, stream: IO[str]) -> str:
-    """`text` in a style, such as ``"red"``, if `stream` takes colours."""
+    """Return `text` in a style, such as ``"red"``, if `stream` takes colours."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if is_coloured(stream) else text

@@ -1,4 +1,4 @@
-"""What ``cuassay report --suspects`` hands to ``cuassay ab -``: two commits, a device, and names of benchmarks."""
+"""The input that ``cuassay report --suspects`` writes for ``cuassay ab -``: two commits, a device, benchmark names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["fill_in"]
 
 
 def fill_in(options: argparse.Namespace) -> bool:
-    """Where BASE is ``-``, take what to compare from standard input; False where there is nothing to compare.
+    """Take the comparison from standard input if BASE is ``-``; return False if there is nothing to compare.
 
     Raises
     ------
     ArgumentError
-        BASE or HEAD is missing, or standard input does not hold what the report writes.
+        If BASE or HEAD is missing, or standard input is not output of the report.
     """
     if options.base != "-":
         if options.head is None:
@@ -27,8 +27,8 @@ def fill_in(options: argparse.Namespace) -> bool:
         return True
     text = sys.stdin.read()
     try:
-        told = json.loads(text)
-        base, head, device, names = told["base"], told["head"], told["device"], told["benchmarks"]
+        suspects = json.loads(text)
+        base, head, device, names = (suspects[key] for key in ("base", "head", "device", "benchmarks"))
     except (ValueError, KeyError, TypeError) as error:
         raise ArgumentError(
             f"standard input holds {text[:60]!r}, not suspects; write: cuassay report DIR --suspects | cuassay ab -"

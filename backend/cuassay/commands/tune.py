@@ -1,4 +1,4 @@
-"""``cuassay tune``: products of a file, or public ones, tuned on one GPU or several; progress and a table of gains."""
+"""``cuassay tune``: tune products of a file, or public ones, on one or more GPUs; show progress and gains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_tune_command(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``tune``."""
     tune = commands.add_parser(
         "tune",
-        help="find the fastest way for matrix products, and keep it",
+        help="find the fastest algorithms for matrix products, and keep them",
         example="cuassay tune cuassay_untuned.jsonl --device cuda:0\ncuassay tune --shapes llama3_8b --limit 10",
     )
     tune.add_argument(
@@ -38,8 +38,8 @@ def add_tune_command(commands: argparse._SubParsersAction[Parser]) -> None:
         help="untuned products as cuassay.cuda.tunable records them; or shapes of the form of "
         "suites/data/gemm_shapes.json: all, or one list as FILE:NAME",
     )
-    tune.add_argument("--shapes", metavar="NAME", help=f"public products that come with it: {', '.join(_public())}")
-    tune.add_argument("--device", action="append", metavar="D", help="cuda:0; repeatable, a process each")
+    tune.add_argument("--shapes", metavar="NAME", help=f"public products that are included: {', '.join(_public())}")
+    tune.add_argument("--device", action="append", metavar="D", help="cuda:0; repeatable, one process per device")
     tune.add_argument("--dtype", metavar="T", help="dtype of operands and results, instead of the one in the list")
     tune.add_argument("--limit", type=int, metavar="N", help="tune only N products, spread evenly over the list")
     tune.add_argument("--out", metavar="RESULTS", help="file of results, instead of CUASSAY_TUNABLEOP_FILENAME")
@@ -72,7 +72,7 @@ def _tune(options: argparse.Namespace) -> int:
 
 
 def _check_arguments(options: argparse.Namespace) -> None:
-    """Raise `ArgumentError` for what is wrong on any machine, before a device is asked for."""
+    """Raise `ArgumentError` for arguments that are wrong on any machine, before a device is used."""
     if (options.file is None) == (options.shapes is None):
         given = "neither" if options.file is None else "both"
         raise ArgumentError(f"tune needs either a file or --shapes NAME; got {given}; give one of them")
@@ -83,7 +83,7 @@ def _check_arguments(options: argparse.Namespace) -> None:
 
 
 def _check_files(indices: Sequence[int]) -> None:
-    """Before the search: results that cannot be kept would be lost, and those of one GPU are not another model's."""
+    """Check the files before the search: results that cannot be stored would be lost; each file is for one model."""
     from cuassay.devices.cuda.blas.tuning import tuner, validators
 
     for index in indices:
@@ -140,7 +140,7 @@ def _listed(lists: dict[str, tuple[GemmShape, ...]], name: str, otherwise: str) 
 
 
 def _is_recorded(file: str) -> bool:
-    """Whether it is a file of lines that begins with a header, whatever the header says."""
+    """Return whether it is a file of JSON lines that begins with a header, whatever the header says."""
     try:
         with Path(file).open(encoding="utf-8") as lines:
             return "format" in json.loads(next(lines))

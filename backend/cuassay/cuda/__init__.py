@@ -1,7 +1,7 @@
-"""CUDA devices by ``torch.cuda``'s names; importing this touches no driver and no CUDA library.
+"""CUDA devices under ``torch.cuda``'s names; importing this touches no driver and no CUDA library.
 
-Where we differ from torch: `is_available` and `device_count` never initialise CUDA in this process, so they are safe
-before a fork; no call but `set_device`, `synchronize`, `mem_get_info` and those that run something makes a context;
+Differences from torch: `is_available` and `device_count` never initialise CUDA in this process, so they are safe before
+a fork. Only `set_device`, `synchronize`, `mem_get_info` and functions that run work on the device make a context.
 `compile_kernel` passes a Python int as 64 bits and checks every argument against the kernel's signature.
 """
 
@@ -208,14 +208,14 @@ __all__ = [
     "use_with_numba",
 ]
 
-#: The modules of the face, loaded when a name is first asked for; importing them touches no driver either. And those
-#: whose names stay in them, as with torch: ``cuda.tunable.enable()``.
+#: Modules whose names are also names of `cuassay.cuda`, and modules whose names stay in them, as in torch
+#: (``cuda.tunable.enable()``). They are loaded at first use; importing them touches no driver either.
 _MODULES = ("blas", "graphs", "history", "host", "memory", "random", "streams")
-_ROOMS = ("_gpu_trace", "_sanitizer", "jiterator", "nvtx", "profiler", "tunable")
+_SUBMODULES = ("_gpu_trace", "_sanitizer", "jiterator", "nvtx", "profiler", "tunable")
 
 
 def __getattr__(name: str) -> Any:
-    if name in (*_MODULES, *_ROOMS):  # ``cuda.memory.empty_cache()`` works without a further import, as with torch
+    if name in (*_MODULES, *_SUBMODULES):  # ``cuda.memory.empty_cache()`` works without another import, as in torch
         return importlib.import_module(f"{__name__}.{name}")
     for home in _MODULES if name in __all__ else ():
         module = importlib.import_module(f"{__name__}.{home}")
@@ -232,17 +232,17 @@ def _runtime() -> Any:
 
 
 def is_available() -> bool:
-    """Whether at least one CUDA device can be used; safe before a fork."""
+    """Return whether at least one CUDA device can be used; safe before a fork."""
     return bool(_runtime().is_available())
 
 
 def device_count() -> int:
-    """Visible CUDA devices; safe before a fork."""
+    """Return the number of visible CUDA devices; safe before a fork."""
     return int(_runtime().device_count())
 
 
 def init() -> None:
-    """Initialise the driver now instead of at first use; makes no context.
+    """Initialise the driver now instead of at first use, without making a context.
 
     Raises
     ------
@@ -257,88 +257,88 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process has initialised the driver."""
+    """Return whether this process has initialised the driver."""
     return bool(_runtime().is_initialized())
 
 
 def driver_version() -> str:
-    """The newest CUDA version the driver serves, such as ``13.0``; empty without a driver."""
+    """Return the newest CUDA version that the driver supports, such as ``13.0``; empty without a driver."""
     return str(_runtime().driver_version())
 
 
 def current_device() -> int:
-    """The index of this thread's device."""
+    """Return the index of this thread's current device."""
     return int(_runtime().current_device())
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make `device` the one of this thread; a negative index does nothing, as with torch."""
+    """Make `device` this thread's current device; a negative index does nothing, as in torch."""
     _runtime().set_device(index_of(device))
 
 
 def device(device: DeviceLike) -> AbstractContextManager[None]:
-    """Make `device` the one of this thread inside a ``with`` block; a negative index does nothing."""
+    """Make `device` this thread's current device inside a ``with`` block; a negative index does nothing."""
     entered: AbstractContextManager[None] = _runtime().device(index_of(device))
     return entered
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Block the host until everything given to `device` is done."""
+    """Block the host until all work submitted to `device` is done."""
     _runtime().synchronize(index_of(device))
 
 
 def get_device_properties(device: DeviceLike = None) -> Properties:
-    """Name, capability, sizes, UUID and the rest of `device`; makes no context."""
+    """Return name, compute capability, sizes, UUID and other properties of `device`, without making a context."""
     properties: Properties = _runtime().get_device_properties(index_of(device))
     return properties
 
 
 def get_device_name(device: DeviceLike = None) -> str:
-    """The name of `device`, such as ``NVIDIA H200``."""
+    """Return the name of `device`, such as ``NVIDIA H200``."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
-    """Compute capability of `device`: (major, minor)."""
+    """Return the compute capability of `device` as (major, minor)."""
     properties = get_device_properties(device)
     return properties.major, properties.minor
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether `device` can read and write the memory of `peer_device` directly."""
+    """Return whether `device` can read and write the memory of `peer_device` directly."""
     return bool(_runtime().can_device_access_peer(index_of(device), index_of(peer_device)))
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """Free and total memory of `device`, bytes."""
+    """Return free and total memory of `device` in bytes."""
     free, total = _runtime().mem_get_info(index_of(device))
     return int(free), int(total)
 
 
 def is_bf16_supported(*, including_emulation: bool = True) -> bool:
-    """Whether the current device computes in bfloat16; without emulation that needs compute capability 8.0."""
+    """Return whether the current device computes in bfloat16; without emulation this needs compute capability 8.0."""
     return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
 def is_tf32_supported() -> bool:
-    """Whether the current device's tensor cores take TF32: compute capability 8.0."""
+    """Return whether the current device's tensor cores support TF32: compute capability 8.0 or higher."""
     return is_available() and get_device_capability()[0] >= 8
 
 
 def get_arch_list() -> list[str]:
-    """The architectures our kernels are tested to compile for; they are compiled on the device they run on."""
+    """Return the architectures that the kernels are tested to compile for; each device compiles for its own."""
     from cuassay.devices.cuda.launch.source import ARCHITECTURES
 
     return list(ARCHITECTURES)
 
 
 def cudart() -> Any:
-    """The CUDA runtime's functions that torch exposes, with the enum ``cudaError``; each returns its status first."""
+    """Return the CUDA runtime functions that torch exposes, and ``cudaError``; each returns its status first."""
     return _runtime().cudart()
 
 
 def libraries() -> list[tuple[str, str, str, str]]:
-    """Each CUDA library: (name, path, version, why it is absent)."""
+    """Return (name, path, version, reason for absence) for each CUDA library."""
     from cuassay.devices.cuda.driver import libraries as module
 
     return [*module.libraries(), *module.other_libraries()]
@@ -354,30 +354,32 @@ def compile_kernel(
     include: Sequence[str | Path] = (),
     shared_memory: int = 0,
 ) -> UserKernel:
-    """Make a kernel of CUDA C++ callable: ``kernel(grid, block, (arguments...), stream=None, shared=0)``.
+    """Compile a CUDA C++ kernel and return a callable, ``kernel(grid, block, (arguments...), stream=None, shared=0)``.
 
     Parameters
     ----------
     source : str
         CUDA C++; ``#include <cuda_fp16.h>`` and ``<cuda_bf16.h>`` are found.
     name : str
-        The kernel as C++ spells it: ``"scale"``, or ``"scale<float, 4>"`` of a template.
+        The kernel's name as C++ spells it: ``"scale"``, or ``"scale<float, 4>"`` for a template.
     signature : sequence of str, optional
-        ``"float32"`` for a value, ``"float32*"`` for an array, ``"?"`` and ``"?*"`` unchecked; read from the source
-        where it is not given.
+        ``"float32"`` for a value, ``"float32*"`` for an array, ``"?"`` and ``"?*"`` for unchecked ones; read from the
+        source by default.
     arch : str, optional
-        Compile now for ``"sm_90"``, say, with no device needed; None compiles for each device at its first launch.
+        The architecture to compile for now, such as ``"sm_90"``; needs no device. None compiles at each device's first
+        launch.
     options : sequence of str
-        Further options for NVRTC.
+        Additional options for NVRTC.
     include : sequence of path
-        Folders of your headers.
+        Directories of header files.
     shared_memory : int
-        Dynamic shared memory a block where a launch names none, bytes.
+        The dynamic shared memory per block in bytes, for launches that do not name it.
 
     Raises
     ------
     CompileError
-        If `arch` is given and it does not compile for it, else at the first launch; ``log`` has the compiler's text.
+        If the kernel does not compile: now if `arch` is given, else at the first launch. ``log`` has the compiler's
+        text.
     """
     from cuassay.devices.cuda.launch import userkernel
 

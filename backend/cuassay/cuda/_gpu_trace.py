@@ -1,8 +1,8 @@
-"""Functions called at events of CUDA streams and memory, by the names of ``torch.cuda._gpu_trace``.
+"""Callbacks for events of CUDA streams and memory, under the names of ``torch.cuda._gpu_trace``.
 
-They are called with integers: handles of events and streams, addresses of memory. `cuassay.core.watchers` tells more,
-and of every kind of device. Where we differ from torch: each returns a handle whose ``remove()`` ends it, and the trace
-is on while a callback is there.
+Callbacks get integers: handles of events and streams, and addresses of memory. `cuassay.core.watchers` offers more, for
+every device kind. Differences from torch: each function returns a handle whose ``remove()`` unregisters the callback,
+and the trace is on as long as a callback is registered.
 """
 
 from __future__ import annotations
@@ -29,64 +29,64 @@ _log = logging.getLogger(__name__)
 
 
 def register_callback_for_event_creation(cb: Callable[[int], object]) -> WatchHandle:
-    """``cb(event)`` is called when an event gets its handle: at its first record."""
+    """Call ``cb(event)`` when an event gets its handle, which is at its first record."""
     return _register("event_made", lambda occurrence: cb(occurrence.subject))
 
 
 def register_callback_for_event_deletion(cb: Callable[[int], object]) -> WatchHandle:
-    """``cb(event)`` is called when an event gives its handle back; another event may get it."""
+    """Call ``cb(event)`` when an event returns its handle, which another event may then get."""
     return _register("event_dropped", lambda occurrence: cb(occurrence.subject))
 
 
 def register_callback_for_event_record(cb: Callable[[int, int], object]) -> WatchHandle:
-    """``cb(event, stream)`` is called after an event was recorded."""
+    """Call ``cb(event, stream)`` after an event is recorded."""
     return _register("event_recorded", lambda occurrence: cb(occurrence.subject, occurrence.stream))
 
 
 def register_callback_for_event_wait(cb: Callable[[int, int], object]) -> WatchHandle:
-    """``cb(event, stream)`` is called after a stream was told to wait for an event."""
+    """Call ``cb(event, stream)`` after a stream is made to wait for an event."""
     return _register("event_waited", lambda occurrence: cb(occurrence.subject, occurrence.stream))
 
 
 def register_callback_for_memory_allocation(cb: Callable[[int], object]) -> WatchHandle:
-    """``cb(address)`` is called when the caching allocator gave out a block."""
+    """Call ``cb(address)`` when the caching allocator returns a block."""
     return _register("memory_taken", lambda occurrence: cb(occurrence.subject))
 
 
 def register_callback_for_memory_deallocation(cb: Callable[[int], object]) -> WatchHandle:
-    """``cb(address)`` is called when a block was freed."""
+    """Call ``cb(address)`` when a block is freed."""
     return _register("memory_returned", lambda occurrence: cb(occurrence.subject))
 
 
 def register_callback_for_stream_creation(cb: Callable[[int], object]) -> WatchHandle:
-    """``cb(stream)`` is called when a stream of the pool is made: at its first use."""
+    """Call ``cb(stream)`` when a stream of the pool is created, which is at its first use."""
     return _register("stream_made", lambda occurrence: cb(occurrence.subject))
 
 
 def register_callback_for_device_synchronization(cb: Callable[[], object]) -> WatchHandle:
-    """``cb()`` is called after the host waited for a device."""
+    """Call ``cb()`` after the host has waited for a device."""
     return _register("device_synchronized", lambda _: cb())
 
 
 def register_callback_for_stream_synchronization(cb: Callable[[int], object]) -> WatchHandle:
-    """``cb(stream)`` is called after the host waited for a stream."""
+    """Call ``cb(stream)`` after the host has waited for a stream."""
     return _register("stream_synchronized", lambda occurrence: cb(occurrence.subject))
 
 
 def register_callback_for_event_synchronization(cb: Callable[[int], object]) -> WatchHandle:
-    """``cb(event)`` is called after the host waited for an event."""
+    """Call ``cb(event)`` after the host has waited for an event."""
     return _register("event_synchronized", lambda occurrence: cb(occurrence.subject))
 
 
 def _register(event: str, call: Callable[[Occurrence], object]) -> WatchHandle:
-    """What a callback raises is logged, as torch does: the program that is watched goes on."""
+    """Register a callback whose exceptions are logged, as in torch, so that the observed program continues."""
 
-    def told(occurrence: Occurrence) -> None:
+    def run_logged(occurrence: Occurrence) -> None:
         if not occurrence.device.startswith("cuda:"):
             return
         try:
             call(occurrence)
-        except Exception:  # noqa: BLE001  whatever a callback raises
+        except Exception:  # noqa: BLE001  a callback may raise anything
             _log.exception("a callback for %s raised", event)
 
-    return watch(told, (event,))
+    return watch(run_logged, (event,))

@@ -1,9 +1,9 @@
-"""The race sanitizer of CUDA, by the name of ``torch.cuda._sanitizer``.
+"""The race sanitizer of CUDA, under the name of ``torch.cuda._sanitizer``.
 
-It finds an access that is not ordered after a conflicting one of another stream, and memory that is freed while another
-stream may still use it. Where we differ from torch: accesses are compared by bytes, replays of graphs are judged by the
-launches recorded in them, kernels of `cuassay.cuda.compile_kernel` and functions of CuPy are seen, and the error is
-raised where the access is made, as `cuassay.errors.RaceError`.
+It detects accesses that are not ordered after a conflicting access of another stream, and memory that is freed while
+another stream may still use it. Differences from torch: accesses are compared by byte ranges; graph replays are checked
+by the launches recorded in the graph; kernels of `cuassay.cuda.compile_kernel` and CuPy functions are covered; and the
+error, `cuassay.errors.RaceError`, is raised where the access is made.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _on: list[Sanitizer] = []
 
 
 def enable_cuda_sanitizer() -> None:
-    """Judge all work of this process from here, in every thread; twice is allowed. Call it before streams are used.
+    """Check all later work of this process, in every thread; a second call does nothing. Call it before using streams.
 
-    The setting ``CUASSAY_CUDA_SANITIZER`` (torch's ``TORCH_CUDA_SANITIZER``) does it at the import of `cuassay`. At the
-    end of the process what was found, and what could not be seen, is written to the standard error.
+    The setting ``CUASSAY_CUDA_SANITIZER`` (torch's ``TORCH_CUDA_SANITIZER``) does this at the import of `cuassay`. At
+    the end of the process, the races found and the accesses that it could not see are written to the standard error.
     """
     if not _on:
         _on.append(Sanitizer())
@@ -30,7 +30,7 @@ def enable_cuda_sanitizer() -> None:
 
 
 def disable_cuda_sanitizer() -> None:
-    """Judge no more; twice is allowed."""
+    """Stop checking, and report; a second call does nothing."""
     while _on:
         _tell(_on.pop())
 

@@ -1,7 +1,8 @@
-"""Controls of matrix products by the names of ``torch.backends.cuda``; importing this loads no CUDA library.
+"""Controls of matrix products under the names of ``torch.backends.cuda``; importing this loads no CUDA library.
 
-Where we differ: reduced-precision reductions of 16-bit products start forbidden (see `cuassay.core.precision`); the
-default library is cuBLASLt; a bad ``CUBLAS_WORKSPACE_CONFIG`` raises instead of being ignored.
+Differences from torch: reduced-precision reductions of 16-bit products are forbidden by default (see
+`cuassay.core.precision`); the default library is cuBLASLt; a bad ``CUBLAS_WORKSPACE_CONFIG`` raises instead of being
+ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _split_k(dtype: str) -> property:
 
 
 class Matmul:
-    """The switches of ``torch.backends.cuda.matmul``, of the whole process."""
+    """The switches of ``torch.backends.cuda.matmul``, for the whole process."""
 
     __slots__ = ()
 
@@ -52,7 +53,7 @@ class Matmul:
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether float32 products round their operands to TF32: mode tf32 as the default of the process."""
+        """Whether float32 products round their operands to TF32: whether the process's default mode is tf32."""
         return self.fp32_precision == "tf32"
 
     @allow_tf32.setter
@@ -65,7 +66,7 @@ class Matmul:
 
     @property
     def fp32_precision(self) -> Mode:
-        """The default mode of float32 products: one of ours, which are torch's and the split ones."""
+        """The process's default mode of float32 products: one of torch's, or one of the split modes."""
         return precision.default_precision()
 
     @fp32_precision.setter
@@ -91,12 +92,12 @@ matmul = Matmul()
 
 
 def preferred_blas_library(backend: str | None = None) -> str:
-    """Prefer ``"cublas"``, ``"cublaslt"`` or ``"default"`` from here; gives the preference. None only asks.
+    """Set the preferred library, ``"cublas"``, ``"cublaslt"`` or ``"default"``, and return it; None only returns it.
 
     Raises
     ------
     ArgumentError
-        If it is another.
+        If `backend` is another name.
     """
     from cuassay.devices.cuda.blas import controls
 
@@ -104,7 +105,7 @@ def preferred_blas_library(backend: str | None = None) -> str:
 
 
 def cublas_workspace_size(device: DeviceLike = None, nbytes: int | None = None) -> int:
-    """Bytes that a product on `device` may take as workspace; `nbytes`, where given, is the limit from here.
+    """Return the workspace limit of a product on `device` in bytes; `nbytes`, if given, becomes the new limit.
 
     Raises
     ------
@@ -117,9 +118,9 @@ def cublas_workspace_size(device: DeviceLike = None, nbytes: int | None = None) 
 
 
 def current_blas_handle(device: DeviceLike = None) -> int:
-    """The address of this thread's ``cublasHandle_t`` on `device`, on its current stream, for code of others.
+    """Return the address of this thread's ``cublasHandle_t`` on `device` and its current stream, for other libraries.
 
-    Its workspace is cuBLAS' own: call ``cublasSetWorkspace`` before a capture.
+    It uses cuBLAS' own workspace: call ``cublasSetWorkspace`` before a capture.
     """
     from cuassay import cuda
     from cuassay.devices.cuda.blas import cublas

@@ -1,4 +1,4 @@
-"""The block in which work is captured into a graph, and the stream that it is captured on, for every kind of device."""
+"""The block in which work is captured into a graph, and the stream of the capture, for every device kind."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ __all__ = ["graph", "side_stream"]
 
 
 class graph:  # noqa: N801  torch's name
-    """Work given to a side stream inside the block is captured into `cuda_graph`.
+    """Capture work submitted to a side stream inside the block into `cuda_graph`.
 
-    Nothing runs meanwhile, so nothing is waited for. Where the block raises, or a call in it breaks the capture, the
-    graph is left empty and the stream and the thread are free again.
+    Nothing runs during the capture, so nothing synchronizes. If the block raises, or a call in it breaks the capture,
+    the graph is left empty, and the stream and the thread can be used again.
 
     Parameters
     ----------
     cuda_graph : CUDAGraph or another kind's graph
-        What to capture into.
+        The graph to capture into.
     pool : tuple of int, optional
         See `cuassay.core.graphs.Graph.begin`.
     stream : Stream, optional
-        The stream to capture on; None is one that all such blocks of this thread and the device share.
+        The stream to capture on; by default the stream that this thread's captures of the device share.
     capture_error_mode : str
         ``global``, ``thread_local`` or ``relaxed``.
 
     Raises
     ------
     CaptureError
-        If the work cannot be captured; names the call.
+        If the work cannot be captured; the message names the call.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class graph:  # noqa: N801  torch's name
     def __enter__(self) -> None:
         self._entered = self._backend.use_stream(self._stream)
         self._entered.__enter__()
-        # A finaliser that ran now could call the driver, which breaks a capture. Collecting before, as torch once did,
-        # takes 85 ms where torch is loaded, and does not help against garbage that the block itself makes.
-        _rest()
+        # A finalizer that ran now could call the driver, which breaks a capture. A collection before the capture, as in
+        # older torch, takes 85 ms if torch is loaded, and does not help against garbage that the block itself makes.
+        _pause_collector()
         try:
             self._graph.begin(pool=self._pool, capture_error_mode=self._mode)
         except BaseException:
@@ -87,11 +87,11 @@ class graph:  # noqa: N801  torch's name
             warnings.warn(f"{self._graph!r} holds no work: was it given to another stream?", stacklevel=2)
 
     def _leave(self) -> None:
-        _resume()
+        _resume_collector()
         self._entered.__exit__(None, None, None)
 
     def _fail(self, error: BaseException) -> None:
-        """Name the call that broke the capture; any other error goes on as it is."""
+        """Name the call that broke the capture; other errors propagate unchanged."""
         is_broken = self._graph.is_broken
         self._graph.reset()
         if isinstance(error, CuassayError) or not isinstance(error, RuntimeError):
@@ -103,7 +103,7 @@ class graph:  # noqa: N801  torch's name
 
 
 def _call_of(error: BaseException) -> str:
-    """File, line and text of the innermost call in the caller's own code that led to `error`."""
+    """Return file, line and text of the innermost call in the caller's own code that led to `error`."""
     found, link = "a call", error.__traceback__
     while link is not None:
         name, line = link.tb_frame.f_code.co_filename, link.tb_lineno
@@ -113,7 +113,7 @@ def _call_of(error: BaseException) -> str:
     return found
 
 
-#: Folders of code that is not the caller's own.
+#: Directories of code that is not the caller's own.
 _LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_paths()[name] for name in ("purelib", "stdlib")))
 
 
@@ -126,36 +126,36 @@ _side = _Side()
 
 
 def side_stream(device: Device) -> Any:
-    """The stream that this thread's captures of `device` use: one, as freed memory is used again where it was for.
+    """Return the stream that this thread's captures of `device` share, so that freed memory of a stream is reused.
 
-    Two threads may capture at once, which one stream cannot.
+    Each thread has its own, because two threads may capture at the same time.
     """
-    if device.kind == "sim":  # a test may have put another machine there
+    if device.kind == "sim":  # a test may have replaced the simulated machine
         return devices.backend("sim").new_stream(device.index)
     if device not in _side.streams:
         _side.streams[device] = devices.backend(device.kind).new_stream(device.index)
     return _side.streams[device]
 
 
-class _Resting:
-    """Captures that are open in any thread, and whether the collector was on before the first."""
+class _PausedCollector:
+    """The number of open captures in all threads, and whether the garbage collector was on before the first."""
 
     lock = threading.Lock()
     captures = 0
     was_on = False
 
 
-def _rest() -> None:
-    """No garbage is collected until each `_rest` has had its `_resume`."""
-    with _Resting.lock:
-        if not _Resting.captures:
-            _Resting.was_on = gc.isenabled()
-        _Resting.captures += 1
+def _pause_collector() -> None:
+    """Disable garbage collection until each `_pause_collector` has been followed by a `_resume_collector`."""
+    with _PausedCollector.lock:
+        if not _PausedCollector.captures:
+            _PausedCollector.was_on = gc.isenabled()
+        _PausedCollector.captures += 1
         gc.disable()
 
 
-def _resume() -> None:
-    with _Resting.lock:
-        _Resting.captures -= 1
-        if not _Resting.captures and _Resting.was_on:
+def _resume_collector() -> None:
+    with _PausedCollector.lock:
+        _PausedCollector.captures -= 1
+        if not _PausedCollector.captures and _PausedCollector.was_on:
             gc.enable()

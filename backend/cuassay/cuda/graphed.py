@@ -1,8 +1,8 @@
 """Functions over arrays, captured once and called by replay.
 
-The arrays that a function was captured with are its *static* inputs. A call copies what it is given into them, unless
-it is them; a replay with other inputs points the graph's kernels at those, where the kind of device can, and copies
-only what it cannot re-point. Results are the arrays of the capture: the next call overwrites them.
+The arrays that a function was captured with are its *static* inputs. A call copies other arguments into them. A replay
+with other inputs instead points the graph's kernels at these, if the device kind can, and copies only the inputs that
+it cannot re-point. Results are the arrays of the capture, and the next call overwrites them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Function = Callable[..., Any]
 Pointer = Callable[[Any], bool]
 
 
-#: What an array must have in common with the captured one to be used in its place; in one call of C.
+#: The properties that an array must share with the captured one to replace it, read in one C call.
 _signature: Callable[[Any], tuple[Any, Any, Any]] = attrgetter("shape", "dtype", "strides")
 
 
 class _Input:
-    """One static input: the array, how other arrays take its place, and which one is there now."""
+    """One static input: the array, the function that re-points the graph, and the array it points at now."""
 
     def __init__(self, array: Any, name: str, find: Callable[[Any], Pointer | None]) -> None:
         self.array = array
@@ -46,11 +46,11 @@ class _Input:
 
     @cached_property
     def point(self) -> Pointer | None:
-        """How to re-point the graph; looked for at the first use, as it reads every node."""
+        """The function that re-points the graph; found at first use, because finding it reads every node."""
         return self._find(self.array)
 
     def check(self, given: Any) -> None:
-        """Raise unless `given` is an array like the one of the capture."""
+        """Raise unless `given` has the type, dtype and shape of the captured array."""
         shape, dtype, _ = self.signature
         if type(given) is not self._type:
             raise ArgumentError(f"{self.name} was captured as {type(self.array).__qualname__}; got {given!r}; give one")
@@ -62,7 +62,7 @@ class _Input:
             raise ShapeError(f"{self.name} was captured with shape {shape}; got {given.shape}; capture that one too")
 
     def copy(self, given: Any) -> None:
-        """The graph reads the static array, which now holds what `given` does."""
+        """Make the graph read the static array, after copying `given` into it."""
         if given is self.current and (given is self.array or self._is_pointed_at(given)):
             return
         self.check(given)
@@ -70,11 +70,11 @@ class _Input:
         self._fill(given)
 
     def use(self, given: Any) -> None:
-        """The graph reads `given` itself, where it can."""
+        """Make the graph read `given` itself if possible, else a copy in the static array."""
         if given is self.current and (given is self.array or self._is_pointed_at(given)):
             return
         if type(given) is not self._type or _signature(given) != self.signature:
-            self.check(given)  # where it raises nothing, only the strides are others
+            self.check(given)  # if this raises nothing, only the strides differ
         elif self._is_pointed_at(given):
             self.current = given
             return
@@ -82,11 +82,11 @@ class _Input:
         self._fill(given)
 
     def _is_pointed_at(self, given: Any) -> bool:
-        """Point the graph at `given`, also where it was before: a graph updated since reads the static array again."""
+        """Point the graph at `given` even if it already was: a graph updated since reads the static array again."""
         return self.point is not None and self.point(given)
 
     def _fill(self, given: Any) -> None:
-        """The static array holds what `given` does: it, or another view of the same memory, does already."""
+        """Copy `given` into the static array, unless it is the same memory."""
         backend = registry.backend_of(type(given))
         if given is not self.array and (backend is None or backend.overlap(given, self.array) != "same"):
             ops.copy(given, out=self.array)
@@ -103,9 +103,9 @@ class GraphedCallable(Handle):
     Attributes
     ----------
     graph : Graph
-        What is replayed.
+        The graph that is replayed.
     outputs : object
-        What the function returned while it was captured: its arrays hold the results of the last replay.
+        The value that the function returned during the capture; its arrays hold the results of the last replay.
     """
 
     def __init__(self, function: Function, graph: Graph, arguments: tuple[Any, ...], outputs: Any) -> None:
@@ -127,16 +127,16 @@ class GraphedCallable(Handle):
 
     @property
     def repointable(self) -> tuple[bool, ...]:
-        """Of each input, in order: whether `replay` can use another array without a copy, if it is aligned alike."""
+        """For each input, in order, whether `replay` can use another array of the same alignment without a copy."""
         return tuple(found.point is not None for found in self._inputs)
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function by replay: an argument other than the static input is first copied into it.
+        """Call the function by replay; an argument other than the static input is first copied into it.
 
         Parameters
         ----------
         *args
-            As at the capture: nests alike, arrays of the same shapes and dtypes.
+            Arguments as at the capture: the same nesting, and arrays of the same shapes and dtypes.
 
         Returns
         -------
@@ -146,23 +146,23 @@ class GraphedCallable(Handle):
         Raises
         ------
         ArgumentError, ShapeError, DTypeError
-            If an argument is not like the one of the capture.
+            If an argument does not match that of the capture.
         """
-        for place, given in zip(self._inputs, self._given(args), strict=True):
+        for place, given in zip(self._inputs, self._flatten(args), strict=True):
             place.copy(given)
         self.graph.replay()
         return self.outputs
 
     def replay(self, inputs: Sequence[Any] | None = None) -> Any:
-        """Replay on `inputs` themselves, which must stay as they are until it is done; None: those of the last time.
+        """Replay on `inputs` directly; they must not change until the replay is done. None uses the last inputs again.
 
-        Kernels of ours are pointed at them. An input that anything else reads, or whose address is not aligned as the
-        static one's, is copied.
+        The package's own kernels are pointed at them. An input is copied if another kernel reads it, or if its
+        alignment differs from that of the static input.
 
         Parameters
         ----------
         inputs : sequence, optional
-            As for a call.
+            Arguments as in a call.
 
         Returns
         -------
@@ -172,16 +172,16 @@ class GraphedCallable(Handle):
         Raises
         ------
         ArgumentError, ShapeError, DTypeError
-            If an input is not like the one of the capture.
+            If an input does not match that of the capture.
         """
         if inputs is not None:
-            for place, given in zip(self._inputs, self._given(inputs), strict=True):
+            for place, given in zip(self._inputs, self._flatten(inputs), strict=True):
                 place.use(given)
         self.graph.replay()
         return self.outputs
 
-    def _given(self, args: Sequence[Any]) -> Sequence[Any]:
-        """The arrays in `args`, one for each input: where no argument is a nest, each input checks its own."""
+    def _flatten(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Return the arrays in `args`, one per input; without nested arguments, each input checks its own."""
         if self._is_flat and len(args) == len(self._inputs):
             return args
         args = tuple(args)
@@ -193,7 +193,7 @@ class GraphedCallable(Handle):
         return given
 
     def reset(self) -> None:
-        """Forget the graph and free its memory; the results stay as they are."""
+        """Destroy the graph and free its memory; the results keep their values."""
         self.graph.reset()
 
 
@@ -224,16 +224,16 @@ def make_graphed_callables(
     pool: PoolId | None = None,
     capture_error_mode: str = "global",
 ) -> GraphedCallable | tuple[GraphedCallable, ...]:
-    """Capture functions over arrays; several share memory, so replay them one after the other.
+    """Capture functions over arrays; several functions share memory, so replay them one after the other.
 
     Parameters
     ----------
     callables : function or sequence of function
-        Each takes arrays, or lists, tuples and dicts of them, and does the same work at every call.
+        Functions of arrays, or of lists, tuples and dicts of arrays, that do the same work at every call.
     sample_args : sequence
-        Arguments of the function, of each where there are several: they become the static inputs.
+        The arguments of the function, or of each function; they become the static inputs.
     num_warmup_iters : int
-        Calls before the capture: what a first call compiles, loads and tunes.
+        Calls before the capture, so that compilation, loading and tuning are not captured.
     pool : tuple of int, optional
         Memory to share with other graphs; see `graph_pool_handle`.
     capture_error_mode : str
@@ -244,7 +244,7 @@ def make_graphed_callables(
     ArgumentError
         If an argument is not an array, or arrays are on several devices.
     CaptureError
-        If the work cannot be captured; names the call.
+        If the work cannot be captured; the message names the call.
 
     Examples
     --------
@@ -274,7 +274,7 @@ def _graphed(
     pool = graph_pool_handle() if pool is None else pool
     nbytes = [sum(array.nbytes for array in _arrays(tuple(sample))) for sample in samples]
     made: dict[int, GraphedCallable] = {}
-    # The largest first: what it leaves behind is room for the others.
+    # The largest first, so that the memory it frees serves the others.
     for place in sorted(range(len(functions)), key=lambda place: -nbytes[place]):
         made[place] = _capture(functions[place], tuple(samples[place]), warmups, pool, mode)
     return tuple(made[place] for place in range(len(functions)))
@@ -308,11 +308,11 @@ def _owner(array: Any) -> Any:
 
 
 def _none(array: Any) -> None:
-    """An input that is always copied."""
+    """Return no pointer, so that the input is always copied."""
 
 
 def _arrays(value: Any, name: str = "argument") -> Iterator[Any]:
-    """The arrays in a nest of lists, tuples and dicts. Raises `ArgumentError` at anything else but None."""
+    """Yield the arrays in nested lists, tuples and dicts. Raises `ArgumentError` for anything else but None."""
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):
@@ -328,14 +328,14 @@ def _arrays(value: Any, name: str = "argument") -> Iterator[Any]:
 
 
 def _names(arguments: tuple[Any, ...]) -> Iterator[str]:
-    """Of each array, which argument it is in."""
+    """Yield, for each array, the name of the argument that contains it."""
     for place, argument in enumerate(arguments):
         for _ in _arrays(argument):
             yield f"argument {place}"
 
 
 def _shape(value: Any) -> Any:
-    """The nest without its arrays."""
+    """Return the nesting without its arrays."""
     if isinstance(value, dict):
         return {key: _shape(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -344,6 +344,6 @@ def _shape(value: Any) -> Any:
 
 
 def _is_aliased(array: Any, others: list[Any]) -> bool:
-    """Whether `array` shares memory with another input or a result: these would still mean the static array."""
+    """Return whether `array` shares memory with another input or a result, which would still use the static array."""
     backend = devices.backend(_owner(array).kind)
     return sum(backend.overlap(array, other) != "none" for other in others) > 1

@@ -1,9 +1,9 @@
-"""Graphs of captured work by ``torch.cuda.graphs``' names; CuPy is imported at the first use of `CUDAGraph`.
+"""Graphs of captured work under ``torch.cuda.graphs``' names; CuPy is imported at the first use of `CUDAGraph`.
 
-`graph` and `make_graphed_callables` serve every kind of device that captures, `sim` too. Where we differ from torch: a
-capture that breaks names the call that broke it; the host does not wait for the device before one, and the garbage
-collector rests during it; `GraphedCallable.replay` takes other inputs without copying them; memory goes back when a
-pool's last graph is gone.
+`graph` and `make_graphed_callables` work for every device kind that captures, including `sim`. Differences from torch:
+the error of a broken capture names the call that broke it; the host does not wait for the device before a capture, and
+the garbage collector is paused during it; `GraphedCallable.replay` takes other inputs without copying them; memory is
+returned when a pool's last graph is destroyed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether work given to the current CUDA stream is recorded; makes no context."""
+    """Return whether work submitted to the current CUDA stream is captured; makes no context."""
     from cuassay.devices.cuda.driver import forks
 
     if not forks.driver_is_up():
@@ -61,30 +61,30 @@ def is_current_stream_capturing() -> bool:
 
 
 def register_graph_capture_start_hook(hook: Hook) -> HookHandle:
-    """``hook(graph)`` when a capture has begun: what it gives to the stream is captured too."""
+    """Call ``hook(graph)`` after a capture begins; work that it submits to the stream is captured too."""
     return register_hook("capture_start", hook)
 
 
 def register_graph_capture_end_hook(hook: Hook) -> HookHandle:
-    """``hook(graph)`` when a capture has ended, before the graph is made executable."""
+    """Call ``hook(graph)`` after a capture ends, before the graph is instantiated."""
     return register_hook("capture_end", hook)
 
 
 def register_graph_instantiate_hook(hook: Hook) -> HookHandle:
-    """``hook(graph)`` when a graph was made executable."""
+    """Call ``hook(graph)`` after a graph is instantiated."""
     return register_hook("instantiate", hook)
 
 
 def register_graph_replay_start_hook(hook: Hook) -> HookHandle:
-    """``hook(graph)`` before each replay of any graph; while none is registered, replays cost nothing more."""
+    """Call ``hook(graph)`` before each replay of any graph; without such hooks, replays have no extra cost."""
     return register_hook("replay_start", hook)
 
 
 def register_graph_replay_end_hook(hook: Hook) -> HookHandle:
-    """``hook(graph)`` when a replay was given to its stream, also where that raised."""
+    """Call ``hook(graph)`` after a replay is submitted to its stream, even if that raised."""
     return register_hook("replay_end", hook)
 
 
 def register_graph_destroy_hook(hook: Hook) -> HookHandle:
-    """``hook(graph)`` before a graph that holds work is reset or collected."""
+    """Call ``hook(graph)`` before a graph that holds work is reset or collected."""
     return register_hook("destroy", hook)

@@ -1,6 +1,6 @@
-"""What the allocators did, with stacks, by torch's names: recorded, looked at, written for viewers.
+"""The history of the allocators, with stacks, under torch's names: record it, inspect it, write it for viewers.
 
-``torch.cuda.memory`` has these with an underscore; they are there too, as in `cuassay.cuda.memory`.
+In ``torch.cuda.memory`` these names begin with an underscore; `cuassay.cuda.memory` has those names too.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ def record_memory_history(
     skip_actions: Collection[str] = (),
     record_pinned_host_memory: bool = False,
 ) -> None:
-    """Keep what the allocators of `device`, and of every device used so far, do from here, with stacks.
+    """Record the actions of the allocators of `device`, and of every device used so far, with stacks.
 
     Parameters
     ----------
     enabled : str or None
-        ``"all"`` keeps events and the stacks of live blocks, ``"state"`` the stacks alone; None stops, and keeps both.
+        ``"all"`` records events and the stacks of live blocks, ``"state"`` only the stacks; None stops and keeps both.
     context : str or None
-        Of which events stacks are kept: none, live blocks (``"state"``), requests too (``"alloc"``), all.
+        The events whose stacks are kept: none (None), live blocks (``"state"``), also requests (``"alloc"``), or all.
     stacks : str
-        ``"python"`` or ``"all"``, which is the same here: no C++ of ours asks for memory.
+        ``"python"`` or ``"all"``; both mean the same, because no C++ code of the package allocates.
     max_entries : int
-        Events kept of each device; the oldest go.
+        The number of events kept per device; the oldest are dropped.
     device : int, str or Device, optional
-        One to begin with, where it was not used yet; None is the current one.
+        A device to record even if it has not been used yet; None is the current device.
     clear_history : bool
-        Forget what was kept before.
+        Whether to drop earlier records.
     skip_actions : collection of str
-        Actions not to keep, such as ``"free_requested"``.
+        Actions not to record, such as ``"free_requested"``.
     record_pinned_host_memory : bool
-        Pinned host memory too: ``host_segments`` and ``host_traces`` of `snapshot`.
+        Whether to record pinned host memory too, as ``host_segments`` and ``host_traces`` of `snapshot`.
 
     Raises
     ------
     ArgumentError
-        If a value is not one of those there are.
+        If a value is not one of these.
     """
     options = {"context": context, "stacks": stacks, "max_entries": max_entries, "skip_actions": skip_actions}
     for allocator in _watched(device, with_host=record_pinned_host_memory):
@@ -68,12 +68,12 @@ def _watched(device: DeviceLike, *, with_host: bool) -> list[Any]:
 
 
 def snapshot(device: DeviceLike = None) -> dict[str, Any]:
-    """Every segment, block and recorded event of every device as plain data, in the schema of torch's ``_snapshot``.
+    """Return all segments, blocks and recorded events of all devices as plain data, in torch's ``_snapshot`` schema.
 
     Parameters
     ----------
     device : int, str or Device, optional
-        Accepted as torch accepts it: the snapshot is of all devices.
+        Accepted for compatibility with torch; the snapshot covers all devices.
     """
     del device
     from cuassay.devices.cuda.memory import allocator as allocators
@@ -91,7 +91,7 @@ def snapshot(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def _whole(snapshots: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of one device: the allocator of now, with the segments of those before it."""
+    """Return one device's snapshot: the current allocator's, with the segments of earlier allocators."""
     now = snapshots[-1]
     return {**now, "segments": [segment for found in snapshots for segment in found["segments"]]}
 
@@ -104,7 +104,7 @@ def dump_snapshot(filename: str | Path = "dump_snapshot.json", format: str = "js
     filename : str or Path
         The file.
     format : str
-        ``"json"``, or ``"torch"``: the pickle that torch's viewers open.
+        ``"json"``, or ``"torch"`` for the pickle that torch's viewers open.
 
     Raises
     ------

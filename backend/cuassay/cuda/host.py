@@ -1,7 +1,7 @@
-"""Pinned host memory by torch's names: arrays are plain `numpy.ndarray`, from one allocator for all devices.
+"""Pinned host memory under torch's names: arrays are plain `numpy.ndarray`, from one allocator for all devices.
 
-Where we differ from torch: sizes are not rounded to powers of two; memory that exists can be pinned where it is; asking
-whether an array is pinned touches no driver where nothing has been pinned. Figures are `cuassay.cuda.memory`'s.
+Differences from torch: sizes are not rounded to powers of two; existing memory can be pinned in place; `is_pinned`
+touches no driver if nothing has been pinned. Statistics are in `cuassay.cuda.memory`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HostArray = np.ndarray[Any, Any]
 
 
 def _opened() -> HostAllocator | None:
-    """The allocator, where there is one: CuPy is not imported to find out."""
+    """Return the allocator if it exists, without importing CuPy."""
     module = sys.modules.get("cuassay.devices.cuda.memory.pinned")
     return module.opened() if module is not None else None
 
@@ -46,12 +46,12 @@ def _pinned() -> Any:
 
 
 def empty_pinned(shape: int | tuple[int, ...], dtype: Any = np.float32) -> HostArray:
-    """An uninitialised C-contiguous array in pinned memory, as ``torch.empty(..., pin_memory=True)``.
+    """Return an uninitialised C-contiguous array in pinned memory, as ``torch.empty(..., pin_memory=True)``.
 
     Raises
     ------
     OutOfMemoryError
-        If the host has no memory left to pin.
+        If the host has no more memory to pin.
     """
     made: HostArray = _empty()(shape, dtype)
     return made
@@ -59,13 +59,13 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: Any = np.float32) -> HostA
 
 @cache
 def _empty() -> Callable[..., HostArray]:
-    """Looked for once: that takes as long as an array. In a forked child the function itself refuses."""
+    """Look up the function once, because that takes as long as an allocation; it raises by itself in a forked child."""
     found: Callable[..., HostArray] = _pinned().empty
     return found
 
 
 def pin_memory(array: HostArray) -> HostArray:
-    """`array` itself where it is pinned, else a copy in pinned memory, as ``Tensor.pin_memory``."""
+    """Return `array` itself if it is pinned, else a copy in pinned memory, as ``Tensor.pin_memory``."""
     if is_pinned(array):
         return array
     copied = empty_pinned(array.shape, array.dtype)
@@ -74,26 +74,26 @@ def pin_memory(array: HostArray) -> HostArray:
 
 
 def is_pinned(array: HostArray) -> bool:
-    """Whether `array` is in pinned memory, whoever pinned it; brings no driver up, so it is safe before a fork."""
+    """Return whether `array` is in pinned memory, whoever pinned it; safe before a fork: no driver is initialised."""
     from cuassay import devices
 
     return devices.backend("cuda").is_pinned(array)  # type: ignore[attr-defined, no-any-return] # PinnedMemory's
 
 
 def pin(array: HostArray) -> Pin:
-    """Pin memory that exists, where it is, for every device: ``with pin(array):``, or until `unpin`.
+    """Pin existing memory in place, for every device: ``with pin(array):``, or until `unpin`.
 
     Raises
     ------
     ArgumentError
-        If it is pinned already, has no elements, cannot be written, or is not dense.
+        If it is already pinned, has no elements, is read-only, or is not dense.
     """
     made: Pin = _pinned().pin(array)
     return made
 
 
 def unpin(array: HostArray) -> None:
-    """Undo `pin`, once copies under way are done.
+    """Undo `pin`, after pending copies are done.
 
     Raises
     ------
@@ -104,18 +104,18 @@ def unpin(array: HostArray) -> None:
 
 
 def reserve_pinned(nbytes: int) -> None:
-    """Pin `nbytes` now, for arrays made later: by slabs, several threads at once.
+    """Pin `nbytes` now for later arrays, slab by slab, with several threads.
 
     Raises
     ------
     OutOfMemoryError
-        If the host has no memory left to pin.
+        If the host has no more memory to pin.
     """
     _pinned().reserve(nbytes)
 
 
 def empty_host_cache() -> None:
-    """Unpin what is free, copies under way excepted; nothing happens where nothing was pinned."""
+    """Unpin free memory, except for pending copies; does nothing if nothing was pinned."""
     allocator = _opened()
     if allocator is not None:
         allocator.empty_cache()

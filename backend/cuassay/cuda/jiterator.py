@@ -1,7 +1,7 @@
-"""Elementwise kernels from a text of C++, by ``torch.cuda.jiterator``'s names; the work is done in `cuassay.jit`.
+"""Elementwise kernels from C++ source text, under ``torch.cuda.jiterator``'s names; `cuassay.jit` implements them.
 
-Where we differ from torch: scalars are found by name and not by their order, what is wrong with a text is said with
-line and column before anything is compiled, and the same function takes arrays of every kind of device.
+Differences from torch: scalars are matched by name and not by order; errors in the source are reported with line and
+column before anything is compiled; and the same function takes arrays of every device kind.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ __all__ = ["_create_jit_fn", "_create_multi_output_jit_fn"]
 
 
 def _create_jit_fn(code_string: str, **kwargs: float) -> Elementwise:
-    """A function of up to eight arrays; see `cuassay.jit.elementwise` for parameters and errors."""
+    """Return a function of up to eight arrays; see `cuassay.jit.elementwise` for parameters and errors."""
     return elementwise(code_string, **kwargs)
 
 
 def _create_multi_output_jit_fn(code_string: str, num_outputs: int, **kwargs: float) -> Elementwise:
-    """A function of up to eight arrays that writes `num_outputs` parameters declared as references, such as ``T& out``.
+    """Return a function of up to eight arrays that writes `num_outputs` reference parameters, such as ``T& out``.
 
     Raises
     ------
     ArgumentError
-        If the text writes another number; and as `cuassay.jit.elementwise`.
+        If the source writes another number of outputs; other errors as in `cuassay.jit.elementwise`.
     """
     found = elementwise(code_string, **kwargs)
     if len(found.body.outputs) != num_outputs:

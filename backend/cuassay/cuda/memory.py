@@ -1,8 +1,8 @@
-"""Device memory by ``torch.cuda.memory``'s names.
+"""Device memory under ``torch.cuda.memory``'s names.
 
-Where we differ from torch: options given to `set_allocator_settings` change those and keep the others; a pluggable
-allocator keeps our statistics, and may come and go at any time; what is asked of the allocator before anything was
-allocated answers with nothing, and makes no context.
+Differences from torch: `set_allocator_settings` changes only the options it is given; a pluggable allocator keeps the
+package's statistics and may be set and removed at any time; queries before the first allocation return empty results
+and make no context.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ __all__ = [
 
 _CLASSES = {"CUDAPluggableAllocator": "pluggable", "MemPool": "pools"}
 
-#: As torch spells them.
+#: Names with torch's underscore.
 _HISTORY = {
     "_dump_snapshot": "dump_snapshot",
     "_record_memory_history": "record_memory_history",
@@ -106,26 +106,26 @@ def __getattr__(name: str) -> Any:
 
 # ------------------------------------------------------------------------------------------------ memory by address
 
-#: What `caching_allocator_alloc` gave: an array's block is its own to free.
+#: Live blocks of `caching_allocator_alloc`; blocks of arrays are not in it, because the arrays free them.
 _raw: dict[int, Block] = {}
 
 
 def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = None) -> int:
-    """The address of `size` bytes on `device`, in the order of `stream` (None: the device's current one).
+    """Return the address of `size` bytes on `device`, ordered by `stream` (None: the device's current stream).
 
     Parameters
     ----------
     size : int
-        Bytes.
+        The size in bytes.
     stream : object, optional
-        One of ours, CuPy's, an address, or any object with ``__cuda_stream__``.
+        A stream of cuassay or CuPy, an address, or any object with ``__cuda_stream__``.
 
     Raises
     ------
     ArgumentError
         If `size` is negative or not an int, or `stream` is not a stream.
     OutOfMemoryError
-        If there is no room.
+        If there is not enough memory.
     """
     block: Block = parts.module("hook").take(size, index_of(device), stream)
     _raw[block.address] = block
@@ -133,35 +133,35 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = 
 
 
 def caching_allocator_delete(mem_ptr: Any) -> None:
-    """Give back what `caching_allocator_alloc` gave at this address.
+    """Free the memory that `caching_allocator_alloc` returned at this address.
 
     Raises
     ------
     ArgumentError
-        If it gave nothing there, or it was given back already; nothing is changed then.
+        If it returned no such address, or the memory was freed already; nothing is changed then.
     """
     try:
         block = _raw.pop(mem_ptr)
     except (KeyError, TypeError):
         shown = f"{mem_ptr:#x}" if isinstance(mem_ptr, int) else repr(mem_ptr)
         raise ArgumentError(
-            f"caching_allocator_alloc gave nothing at {shown} that is still to be freed; give an address of its, once"
+            f"no block of caching_allocator_alloc is live at {shown}; free each address that it returned once"
         ) from None
     CachingAllocator.free(block)
 
 
 def caching_allocator_enable(value: bool = True) -> None:
-    """With False, each allocation is one of the driver's own, which tools such as compute-sanitizer can then watch.
+    """With False, make each allocation from the driver directly, so that tools such as compute-sanitizer can check it.
 
-    A block freed then goes back to the driver at the next allocation. Blocks made before stay what they are, and
-    those of a private pool, as a capture's, are cut from its segments as ever.
+    Freed blocks are then returned to the driver at the next allocation. Earlier blocks keep their kind, and blocks of a
+    private pool, such as a capture's, are still cut from its segments.
     """
     parts.allocators().enable_caching(enabled=bool(value))
 
 
 @contextmanager
 def caching_allocator_disabled() -> Iterator[None]:
-    """`caching_allocator_enable` with False inside the block, and as it was after it."""
+    """Set `caching_allocator_enable` to False inside the block, and restore it afterwards."""
     former = parts.allocators().is_caching()
     caching_allocator_enable(False)
     try:
@@ -171,23 +171,23 @@ def caching_allocator_disabled() -> Iterator[None]:
 
 
 def record_stream(array: Any, stream: Any) -> None:
-    """After `array` is dropped, its memory is used again only after what `stream` was given until then.
+    """Delay reuse of the memory of `array` until the work that `stream` has when `array` is dropped is done.
 
-    torch has it as a method of tensors. Raises `ArgumentError` for an array whose memory is not ours.
+    In torch it is a method of tensors. Raises `ArgumentError` if the memory is not from this package's allocator.
     """
     parts.module("hook").record_stream(array, stream)
 
 
 def use_with_cupy(enabled: bool = True) -> None:
-    """Make every allocation of CuPy ours, in every thread; with False CuPy's own pool serves again.
+    """Make all CuPy allocations, in every thread, use this package's allocator; False restores CuPy's own pool.
 
-    Arrays made before keep the memory they have.
+    Existing arrays keep their memory.
     """
     parts.module("hook").use_with_cupy(enabled=enabled)
 
 
 def use_with_numba() -> None:
-    """Let Numba take its device memory from us, in the order of the default stream; call it before Numba's first use.
+    """Make Numba allocate through this package, in the order of the default stream; call it before Numba's first use.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def use_with_numba() -> None:
 
 
 def memory_resource(device: DeviceLike = None) -> Any:
-    """A ``cuda.core.MemoryResource`` over the allocator of `device`."""
+    """Return a ``cuda.core.MemoryResource`` over the allocator of `device`."""
     return parts.module("interop").memory_resource(index_of(device))
 
 
@@ -206,30 +206,31 @@ def memory_resource(device: DeviceLike = None) -> Any:
 
 
 def ipc_handle(array: Any) -> IpcHandle:
-    """What another process needs to use `array`, once: pickle it, send it, call `open_ipc_handle` there.
+    """Return a handle by which another process can use `array` once: pickle it, send it, call `open_ipc_handle` there.
 
-    The memory is kept until the importer has dropped its array, or ended. Raises `ArgumentError` for memory that is not
-    ours or in pages; what is allocated inside ``use_mem_pool(MemPool(one_handle=True))`` is in one piece.
+    The memory is kept until the importing process has dropped its array or ended. Raises `ArgumentError` for memory
+    that is not from this package's allocator, or is made of pages; ``use_mem_pool(MemPool(one_handle=True))`` avoids
+    pages.
     """
     handle: IpcHandle = parts.module("ipc").share(array)
     return handle
 
 
 def open_ipc_handle(handle: IpcHandle) -> Any:
-    """The array of another process; the current stream waits for what it was given there.
+    """Return the array of another process; the current stream waits for the exporter's work on it.
 
     Raises
     ------
     ArgumentError
-        If the handle was opened already, or its exporter is gone.
+        If the handle was already opened, or its exporter has ended.
     DeviceError
-        If its device is not visible here, or this is the exporter itself.
+        If its device is not visible here, or if this process is the exporter.
     """
     return parts.module("ipc").open_handle(handle)
 
 
 def ipc_collect() -> None:
-    """Let go of exported memory whose importers are done; this happens by itself when memory is short."""
+    """Release exported memory whose importers are done; this happens automatically when memory is short."""
     parts.module("ipc").collect()
 
 
@@ -237,7 +238,7 @@ def ipc_collect() -> None:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """Let this process reserve at most `fraction` (0 to 1) of the memory of `device`.
+    """Limit the memory that this process may reserve on `device` to a `fraction` of it, from 0 to 1.
 
     Raises
     ------
@@ -256,25 +257,25 @@ def _as_float(value: object) -> str:
 
 
 def _allocator_index(device: DeviceLike) -> int:
-    """The index of `device`, whose allocator exists after this."""
+    """Return the index of `device`, after creating its allocator."""
     index = index_of(device)
     parts.allocators().allocator(index)
     return index
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """The share of the memory of `device` that this process may reserve."""
+    """Return the fraction of the memory of `device` that this process may reserve."""
     return parts.allocator(device).config.per_process_memory_fraction
 
 
 def set_allocator_settings(settings: str) -> None:
-    """Change the options that `settings` mentions, on every device, now and for allocators that are made later.
+    """Change the options that `settings` names, on every device, now and for allocators that are created later.
 
     Parameters
     ----------
     settings : str
-        As ``CUASSAY_ALLOC_CONF``, such as ``"max_split_size_mb:128,garbage_collection_threshold:0.8"``. Options that
-        it does not mention keep their value, unlike torch's.
+        As in ``CUASSAY_ALLOC_CONF``, such as ``"max_split_size_mb:128,garbage_collection_threshold:0.8"``. Other
+        options keep their values, unlike in torch.
 
     Raises
     ------
@@ -289,44 +290,44 @@ def set_allocator_settings(settings: str) -> None:
 
 
 def get_allocator_settings(device: DeviceLike = None) -> str:
-    """The options in force on `device` that are not at their default, as `set_allocator_settings` takes them."""
+    """Return the options of `device` that are not at their defaults, in the form of `set_allocator_settings`."""
     found = parts.opened(device)
     return str(parts.allocators().config() if found is None else found.config)
 
 
 def get_allocator_backend() -> str:
-    """Where memory comes from: ``native``, ``cudaMallocAsync`` or ``pluggable``."""
+    """Return the source of memory: ``native``, ``cudaMallocAsync`` or ``pluggable``."""
     return "pluggable" if parts.allocators().is_changed() else str(parts.allocators().config().backend)
 
 
 def change_current_allocator(allocator: CUDAPluggableAllocator | None) -> None:
-    """Take the memory of every device from `allocator`; None takes it from the driver again.
+    """Allocate the memory of every device from `allocator`; None restores the driver.
 
-    It may be called at any time, unlike torch's. Arrays made before stay where they are, and their memory goes back to
-    the allocator that made it. What was set for a device holds on. Figures are those of the allocator in force; of the
-    ones before, `memory_snapshot` has what is still live. Pools made before serve no more.
+    Unlike in torch, it may be called at any time. Existing arrays keep their memory, which is freed by the allocator
+    that made it. Settings of a device stay. Statistics are those of the current allocator; `memory_snapshot` also lists
+    the live blocks of earlier ones. Pools made before cannot be used any more.
     """
     parts.allocators().change_allocator(None if allocator is None else allocator.source)
 
 
 def empty_cache() -> None:
-    """Give every free segment of every device back to the driver; nothing while a capture runs, or before any use."""
+    """Return all free segments of all devices to the driver; does nothing during a capture or before the first use."""
     for found in parts.allocators().every_allocator():
         found.empty_cache()
 
 
 def use_mem_pool(pool: Any, device: DeviceLike = None) -> AbstractContextManager[None]:
-    """Allocations of this thread, CuPy's among them, come from `pool` inside the block; the inner one of two wins.
+    """Make this thread's allocations, including CuPy's, come from `pool` inside the block; the innermost block wins.
 
     Parameters
     ----------
     pool : MemPool or tuple of int
-        A pool, or the id of one.
+        A pool, or a pool's id.
 
     Raises
     ------
     ArgumentError
-        If it is not a pool of `device`.
+        If `pool` is not a pool of `device`.
     """
     entered: AbstractContextManager[None] = parts.module("pools").use_mem_pool(
         pool, None if device is None else index_of(device)

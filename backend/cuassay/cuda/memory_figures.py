@@ -1,4 +1,4 @@
-"""Figures of device memory and of pinned memory by ``torch.cuda.memory``'s names, its former ones included."""
+"""Statistics of device and pinned memory under ``torch.cuda.memory``'s names, including deprecated ones."""
 
 from __future__ import annotations
 
@@ -32,62 +32,62 @@ __all__ = [
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Every figure of the allocator of `device` by its dotted name, such as ``allocated_bytes.all.peak``.
+    """Return every statistic of the allocator of `device` by its dotted name, such as ``allocated_bytes.all.peak``.
 
-    Empty where nothing was allocated yet, as with torch.
+    It is empty before the first allocation, as in torch.
     """
     found = parts.opened(device)
     return {} if found is None else found.statistics().flat()
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """`memory_stats` as nested dicts."""
+    """Return `memory_stats` as nested dicts."""
     found = parts.opened(device)
     return {} if found is None else found.statistics().nested()
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes of live blocks on `device`."""
+    """Return the bytes of live blocks on `device`."""
     return memory_stats(device).get("allocated_bytes.all.current", 0)
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most that `memory_allocated` was since the start or the last `reset_peak_memory_stats`."""
+    """Return the peak of `memory_allocated` since the start or the last `reset_peak_memory_stats`."""
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes taken from `device`, in use or kept for reuse."""
+    """Return the bytes taken from `device`, in use or cached."""
     return memory_stats(device).get("reserved_bytes.all.current", 0)
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The most that `memory_reserved` was since the start or the last `reset_peak_memory_stats`."""
+    """Return the peak of `memory_reserved` since the start or the last `reset_peak_memory_stats`."""
     return memory_stats(device).get("reserved_bytes.all.peak", 0)
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """From here every peak is a new one."""
+    """Reset all peaks to the current values."""
     found = parts.opened(device)
     if found is not None:
         found.reset_peak_stats()
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """From here ``allocated``, ``freed`` and the counters are new ones."""
+    """Reset ``allocated``, ``freed`` and the counters."""
     found = parts.opened(device)
     if found is not None:
         found.reset_accumulated_stats()
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """The figures of `device` as a table; `abbreviated` leaves out what each of the two pools has."""
+    """Return the statistics of `device` as a table; `abbreviated` omits those of the small and the large pool."""
     found = parts.allocator(device)
     return summary(found.statistics(), found.name, abbreviated=abbreviated)
 
 
 def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str, Any]]:
-    """Every segment of every device with its blocks, as plain data; of one pool where its id is given."""
+    """Return every segment of every device with its blocks, as plain data; with an id, only those of that pool."""
     segments: list[dict[str, Any]] = []
     for index in parts.allocators().indices():
         for found in parts.allocators().every_allocator(index):
@@ -99,26 +99,26 @@ def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str,
 
 
 def host_memory_stats() -> dict[str, Any]:
-    """Every figure of pinned host memory by its dotted name; empty where none was pinned yet."""
+    """Return every statistic of pinned host memory by its dotted name; empty before the first use."""
     found = parts.pinned()
     return {} if found is None else found.host_statistics().flat()
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """`host_memory_stats` as nested dicts."""
+    """Return `host_memory_stats` as nested dicts."""
     found = parts.pinned()
     return {} if found is None else found.host_statistics().nested()
 
 
 def reset_accumulated_host_memory_stats() -> None:
-    """From here the totals of pinned memory are new ones."""
+    """Reset the accumulated statistics of pinned memory."""
     found = parts.pinned()
     if found is not None:
         found.reset_accumulated_stats()
 
 
 def reset_peak_host_memory_stats() -> None:
-    """From here the peaks of pinned memory are new ones."""
+    """Reset the peaks of pinned memory to the current values."""
     found = parts.pinned()
     if found is not None:
         found.reset_peak_stats()
@@ -132,24 +132,24 @@ def _renamed(old: str, new: str) -> None:
 
 
 def memory_cached(device: DeviceLike = None) -> int:
-    """`memory_reserved` by its former name."""
+    """Return `memory_reserved`, under its deprecated name."""
     _renamed("memory_cached", "memory_reserved")
     return memory_reserved(device)
 
 
 def max_memory_cached(device: DeviceLike = None) -> int:
-    """`max_memory_reserved` by its former name."""
+    """Return `max_memory_reserved`, under its deprecated name."""
     _renamed("max_memory_cached", "max_memory_reserved")
     return max_memory_reserved(device)
 
 
 def reset_max_memory_allocated(device: DeviceLike = None) -> None:
-    """`reset_peak_memory_stats` by a former name."""
+    """Call `reset_peak_memory_stats`, under a deprecated name."""
     _renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
     reset_peak_memory_stats(device)
 
 
 def reset_max_memory_cached(device: DeviceLike = None) -> None:
-    """`reset_peak_memory_stats` by a former name."""
+    """Call `reset_peak_memory_stats`, under a deprecated name."""
     _renamed("reset_max_memory_cached", "reset_peak_memory_stats")
     reset_peak_memory_stats(device)

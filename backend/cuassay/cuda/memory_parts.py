@@ -1,4 +1,4 @@
-"""The parts of the CUDA room that `memory` and `memory_figures` speak to, loaded when they are first asked."""
+"""The modules of `cuassay.devices.cuda.memory` that `memory` and `memory_figures` use, loaded at first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["allocator", "allocators", "host", "module", "opened", "pinned"]
 
 @cache
 def module(name: str) -> Any:
-    """The module of this name in `cuassay.devices.cuda.memory`; without CuPy, the error says what to install."""
+    """Return the module of this name in `cuassay.devices.cuda.memory`; without CuPy, the error says what to install."""
     from cuassay.devices.cuda.driver.check import guarded
 
     with guarded("CuPy"):
@@ -26,29 +26,29 @@ def module(name: str) -> Any:
 
 
 def host() -> HostAllocator | None:
-    """The allocator of pinned memory, where there is one."""
+    """Return the allocator of pinned memory, or None if there is none yet."""
     from cuassay.devices.cuda.memory import pinned
 
     return pinned.opened()
 
 
 def allocators() -> Any:
-    """The module of all allocators."""
+    """Return the module of all allocators."""
     return module("allocator")
 
 
 def allocator(device: DeviceLike) -> CachingAllocator:
-    """The allocator of `device`, made at its first use."""
+    """Return the allocator of `device`, creating it at first use."""
     found: CachingAllocator = allocators().allocator(index_of(device))
     return found
 
 
 def opened(device: DeviceLike) -> CachingAllocator | None:
-    """The allocator of `device`, or None where nothing was allocated yet; then nothing is initialised either."""
+    """Return the allocator of `device`, or None before the first allocation; initialises nothing."""
     from cuassay import cuda
 
     if isinstance(device, str | Device):
-        index_of(device)  # another kind's device is refused, whatever is initialised
+        index_of(device)  # another kind's device is an error, even before initialisation
     if not cuda.is_initialized():
         return None
     found: CachingAllocator | None = allocators().existing(index_of(device))
@@ -56,7 +56,7 @@ def opened(device: DeviceLike) -> CachingAllocator | None:
 
 
 def pinned() -> HostAllocator | None:
-    """The allocator of pinned memory, or None where none was pinned yet; then nothing is initialised either."""
+    """Return the allocator of pinned memory, or None before the first use; initialises nothing."""
     from cuassay import cuda
 
     if not cuda.is_initialized():

@@ -1,4 +1,4 @@
-"""How a device is named in the face, and the index that a name means; importing this touches no driver."""
+"""How `cuassay.cuda` names devices, and the index that a name means; importing this touches no driver."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from cuassay.core.device import Device, index_on
 
 __all__ = ["DeviceLike", "index_of"]
 
-#: An index, ``"cuda:1"``, a `Device`; None is the current one.
+#: An index, ``"cuda:1"``, a `Device`, or None for the current device.
 DeviceLike = int | str | Device | None
 
 
 def index_of(device: DeviceLike) -> int:
-    """The index that `device` names; whether it exists is asked by whoever uses it.
+    """Return the index that `device` names; callers check that it exists.
 
     Raises
     ------
     DeviceError
-        If it names a device of another kind, or none.
+        If it names a device of another kind, or does not name a device.
     """
     if device is None:
         from cuassay.devices.cuda.driver import runtime

@@ -1,7 +1,7 @@
-"""Tell a profiler that is attached when to collect, by the names of ``torch.cuda.profiler``.
+"""Tell an attached profiler when to collect, under the names of ``torch.cuda.profiler``.
 
-Under ``nsys profile --capture-range=cudaProfilerApi`` only what lies between `start` and `stop` is collected.
-`cuassay.profile` needs no tool.
+Under ``nsys profile --capture-range=cudaProfilerApi`` only work between `start` and `stop` is collected.
+`cuassay.profile` needs no external tool.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ __all__ = ["profile", "start", "stop"]
 
 
 def start() -> None:
-    """Collect from here. Raises `LibraryNotFoundError` without CUDA."""
+    """Start collecting. Raises `LibraryNotFoundError` without CUDA."""
     _call("cudaProfilerStart", "starting the profiler's collection")
 
 
 def stop() -> None:
-    """Collect no more."""
+    """Stop collecting."""
     _call("cudaProfilerStop", "stopping the profiler's collection")
 
 
 @contextmanager
 def profile() -> Iterator[None]:
-    """Collect what the block does."""
+    """Collect only the work of the block."""
     start()
     try:
         yield

@@ -1,7 +1,7 @@
-"""The default generators of CUDA devices, by ``torch.cuda.random``'s names; nothing here initialises CUDA.
+"""The default generators of CUDA devices, under ``torch.cuda.random``'s names; nothing here initialises CUDA.
 
-Where we differ from torch: states are `bytes`, of the same layout; seeding before CUDA is initialised takes effect at
-once; `seed` and `seed_all` give the seed that was drawn. Numbers are drawn by `cuassay.random`.
+Differences from torch: states are `bytes` of the same layout; seeding before CUDA is initialised takes effect at once;
+`seed` and `seed_all` return the seed that they drew. `cuassay.random` draws the numbers.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ __all__ = [
 
 
 def _generator(device: DeviceLike) -> Generator:
-    """The default generator of `device`; the current device is 0 until CUDA is initialised."""
+    """Return the default generator of `device`; the current device is 0 until CUDA is initialised."""
     if device in (None, "cuda"):
         return default_generator(Device("cuda", cuda.current_device() if cuda.is_initialized() else 0))
     return default_generator(Device("cuda", index_of(device)))
 
 
 def get_rng_state(device: DeviceLike = "cuda") -> bytes:
-    """Seed and offset of `device` (``"cuda"``: the current one), 16 bytes; see `Generator.get_state`."""
+    """Return seed and offset of `device` (``"cuda"``: the current one) in 16 bytes; see `Generator.get_state`."""
     return _generator(device).get_state()
 
 
 def get_rng_state_all() -> list[bytes]:
-    """The states of all devices."""
+    """Return the states of all devices."""
     return [get_rng_state(index) for index in range(cuda.device_count())]
 
 
 def set_rng_state(new_state: bytes | bytearray | memoryview, device: DeviceLike = "cuda") -> None:
-    """Go on from `new_state` on `device` (``"cuda"``: the current one); see `Generator.set_state`."""
+    """Set the state of `device` (``"cuda"``: the current one) to `new_state`; see `Generator.set_state`."""
     _generator(device).set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[bytes | bytearray | memoryview]) -> None:
-    """Go on from these states, one a device."""
+    """Set the states of the devices, one state per device."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
 
@@ -62,7 +62,7 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Restart the default generators of all devices from `seed`. Raises as `manual_seed`; none is then changed."""
+    """Restart the default generators of all devices from `seed`. Raises like `manual_seed`, and then changes none."""
     seed_default_generators("cuda", seed)
 
 
@@ -72,12 +72,12 @@ def seed() -> int:
 
 
 def seed_all() -> int:
-    """Restart the default generators of all devices from one drawn seed; return the seed."""
+    """Restart the default generators of all devices from one randomly drawn seed; return the seed."""
     drawn = secrets.randbits(64)
     manual_seed_all(drawn)
     return drawn
 
 
 def initial_seed() -> int:
-    """The seed of the current device's default generator."""
+    """Return the seed of the current device's default generator."""
     return _generator(None).initial_seed()

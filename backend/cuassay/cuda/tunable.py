@@ -1,18 +1,18 @@
-"""Tuning of matrix products by ``torch.cuda.tunable``'s names; importing this loads no CUDA library.
+"""Tuning of matrix products under ``torch.cuda.tunable``'s names; importing this loads no CUDA library.
 
-While it is enabled, a product is tuned where it is first called with its layout: the algorithms of cuBLASLt, cuBLAS and
-kernels of our own race on random operands, cold, in replays of graphs; the way without tuning is left for a gain above
-2 % and above twice the spread (above the latter alone for a library's own first choice), by a candidate whose result
-agrees. float32 products by parts (bf16x6 and the like) are not tuned: their kernel is chosen by size.
+While tuning is enabled, a product is tuned at the first call with its layout. The algorithms of cuBLASLt and cuBLAS and
+the package's own kernels run on random operands with a cold cache, in graph replays. The default is replaced only by a
+candidate whose result agrees and whose gain is above 2 % and above twice the spread; for a library's own first choice
+the latter suffices. Split float32 products (bf16x6 and the like) are not tuned: their kernel is chosen by size.
 
-Never inside a capture, whoever began it: call once before, or what it met is tuned at the next call outside. What was
-found is added to a file, one for each GPU model, driver and library version; other files are refused, never changed. A
-choice in a file that cannot be used here is reported once, and the call uses the default instead.
+Nothing is tuned inside a capture, whoever began it: call the product once before, or it is tuned at the next call
+outside. Results are appended to a file per GPU model, driver and library version; files of others are rejected and
+never changed. A choice in a file that cannot be used here is reported once, and the call uses the default instead.
 
-Where we differ from torch: `set_max_tuning_duration` is for all candidates of a product together; results are checked
-unless that is turned off, by tolerances of their dtype; a file that cannot be used raises `TuningError` with the field
-that differs, or warns where it is only met; files are JSON lines; scaled and batched products are tuned as others are.
-Results of one extent are not used for others: there is no ``dynamic_dims_mask``, nor a wildcard fallback.
+Differences from torch: `set_max_tuning_duration` limits all candidates of a product together; results are checked by
+tolerances of their dtype unless checking is turned off; an unusable file raises `TuningError` with the field that
+differs, or warns if it was found automatically; files are JSON lines; scaled and batched products are tuned too.
+Results of one extent are not used for others: there is no ``dynamic_dims_mask`` and no wildcard fallback.
 """
 
 from __future__ import annotations
@@ -78,32 +78,32 @@ def _current() -> int:
 
 
 def enable(val: bool = True) -> None:
-    """Use what tuning found; and tune, or record, what it does not know, as these are on."""
+    """Use tuning results, and tune or record unknown products if those switches are on."""
     _tuner().configure(enabled=bool(val))
 
 
 def is_enabled() -> bool:
-    """Whether tuning takes part."""
+    """Return whether tuning results are used."""
     return _tuner().options.enabled
 
 
 def tuning_enable(val: bool = True) -> None:
-    """Tune products that are not known; off: known ones only are used."""
+    """Set whether unknown products are tuned; otherwise only known results are used."""
     _tuner().configure(tuning=bool(val))
 
 
 def tuning_is_enabled() -> bool:
-    """Whether unknown products are tuned."""
+    """Return whether unknown products are tuned."""
     return _tuner().options.tuning
 
 
 def record_untuned_enable(val: bool = True) -> None:
-    """Write products that are neither known nor tuned to a file: see `set_untuned_filename`."""
+    """Set whether products that are neither known nor tuned are written to a file; see `set_untuned_filename`."""
     _tuner().configure(recording=bool(val))
 
 
 def record_untuned_is_enabled() -> bool:
-    """Whether they are written down."""
+    """Return whether they are written to a file."""
     return _tuner().options.recording
 
 
@@ -111,22 +111,22 @@ def record_untuned_is_enabled() -> bool:
 
 
 def set_max_tuning_duration(duration: int) -> None:
-    """Most milliseconds of the search for one product, all its candidates together."""
+    """Set the most milliseconds that the search for one product may take, for all candidates together."""
     _set_limits(seconds=_positive("a duration in ms", duration) * 1e-3)
 
 
 def get_max_tuning_duration() -> int:
-    """Most milliseconds of the search for one product."""
+    """Return the most milliseconds that the search for one product may take."""
     return round(_tuner().options.limits.seconds * 1e3)
 
 
 def set_max_tuning_iterations(iterations: int) -> None:
-    """Most samples of one candidate, but for the few that the last comparison needs."""
+    """Set the most samples per candidate, excluding the few that the last comparison needs."""
     _set_limits(iterations=_positive("a number of iterations", iterations))
 
 
 def get_max_tuning_iterations() -> int:
-    """Most samples of one candidate."""
+    """Return the most samples per candidate."""
     return _tuner().options.limits.iterations
 
 
@@ -141,12 +141,12 @@ def _positive(what: str, number: int) -> int:
 
 
 def set_cublaslt_requested_algo_count(count: int) -> None:
-    """How many algorithms cuBLASLt is asked for, at each limit of workspace."""
+    """Set how many algorithms are requested from cuBLASLt, for each workspace limit."""
     _tuner().configure(algorithms=_positive("a number of algorithms", count))
 
 
 def get_cublaslt_requested_algo_count() -> int:
-    """How many algorithms cuBLASLt is asked for."""
+    """Return how many algorithms are requested from cuBLASLt."""
     return _tuner().options.algorithms
 
 
@@ -159,15 +159,15 @@ def set_rotating_buffer_size(buffer_size: int) -> None:
 
 
 def get_rotating_buffer_size() -> int:
-    """MiB; -1: three level-2 caches."""
+    """Return the limit in MiB; -1 means three level-2 caches."""
     nbytes = _tuner().options.rotating_nbytes
     return -1 if nbytes is None else nbytes // 2**20
 
 
 def set_numerical_check_tolerances(enable: bool, atol: float | None = None, rtol: float | None = None) -> None:
-    """By how much a result may differ from that without tuning: atol of its root mean square, plus rtol of the element.
+    """Set how much a result may differ from the untuned one: atol times its root mean square plus rtol of the element.
 
-    Without tolerances, those of its dtype.
+    Without tolerances, those of the dtype apply.
 
     Raises
     ------
@@ -183,22 +183,22 @@ def set_numerical_check_tolerances(enable: bool, atol: float | None = None, rtol
 
 
 def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
-    """Keep results in this file, read when next asked for; ``%d`` in it is replaced by the device's index.
+    """Keep results in this file, read at the next query; ``%d`` in the name is replaced by the device's index.
 
-    What was found here and is in no file yet belongs to this one from here, as all results do in torch. Two GPUs of one
-    model may share a file. An empty name: one in the cache folder, by GPU and versions.
+    Results of this process that are in no file yet will belong to this file, as all results do in torch. Two GPUs of
+    the same model may share a file. An empty name means the default file in the cache directory, by GPU and versions.
     """
     _tuner().configure(path=_with_ordinal(filename) if insert_device_ordinal else filename)
 
 
 def _with_ordinal(filename: str) -> str:
-    """Before the extension, as torch does."""
+    """Insert ``%d`` before the extension, as torch does."""
     stem, dot, extension = filename.rpartition(".")
     return f"{stem}%d.{extension}" if dot and "/" not in extension else f"{filename}%d"
 
 
 def get_filename() -> str:
-    """The file of results for the current device."""
+    """Return the file of results for the current device."""
     return _tuner().path(_current())
 
 
@@ -208,30 +208,30 @@ def set_untuned_filename(filename: str) -> None:
 
 
 def get_untuned_filename() -> str:
-    """The file of untuned products, for the current device."""
+    """Return the file of untuned products for the current device."""
     return _tuner().named(_tuner().options.untuned, _current())
 
 
 def get_results() -> tuple[Result, ...]:
-    """What was found for the current device, with what its file held."""
+    """Return the results for the current device, including those read from its file."""
     return _tuner().results(_current()).all()
 
 
 def get_validators() -> tuple[tuple[str, str], ...]:
-    """What results for the current device depend on: the GPU, the driver, the version of each library."""
+    """Return what results for the current device depend on: the GPU, the driver and the version of each library."""
     from cuassay.devices.cuda.blas.tuning import validators
 
     return tuple(validators(_current()).items())
 
 
 def read_file(filename: str | None = None) -> bool:
-    """Use the results in a file, by default that of the current device; plans are made again with them.
+    """Use the results in a file, by default the current device's file; existing plans are renewed with them.
 
     Raises
     ------
     TuningError
-        If it is absent, unreadable, cut off, or of another GPU, driver or version: which field, what it is, what it
-        should be. Nothing is taken over then.
+        If the file is absent, unreadable, truncated, or of another GPU, driver or version; the message names the field,
+        its value and the expected value. Nothing is used then.
     """
     from cuassay.devices.cuda.blas import controls
 
@@ -241,19 +241,19 @@ def read_file(filename: str | None = None) -> bool:
 
 
 def write_file(filename: str | None = None) -> bool:
-    """Add to a file what was found for the current device and is not in it; by default its own.
+    """Append to a file the current device's results that are not in it; by default the device's own file.
 
     Raises
     ------
     TuningError
-        If the file is something else, or of another machine; it is left as it is.
+        If the file is not a results file, or is of another machine; it is left unchanged.
     """
     _tuner().results(_current()).write(get_filename() if filename is None else filename)
     return True
 
 
 def write_file_on_exit(val: bool) -> None:
-    """Whether results reach the file by themselves: as they are found, not at exit; off: by `write_file` only."""
+    """Set whether results are written as soon as they are found, and not at exit; otherwise only by `write_file`."""
     _tuner().configure(writing=bool(val))
 
 
@@ -261,19 +261,19 @@ def write_file_on_exit(val: bool) -> None:
 
 
 def tune_gemm_in_file(filename: str, *, tell: Callable[[dict[str, Any]], object] | None = None) -> None:
-    """Tune the products that a file of untuned ones lists, on the current device; those known are left out.
+    """Tune the products listed in a file of untuned products, on the current device; known products are skipped.
 
     Parameters
     ----------
     filename : str
-        What was recorded, on whatever GPU.
+        The recorded file, from any GPU.
     tell : callable, optional
-        Called with a row for each product, as it is found: what it is, times, gain, choice, reason.
+        Called with a row for each product as soon as it is tuned: product, times, gain, choice, reason.
 
     Raises
     ------
     TuningError
-        If the file is something else, or unreadable.
+        If the file is not a file of untuned products, or is unreadable.
     StateError
         If tuning is not enabled.
     """
@@ -284,21 +284,21 @@ def tune_gemm_in_file(filename: str, *, tell: Callable[[dict[str, Any]], object]
 
 
 def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int, *, devices: Sequence[DeviceLike] = ()) -> None:
-    """Tune the products of all files that match, on several GPUs, one process each; every one adds to its results.
+    """Tune the products of all matching files on several GPUs, one process each; each adds to its device's results.
 
     Parameters
     ----------
     filename_pattern : str
-        Such as ``"untuned_?.jsonl"``.
+        A pattern, such as ``"untuned_?.jsonl"``.
     num_gpus : int
         Use the first `num_gpus` devices.
     devices : sequence of device, optional
-        These instead.
+        Use these devices instead.
 
     Raises
     ------
     TuningError
-        If a file is something else, or none matches.
+        If a file is not a file of untuned products, or none matches.
     StateError
         If tuning is not enabled, results are not written (`write_file_on_exit`), or a process failed.
     """

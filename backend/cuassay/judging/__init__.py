@@ -1,6 +1,6 @@
-"""Storey 4, the referee: a verdict on kernels that nobody trusts.
+"""Layer 4, the referee: verdicts on untrusted kernels.
 
-The judge's process never imports a candidate. `process` starts one in a process of its own, `jail` says what that
-process cannot do, `protocol` is the only language between the two, and `candidate` is what runs on the other side.
-`zygote` keeps a warm process to fork candidates from, and `supervisor` watches one and ends what it leaves behind.
+The judge's process never imports a candidate. `process` starts each candidate in its own process, `jail` confines that
+process, `protocol` is the only channel between the two, and `candidate` runs on the other side. `zygote` keeps a warm
+process to fork candidates from, and `supervisor` watches a candidate and ends whatever it leaves behind.
 """

@@ -1,7 +1,7 @@
-"""The judge's side of the arrays of a call: where they lie in shared memory, what they hold before, what is taken out.
+"""The judge's side of the arrays of a call: their places in shared memory, their initial contents, their copies.
 
-Each call gets places of its own: inputs and outputs lie in random order with random gaps, so that neither an address
-nor a distance says which call it is. What lies between is poisoned, and so are the rooms for outputs.
+Each call gets new places: inputs and outputs are in random order with random gaps, so that neither an address nor a
+distance identifies the call. The gaps and the rooms for outputs are filled with poison.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "words_of",
 ]
 
-#: An output that is asked for: its shape and dtype, or the bytes of room that it may take.
+#: An expected output: its shape and dtype, or the bytes of room that it may take.
 Asked = tuple[tuple[int, ...], Any] | int
 
 _BYTE = np.dtype(np.uint8)
@@ -46,7 +46,7 @@ _BYTE = np.dtype(np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the arrays of one call lie."""
+    """The places of the arrays of one call."""
 
     inputs: tuple[Placed, ...]
     rooms: tuple[Room, ...]
@@ -54,18 +54,18 @@ class Layout:
 
 
 def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes, list[NDArray[Any]]]:
-    """A call's arguments as JSON, and the arrays in them in order.
+    """Return a call's arguments as JSON, and the arrays in them in order.
 
     Parameters
     ----------
     arguments, options : sequence and mapping
-        Positional and named arguments: arrays, numbers, words, None, states of generators, and lists, tuples and
+        Positional and named arguments: arrays, numbers, strings, None, generator states, and lists, tuples and
         mappings of them.
 
     Raises
     ------
     ArgumentError
-        If there is anything else.
+        If there is any other object.
     """
     arrays: list[NDArray[Any]] = []
     form = [
@@ -76,7 +76,7 @@ def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes
 
 
 def _encoded(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """`value` as JSON; what has no word of its own there is an object with one name."""
+    """Return `value` as JSON; a value without a JSON type becomes an object with one name."""
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, list):
@@ -114,7 +114,7 @@ class Arena:
     Parameters
     ----------
     memory : memoryview
-        The bytes, writable, shared with the candidate's process.
+        The writable bytes shared with the candidate's process.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -124,14 +124,14 @@ class Arena:
         return f"Arena({self._bytes.nbytes:,} bytes)"
 
     def place(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[Asked], seed: int | None = None) -> Layout:
-        """Choose where each array lies, by `seed` or by chance, and write the poison there; `give` writes the inputs.
+        """Choose the place of each array, by `seed` or at random, and write the poison; `give` writes the inputs.
 
         Raises
         ------
         ArgumentError
-            If they do not fit, or an input has a dtype that the protocol does not know.
+            If they do not fit, or an input has a dtype that the protocol does not support.
         """
-        chance = random.Random(os.urandom(16) if seed is None else seed)  # noqa: S311  what is drawn is not secret
+        chance = random.Random(os.urandom(16) if seed is None else seed)  # noqa: S311  the draw is not secret
         spans = [_span(one) for one in inputs]
         sizes = [*(high - low for low, high in spans), *map(_room_nbytes, outputs)]
         starts = self._starts(sizes, chance)
@@ -159,7 +159,7 @@ class Arena:
         return starts
 
     def give(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
-        """Write the inputs. A candidate can read the arena at any time, so the clock must run before they are there."""
+        """Write the inputs, after the clock was started: a candidate can read the arena at any time."""
         for placed, array in zip(layout.inputs, inputs, strict=True):
             self._view(placed.first, array.shape, array.dtype, array.strides)[...] = array
 
@@ -167,7 +167,7 @@ class Arena:
         return np.ndarray(shape, dtype, self._bytes.data, first, strides)
 
     def changed(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> tuple[int, ...]:
-        """The indices of the inputs that no longer hold the bits that were put there."""
+        """Return the indices of the inputs whose bits have changed."""
         return tuple(
             index
             for index, (placed, array) in enumerate(zip(layout.inputs, inputs, strict=True))
@@ -175,12 +175,12 @@ class Arena:
         )
 
     def snapshot(self, layout: Layout) -> list[NDArray[Any]]:
-        """Private copies of the bytes of all rooms: what is judged, whatever is written there later."""
+        """Return private copies of the bytes of all rooms, safe from later writes; these copies are judged."""
         return [self._bytes[room.offset : room.offset + room.nbytes].copy() for room in layout.rooms]
 
 
 def interpreted(taken: NDArray[Any], claim: Claim) -> tuple[NDArray[Any] | None, str]:
-    """The array that a candidate says it wrote into bytes that were taken, or None and the reason."""
+    """Return the array that a candidate claims to have written, read from `taken`, or None and the reason."""
     if claim.problem:
         return None, claim.problem
     dtype = as_dtype(DTYPE_NAMES[claim.dtype])
@@ -194,7 +194,7 @@ def interpreted(taken: NDArray[Any], claim: Claim) -> tuple[NDArray[Any] | None,
 
 
 def unwritten(taken: NDArray[Any], pattern: bytes) -> int:
-    """How many bytes of a room still hold its poison, counted in words of 8 bytes."""
+    """Return how many bytes of a room still hold its poison, counted in words of 8 bytes."""
     words = taken.nbytes // 8
     found, expected = taken[: words * 8].view(np.uint64), repeated(pattern, words * 8).view(np.uint64)
     return 8 * int(np.count_nonzero(found == expected))
@@ -207,7 +207,7 @@ def _placed(array: NDArray[Any], start: int, span: tuple[int, int]) -> Placed:
 
 
 def _span(array: NDArray[Any]) -> tuple[int, int]:
-    """The bytes of an array relative to its first element: where they begin and where they end."""
+    """Return the bytes of an array relative to its first element: begin and end."""
     if array.size == 0:
         return 0, 0
     reaches = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
@@ -223,7 +223,7 @@ def _room_nbytes(asked: Asked) -> int:
 
 
 def poison(dtype: np.dtype[Any], chance: random.Random) -> bytes:
-    """64 random bytes, another pattern for each call; of a floating type NaNs with random payloads."""
+    """Return 64 random bytes, different for each call; for a floating dtype they are NaNs with random payloads."""
     pattern = bytearray(chance.randbytes(64))
     if dtype.kind in "fcV" and dtype.itemsize > 1:  # V is bfloat16
         size = dtype.itemsize // (2 if dtype.kind == "c" else 1)
@@ -234,25 +234,25 @@ def poison(dtype: np.dtype[Any], chance: random.Random) -> bytes:
 
 
 def repeated(pattern: bytes, nbytes: int) -> NDArray[np.uint8]:
-    """That many bytes of a pattern."""
+    """Return `nbytes` bytes of a repeated pattern."""
     rows = np.empty((-(-nbytes // len(pattern)), len(pattern)), _BYTE)
     rows[:] = np.frombuffer(pattern, _BYTE)
     return rows.reshape(-1)[:nbytes]
 
 
 def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array in C order, without a copy where it lies so."""
+    """Return the bytes of an array in C order, without a copy if it is in C order already."""
     return np.ascontiguousarray(array).reshape(-1).view(_BYTE)
 
 
 def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays hold the same bytes in C order."""
+    """Return whether two arrays hold the same bytes in C order."""
     (words, rest), (others, other_rest) = words_of(a), words_of(b)
     return np.array_equal(words, others) and np.array_equal(rest, other_rest)
 
 
 def words_of(array: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """The bits of an array in C order as words of 8 bytes, and the bytes that are left."""
+    """Return the bits of an array in C order as words of 8 bytes, and the remaining bytes."""
     flat = bytes_of(array)
     whole = flat.size // 8 * 8
     return flat[:whole].view(np.uint64), flat[whole:]

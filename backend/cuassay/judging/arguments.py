@@ -1,4 +1,4 @@
-"""Other values for the scalar arguments of a call: a candidate may have built in those of the declared samples."""
+"""Other values for the scalar arguments of a call: a candidate may hard-code those of the declared samples."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["other_arguments"]
 
-#: Other values of an argument, and samples in which it is given one.
+#: The number of other values of an argument, and the number of samples in which they are tried.
 _VALUES, _BASES = 2, 2
 
-#: Factors of a float, in this order: the next one is tried where the result hardly depends on the argument.
+#: Factors for a float, tried in this order until the result depends visibly on the argument.
 _FACTORS = (1.0, 1e2, 1e4, 1e6)
 
-#: Whole numbers are smaller than this one, which every integer dtype can hold.
+#: Whole numbers stay below this bound, which every integer dtype can represent.
 _MOST = 128
 
-#: An argument by its position or its name, and its value in one sample.
+#: An argument by its position or name, and its value in one sample.
 _Argument = tuple[int | str, Any]
 
 
@@ -40,9 +40,9 @@ def other_arguments(
     chance: np.random.Generator,
     notes: MutableMapping[str, str],
 ) -> Iterator[Probe]:
-    """Probes in which one scalar argument of a sample has another value that the reference takes.
+    """Yield probes in which one scalar argument of a sample has another value that the reference accepts.
 
-    A value counts only if the result for the declared value would be found wrong, and if it keeps the bounds that the
+    A value is used only if the result for the declared value would be judged wrong, and if it keeps the bounds that the
     samples suggest (`_is_meant`). An argument without such a value is noted by its name, and so is an option that no
     sample gives.
     """
@@ -56,10 +56,10 @@ def other_arguments(
             other for base in bases for other in islice(_others(results, dtype, base, place, giving, chance), _VALUES)
         ]
         yield from (
-            declared_probe(results, dtype, "options", partial(same, other), varies=_told(place)) for other in found
+            declared_probe(results, dtype, "options", partial(same, other), varies=_name(place)) for other in found
         )
         if not found:
-            notes[_told(place)] = (
+            notes[_name(place)] = (
                 "the reference takes no other value that changes the result and keeps the bounds of the samples"
             )
     for name in _defaults(results.spec):
@@ -67,12 +67,12 @@ def other_arguments(
             notes.setdefault(name, "no sample gives it")
 
 
-def _told(place: int | str) -> str:
+def _name(place: int | str) -> str:
     return f"argument {place}" if isinstance(place, int) else place
 
 
 def _scalars(sample: Sample) -> Iterator[_Argument]:
-    """The arguments that are a number, a truth value or a word."""
+    """Yield the arguments that are a number, a truth value or a string."""
     given: list[_Argument] = [*enumerate(sample.args), *sample.kwargs.items()]
     for place, value in given:
         if isinstance(value, bool | int | float | str | np.generic) or value is None:
@@ -102,7 +102,7 @@ def _others(
 
 
 def _is_meant(spec: OpSpec, place: int | str, giving: Sequence[Sample], base: Sample, changed: Sample) -> bool:
-    """Whether an argument of `base` keeps the bounds in `changed` that it has in all samples in `giving`.
+    """Return whether an argument of `base` keeps, in `changed`, the bounds that it has in all samples of `giving`.
 
     A count that exceeds all integers of an array still does, a number that is less or greater than another one stays
     so, and a number from 0 to 1 stays there. A number that is at most an extent of `base` does not exceed this extent.
@@ -123,15 +123,15 @@ def _is_axis(place: int | str) -> bool:
 
 
 def _by_name(sample: Sample, place: int | str) -> Sample:
-    """The sample with the argument at `place` as an option, as `keeps_bounds` takes it."""
+    """Return the sample with the argument at `place` as an option, as `keeps_bounds` takes it."""
     if isinstance(place, str):
         return sample
     args = (*sample.args[:place], None, *sample.args[place + 1 :])
-    return replace(sample, args=args, kwargs={**sample.kwargs, _told(place): sample.args[place]})
+    return replace(sample, args=args, kwargs={**sample.kwargs, _name(place): sample.args[place]})
 
 
 def _orders(spec: OpSpec, giving: Sequence[Sample], place: int | str) -> Iterator[tuple[int | str, int]]:
-    """The other numbers that the argument is less than in all samples (-1), or greater than (1)."""
+    """Yield the other numbers that the argument is less than (-1), or greater than (1), in all samples."""
     for other in _numbers(spec, giving[0]):
         met = {_order(spec, sample, place, other) for sample in giving}
         if other != place and not _is_axis(other) and met in ({-1}, {1}):
@@ -139,14 +139,14 @@ def _orders(spec: OpSpec, giving: Sequence[Sample], place: int | str) -> Iterato
 
 
 def _order(spec: OpSpec, sample: Sample, place: int | str, other: int | str) -> int:
-    """-1 if the argument is less than another number of its type, 1 if it is greater, else 0."""
+    """Return -1 if the argument is less than another number of its type, 1 if it is greater, else 0."""
     numbers = _numbers(spec, sample)
     one, two = numbers.get(place), numbers.get(other)
     return 0 if one is None or two is None or type(one) is not type(two) else int(one > two) - int(one < two)
 
 
 def _numbers(spec: OpSpec, sample: Sample) -> dict[int | str, Any]:
-    """The scalar arguments that are numbers, with the defaults of those that are not given."""
+    """Return the scalar arguments that are numbers, with the defaults of those that are not given."""
     given: dict[int | str, Any] = dict(_scalars(sample))
     for name, default in options_of(spec, sample).items():
         given.setdefault(name, default)
@@ -162,14 +162,14 @@ def _are_fractions(values: Sequence[Any]) -> bool:
 
 
 def _passes_extent(base: Sample, value: Any, other: Any) -> bool:
-    """Whether a whole number exceeds an extent of an array, which the declared number does not."""
+    """Return whether a whole number exceeds an extent of an array that the declared number does not exceed."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         return False
     return any(value <= extent < other for array in arrays_of(*base.host()) for extent in array.shape)
 
 
 def _near(place: int | str, value: Any, declared: Sequence[Any], chance: np.random.Generator) -> Iterator[Any]:
-    """Other values of the same type, in random order; of words those of other samples."""
+    """Yield other values of the same type in random order; for strings, those of other samples."""
     if isinstance(value, bool | np.bool_):
         yield type(value)(not value)
     elif isinstance(value, int | np.integer):
@@ -185,7 +185,7 @@ def _near(place: int | str, value: Any, declared: Sequence[Any], chance: np.rand
 
 
 def _whole_numbers(place: int | str, value: int) -> list[int]:
-    """Whole numbers near `value`: of an axis all that arrays have, of another argument those of its sign."""
+    """Return whole numbers near `value`: for an axis those that arrays may have, for others those of the same sign."""
     if _is_axis(place):
         return [axis for axis in range(-3, 3) if axis != value]
     near = {value - 1, value + 1, value + 2, 2 * value, value // 2} - {value}
@@ -193,14 +193,14 @@ def _whole_numbers(place: int | str, value: int) -> list[int]:
 
 
 def _with(sample: Sample, place: int | str, value: Any) -> Sample:
-    label = f"{sample.label}, {_told(place)}={value!r}"
+    label = f"{sample.label}, {_name(place)}={value!r}"
     if isinstance(place, str):
         return replace(sample, kwargs={**sample.kwargs, place: value}, label=label)
     return replace(sample, args=(*sample.args[:place], value, *sample.args[place + 1 :]), label=label)
 
 
 def _defaults(spec: OpSpec) -> list[str]:
-    """The options that the declared function has a value for."""
+    """Return the options for which the declared function has a default."""
     try:
         found: Mapping[str, inspect.Parameter] = inspect.signature(spec.fn).parameters if spec.fn is not None else {}
     except (TypeError, ValueError):  # a function without a signature

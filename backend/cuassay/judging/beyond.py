@@ -1,8 +1,8 @@
 """Probes beyond the declared samples, each of which finds some known cheats.
 
-Such a probe fails a candidate only if the reference takes its inputs, and the declared implementation passes it on the
-same device: a candidate is not refused for what nobody promised. What cannot be varied is noted, and the verdict names
-it.
+Such a probe fails a candidate only if the reference accepts its inputs and the declared implementation passes it on the
+same device, so that no candidate is rejected for something that was not promised. Aspects that cannot be varied are
+noted, and the verdict names them.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Notes", "beyond", "where_measured"]
 
-#: What a candidate is not asked about, by its name, and why.
+#: The aspects that a candidate is not probed for, by name, and why.
 Notes = MutableMapping[str, str]
 
-#: Hidden shapes a dtype, and elements up to which a sample is made longer.
+#: The number of hidden shapes per dtype, and the most elements of a sample that may be enlarged.
 _SHAPES, _MOST_ELEMENTS = 6, 2**18
 
-#: Of the hidden shapes, those in which no extent is a declared one.
+#: The number of hidden shapes in which no extent is a declared one.
 _NEW_SHAPES = 2
 
-#: Parts of a large array in which numbers are moved one at a time: each call takes long.
+#: The parts of a large array in which numbers are moved one at a time; it is small, because each call takes long.
 _FEW_PLACES = 2
 
 
@@ -54,7 +54,7 @@ def beyond(
     chance: np.random.Generator,
     notes: Notes,
 ) -> Iterator[Probe]:
-    """Probes beyond the declared samples of kind values, `samples`; those that `OpSpec.without` names are left out."""
+    """Yield probes beyond the declared samples of kind values, `samples`, without those that `OpSpec.without` names."""
     spec = results.spec
     probes: list[Probe] = []
     if "sizes" in spec.without:
@@ -90,7 +90,7 @@ def where_measured(
     chance: np.random.Generator,
     notes: Notes,
 ) -> Iterator[Probe]:
-    """Probes of a shape that is measured: a shortcut may hold only for the numbers and options that it comes with."""
+    """Yield probes of a measured shape: a shortcut may apply only to the numbers and options measured with it."""
     probes = list(_numbers(results, dtype, sample, chance))
     if _is_inexact(dtype) and any(True for _ in results.spec.draw(0, dtype, "extremal")):
         probes += _values(results, dtype, "extremal", [special_values(sample, chance)])
@@ -103,7 +103,7 @@ def where_measured(
 
 
 def _numbers(results: Results, dtype: str, sample: Sample, chance: np.random.Generator) -> Iterator[Probe]:
-    """The sample with other numbers: spikes, all numbers moved in turn, other ranges, integers exchanged."""
+    """Yield the sample with other numbers: spikes, all numbers moved in turn, other ranges, integers exchanged."""
     chosen: dict[str, Iterable[Draw]] = {
         "spikes": [partial(same, spikes(sample, chance))] if _is_inexact(dtype) else [],
         "moved everywhere": (partial(unwrapped, results, sample, one) for one in moved_everywhere(sample, chance)),
@@ -127,13 +127,13 @@ def _if_promised(results: Results, device: Device, probes: Sequence[Probe]) -> I
 
 
 def _is_promised(results: Results, device: Device, probe: Probe) -> bool:
-    """Whether the reference takes the samples of a probe, and the declared implementation passes it on `device`."""
+    """Return whether the reference accepts a probe's samples and the declared implementation passes it on `device`."""
     samples = [draw() for draw in probe.draws]
     if not all(map(results.takes, samples)):
         return False
     try:
         outputs = [results.run(device, sample) for sample in samples]
-    except Exception:  # noqa: BLE001  it refuses them in its own way
+    except Exception:  # noqa: BLE001  the implementation may reject them with any exception
         return False
     return probe.judge(samples, outputs, {}) is None
 
@@ -142,7 +142,7 @@ def _is_promised(results: Results, device: Device, probe: Probe) -> bool:
 
 
 def _shapes(results: Results, samples: Sequence[Sample], chance: np.random.Generator) -> Iterator[Sample]:
-    """Samples in which no extent is a declared one, and some with one extent that is longer or shorter."""
+    """Yield samples in which no extent is a declared one, and samples with one extent that is longer or shorter."""
     small = [sample for sample in samples if elements_of(sample) <= _MOST_ELEMENTS]
     known = {extent for sample in samples for extent in _extents(sample)}
     new = [(sample, _all_other(sample, known, chance)) for sample in small]
@@ -167,7 +167,7 @@ def _extents(sample: Sample) -> list[int]:
 
 
 def _all_other(sample: Sample, known: set[int], chance: np.random.Generator) -> dict[int, int]:
-    """For each extent of the sample another one, near it, that no sample has."""
+    """Return, for each extent of the sample, another one near it that no sample has."""
     found: dict[int, int] = {}
     for extent in _extents(sample):
         near = [one for one in range(max(2, extent - 3), extent + 12) if one not in known and one not in found.values()]

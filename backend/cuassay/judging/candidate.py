@@ -1,8 +1,8 @@
-"""What runs in a candidate's process: load one file, answer calls.
+"""The code in a candidate's process: load one file, and answer calls.
 
-Nothing here is a secret or a guard: the candidate shares the address space and may change any of it. What it says is
-believed by nobody; see `cuassay.judging.process` for what counts. It knows the protocol and the kinds of devices, and
-has neither the declaration nor an answer in its memory.
+Nothing here is secret or a safeguard: the candidate shares the address space and may change anything in it. No reply is
+trusted; see `cuassay.judging.process` for what counts. This process knows the protocol and the device kinds, and has
+neither the declaration nor an answer in its memory.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from cuassay.judging.protocol import Bell, Claim, Placed, RawReply, Request, Roo
 
 __all__ = ["Server", "load", "load_kernels", "load_program", "preload", "serve"]
 
-#: Seconds between two looks at the counter of requests while it sleeps: a bell can be lost to a candidate that forks.
+#: Seconds between two checks of the request counter while sleeping: a candidate that forks may lose a ring.
 _NAP_SECONDS = 0.05
 
-#: Turns of the loop that polls the counter before it sleeps: some 100 µs.
+#: Iterations of polling the counter before sleeping: about 100 µs.
 _POLLS = 200
 
-#: Seconds for which it polls once the judge has asked it to be ready: no candidate gains by waiting in another way.
+#: Seconds of polling after the judge has asked for readiness, so that no candidate gains by waiting differently.
 _READY_SECONDS = 0.1
 
 #: The module name that a candidate's file is loaded under.
@@ -45,29 +45,29 @@ _MODULE = "candidate"
 
 
 def preload(kind: str) -> None:
-    """Import what candidates of this kind of device need, without making a device."""
+    """Import what candidates of this device kind need, without initialising a device."""
     devices.backend(kind)
 
 
 def load(path: Path) -> Callable[..., Any]:
-    """The function ``run`` of a file.
+    """Return the function ``run`` of a file.
 
     Raises
     ------
     NameError
-        If it has none; and whatever the file raises.
+        If the file has no such function; and any error that the file raises.
     """
     module = types.ModuleType(_MODULE)
     module.__file__ = str(path)
     sys.modules[_MODULE] = module
-    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102  what this process is for
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102  the task of this process
     run = module.__dict__.get("run")
     if callable(run):
         return run  # type: ignore[no-any-return]
     raise NameError(f"{path.name} has no function run(xp, *arrays)")
 
 
-#: What came of a call: what is said of its outputs, seconds by the device's clock, and whether it never waited.
+#: The answer to a call: the claims about its outputs, seconds by the device's clock, and whether the call was queued.
 Answer = tuple[tuple[Claim, ...], float, bool]
 
 
@@ -78,11 +78,11 @@ class Server:
     Parameters
     ----------
     device : Device
-        Where the candidate's arrays are.
+        The device of the candidate's arrays.
     control, arena : memoryview
-        Memory shared with the judge.
+        Memory that is shared with the judge.
     bell : Bell
-        Wakes the judge, and is rung by it.
+        Wakes the judge, and is rung by the judge.
     """
 
     device: Device
@@ -91,18 +91,18 @@ class Server:
     bell: Bell
 
     def answer(self, number: int, answering: Callable[[], Answer]) -> None:
-        """Reply with what `answering` gives, or raises."""
+        """Reply with the result of `answering`, or with the exception that it raises."""
         try:
             claims, seconds, is_queued = answering()
             reply = RawReply(number, claims, None, seconds, is_queued)
-        except Exception as error:  # noqa: BLE001  whatever the candidate raises is its answer
+        except Exception as error:  # noqa: BLE001  any exception of the candidate is its answer
             reply = RawReply(number, error=(type(error).__qualname__.encode(), _text(error)))
         protocol.write_reply(self.control, reply)
         self.bell.ring()
 
     def run(self, call: Callable[[Server, Request], Answer]) -> None:
-        """Answer calls until the judge has gone."""
-        last = 0  # of the requests: none yet
+        """Answer calls until the judge has closed the connection."""
+        last = 0  # the number of the last request; none yet
         while self._wait(last):
             request = protocol.read_request(self.control)
             last = request.number
@@ -128,7 +128,7 @@ class Server:
     def arguments(
         self, request: Request, place: Callable[[Placed], Any]
     ) -> tuple[list[Any], dict[str, Any], dict[int, Any]]:
-        """Positional and named arguments, and the arrays among them by their number; `place` makes each."""
+        """Return positional and named arguments, and the arrays among them by number; `place` makes each array."""
         given: dict[int, Any] = {}
 
         def array(index: int) -> Any:
@@ -142,17 +142,17 @@ class Server:
         return args, options, given
 
     def write(self, results: Sequence[Any], request: Request) -> tuple[Claim, ...]:
-        """Put outputs where the judge will look, and say what they are."""
+        """Write outputs to their rooms, and return claims that describe them."""
         rooms = [*request.rooms, *[None] * (protocol.MAX_OUTPUTS - len(request.rooms))]
         return tuple(map(self._write, results, rooms))
 
     def host(self, placed: Placed) -> np.ndarray[Any, Any]:
-        """An array of the arena."""
+        """Return an array of the arena."""
         dtype = as_dtype(DTYPE_NAMES[placed.dtype])
         return np.ndarray(placed.shape, dtype, self.arena, placed.first, placed.strides)
 
     def array(self, placed: Placed) -> Any:
-        """An input on the device, laid out as the judge says: on the host the arena itself, elsewhere a copy."""
+        """Return an input on the device with the requested layout: on the host the arena itself, elsewhere a copy."""
         host = self.host(placed)
         if self.device.kind == "cpu":
             return host
@@ -165,7 +165,7 @@ class Server:
         return strides.as_strided(base[start:], placed.shape, placed.strides)
 
     def _write(self, result: Any, room: Room | None) -> Claim:
-        """Put one output where the judge will look, and say what it is."""
+        """Write one output to its room, and return the claim that describes it."""
         try:
             host = result if isinstance(result, np.ndarray) else self._to_host(result)
             name = dtype_name(host.dtype)
@@ -191,7 +191,7 @@ def _ready() -> Answer:
 
 
 def load_program(path: Path) -> Callable[[Server, Request], Answer]:
-    """How the calls of a Python file are answered: its own function runs on arrays of the device."""
+    """Return the function that answers calls of a Python file: its own function runs on arrays of the device."""
     function = load(path)
 
     def call(server: Server, request: Request) -> Answer:
@@ -210,7 +210,7 @@ def load_program(path: Path) -> Callable[[Server, Request], Answer]:
 
 
 def load_kernels(path: Path, device: Device) -> Callable[[Server, Request], Answer]:
-    """How the calls of a kernel with a launch plan are answered: a runner launches it."""
+    """Return the function that answers calls of a kernel with a launch plan: a runner launches it."""
     from cuassay.judging import runner
 
     ours = runner.load(path.parent, device)
@@ -231,14 +231,14 @@ def _number(value: Any) -> Any:
 
 
 def serve(path: Path, server: Server, confine: Callable[[], None], *, tier: str) -> None:
-    """Be a candidate's process until the judge has gone.
+    """Run a candidate's process until the judge has closed the connection.
 
     Parameters
     ----------
     path : Path
         The candidate's file, or its kernel's.
     server : Server
-        What answers.
+        The server that answers calls.
     confine : callable
         Called after this module's own imports and before the candidate's first line.
     tier : str
@@ -263,14 +263,14 @@ def serve(path: Path, server: Server, confine: Callable[[], None], *, tier: str)
 def _text(error: BaseException) -> bytes:
     try:
         return str(error).encode(errors="replace")
-    except Exception:  # noqa: BLE001  the candidate's own class
+    except Exception:  # noqa: BLE001  the exception class is the candidate's own
         return b"(its message raises)"
 
 
 def _decoded(
     form: bytes, array: Callable[[int], Any], scalar: Callable[[int], Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and named arguments of a form; see `cuassay.judging.arena.form_of`."""
+    """Return positional and named arguments of a form; see `cuassay.judging.arena.form_of`."""
     kinds: dict[str, Callable[[Any], Any]] = {
         "array": array,
         "scalar": scalar,
@@ -280,12 +280,12 @@ def _decoded(
         "tuple": lambda several: tuple(map(value, several)),
     }
 
-    def value(said: Any) -> Any:
-        if isinstance(said, list):
-            return [value(one) for one in said]
-        if not isinstance(said, dict):
-            return said
-        ((kind, what),) = said.items()
+    def value(encoded: Any) -> Any:
+        if isinstance(encoded, list):
+            return [value(one) for one in encoded]
+        if not isinstance(encoded, dict):
+            return encoded
+        ((kind, what),) = encoded.items()
         return kinds[kind](what)
 
     positional, named = json.loads(form)

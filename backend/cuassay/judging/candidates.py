@@ -1,4 +1,4 @@
-"""Processes that answer calls: those of candidates, and two of ours that do nothing or call the declared function."""
+"""Processes that answer calls: those of candidates, and two trusted ones, a null process and the declared function."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = ["Candidates"]
 #: The status of a call whose process was lost, by the reason; for any other reason the process has died.
 _LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
 
-#: A candidate's file may take at least this many seconds to load: the machine may have other work.
+#: The least time for loading a candidate's file, because the machine may have other work.
 _LOAD_SECONDS = 10.0
 
-#: The error that the runner of the kernel tier raises if a kernel wrote outside of its arrays.
+#: The error that the runner of the kernel tier raises if a kernel wrote outside its arrays.
 _OUTSIDE = "GuardBandError"
 
 _REFERENCE = """\
@@ -50,7 +50,7 @@ def run(xp, *args, **options):
     return [first, *nothing(xp, *args, **options)[1:]] if {is_one_of_several} else first
 """
 
-#: It gives arrays of the right shapes, made once: what is left is the protocol and the copies.
+#: It returns arrays of the right shapes, made only once, so that only the protocol and the copies take time.
 _NULL = """\
 outputs = {table!r}
 kept = {{}}
@@ -81,7 +81,7 @@ class Candidates(Handle):
     declaration : Declaration
         The declaration that they are judged by. A confined candidate cannot read its file.
     options : JudgeOptions
-        Where and how.
+        The device, the tier and the other options.
     """
 
     def __init__(self, declaration: Declaration, options: JudgeOptions) -> None:
@@ -103,12 +103,12 @@ class Candidates(Handle):
         self.close()
 
     def close(self) -> None:
-        """End the warm process, and with it every candidate; twice is allowed."""
+        """End the warm process, and with it every candidate; a second call does nothing."""
         self._held.close()
 
     @property
     def zygote(self) -> int:
-        """Id of the warm process; every candidate's process descends from it."""
+        """The id of the warm process, from which all candidates' processes descend."""
         return self._zygote.process
 
     @contextmanager
@@ -123,10 +123,10 @@ class Candidates(Handle):
 
     @contextmanager
     def reference(self, shapes: Mapping[Any, Sample]) -> Iterator[_Candidate]:
-        """The declared function, unconfined, by the same protocol.
+        """Start the declared function, unconfined, with the same protocol.
 
-        Of several results that are declared one by one it is the function of the first, which is taken to compute all:
-        to call each of them would take several times as long as one function that gives all.
+        If several results are declared one by one, only the function of the first is called, and is assumed to compute
+        all: calling each would take several times as long as a single function that returns all results.
         """
         source = _NULL.format(table=self._table(shapes))
         source += _REFERENCE.format(target=self._declaration.target, is_one_of_several=len(self._declaration.specs) > 1)
@@ -135,12 +135,12 @@ class Candidates(Handle):
 
     @contextmanager
     def null(self, shapes: Mapping[Any, Sample]) -> Iterator[_Candidate]:
-        """A candidate that does nothing for calls with the shapes of these samples."""
+        """Start a process that does nothing, for calls with the shapes of these samples."""
         with self._of_ours("null.py", _NULL.format(table=self._table(shapes))) as candidate:
             yield candidate
 
     def _table(self, shapes: Mapping[Any, Sample]) -> dict[Any, Any]:
-        """The shapes of the arrays of each sample to the shapes and dtypes of its results."""
+        """Return a mapping from the shapes of each sample's arrays to the shapes and dtypes of its results."""
         table = {}
         for sample in shapes.values():
             args, kwargs = sample.host()
@@ -151,7 +151,7 @@ class Candidates(Handle):
         return table
 
     def ours(self) -> dict[str, Callable[..., Any]]:
-        """Both by name; none of the kernel tier, which is timed by the device."""
+        """Return both trusted processes by name; the kernel tier needs none, because the device times it."""
         return {"null": self.null, "reference": self.reference} if self._options.tier == "program" else {}
 
     @contextmanager
@@ -165,7 +165,7 @@ class Candidates(Handle):
     def _started(self, path: Path, jail: JailOptions | None) -> Iterator[_Candidate]:
         device, seconds = self._options.device, self._options.seconds
         limits = Limits(load_s=max(seconds, _LOAD_SECONDS), call_s=seconds)
-        if device.kind == "cuda":  # its context has threads of its own, and takes much memory of the host
+        if device.kind == "cuda":  # its context has many threads, and takes much host memory
             limits = replace(limits, processes=512, memory_nbytes=16 << 30)
         tier: Literal["program", "kernel"] = self._options.tier if jail is not None else "program"
         with CandidateProcess(path, device=device, limits=limits, jail=jail, tier=tier, zygote=self._zygote) as process:
@@ -173,7 +173,7 @@ class Candidates(Handle):
 
 
 class _Candidate:
-    """A process that was started. It is loaded here, and answers calls."""
+    """A started process. It loads the candidate's file, and answers calls."""
 
     def __init__(self, process: CandidateProcess, rooms: _Rooms, seconds: float) -> None:
         self._process, self._rooms = process, rooms
@@ -185,7 +185,7 @@ class _Candidate:
         try:
             process.load()
         except CandidateLostError as lost:
-            if lost.reason == "jail":  # nothing of it ran: that is not its fault
+            if lost.reason == "jail":  # the candidate did not run, so this is not its fault
                 self.jail["start"] = lost.detail
             else:
                 self.problem = f"{lost.reason}: {lost.detail}"
@@ -197,7 +197,7 @@ class _Candidate:
 
     @property
     def source(self) -> bytes:
-        """What was read of it, once."""
+        """The files that were read, once, from the candidate."""
         return self._process.source
 
     @property
@@ -207,11 +207,11 @@ class _Candidate:
 
     @property
     def is_confined(self) -> bool:
-        """Whether there is a jail, with every part of it on."""
+        """Whether there is a jail and every part of it is on."""
         return bool(self.jail) and all(state == "on" for state in self.jail.values())
 
     def evidence(self) -> Sequence[Evidence]:
-        """What its process was seen to do, in addition to its answers."""
+        """Return what its process was observed to do, in addition to its answers."""
         count = self._process.late_writes
         if count:
             text = f"the outputs of {count} calls were written again after they had been taken"
@@ -230,7 +230,7 @@ class _Candidate:
         try:
             reply = self._call(args, kwargs, asked)
             if any(one.problem == "too large" for one in reply.outputs) and self._rooms.grow(args, kwargs):
-                before = _answer(reply, asked)  # it has seen the inputs, so that the first call counts as well
+                before = _answer(reply, asked)  # the candidate has seen the inputs, so the first call's time counts too
                 reply = self._call(args, kwargs, self._rooms.of(args, kwargs))
         except CandidateLostError as lost:
             self._note(lost)
@@ -245,7 +245,7 @@ class _Candidate:
         )
 
     def _look_at(self, reply: Reply) -> None:
-        """Note a cheat that a reply tells of."""
+        """Record a cheat that a reply reveals."""
         is_kernel = self._process.tier == "kernel"
         if is_kernel and reply.raised is not None and reply.raised.kind == _OUTSIDE:
             self._evidence.append(Evidence(id="C17", certainty="proven", evidence=reply.raised.message))
@@ -254,7 +254,7 @@ class _Candidate:
             self._evidence.append(Evidence(id="X3", certainty="proven", evidence=text))
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], asked: Due) -> Reply:
-        """Make one call within the rest of the seconds for all calls, or within a tenth of them if that is more."""
+        """Make one call within the remaining seconds for all calls, or within a tenth of the total if that is more."""
         reply = self._process.call(args, kwargs, asked, limit_s=max(self._left, self._seconds / 10))
         self._left -= (reply.ended_ns - reply.asked_ns) * 1e-9
         return reply
@@ -276,7 +276,7 @@ def _answer(reply: Reply, asked: Due) -> Answer:
 
 
 def _unusable(reply: Reply, asked: Due) -> str:
-    """Why the outputs of a reply cannot be compared."""
+    """Return why the outputs of a reply cannot be compared."""
     given = len(asked) + reply.extra - sum(output.problem == "missing" for output in reply.outputs)
     if reply.extra or (given != len(asked) and len(asked) > 1):
         return f"it gave {given} outputs, and the declaration compares {'one' if len(asked) == 1 else len(asked)}"
@@ -286,32 +286,32 @@ def _unusable(reply: Reply, asked: Due) -> str:
 
 
 def _problem_of(output: Output, asked: tuple[tuple[int, ...], Any]) -> str:
-    said = {
+    texts = {
         "missing": "it returned nothing",
         "not an array": "it returned something that is not an array",
         "unknown dtype": "it returned something that is not an array of any known dtype",
     }
-    if output.problem in said:
-        return said[output.problem]
+    if output.problem in texts:
+        return texts[output.problem]
     return f"its output of {output.shape} {output.dtype} is {output.problem}; due is {asked[0]} {dtype_name(asked[1])}"
 
 
 class _Rooms:
-    """The shape and dtype of each right result, by the shapes and dtypes of the arguments and the other arguments."""
+    """The shape and dtype of each expected result, by the shapes and dtypes of the arrays and the other arguments."""
 
     def __init__(self, declaration: Declaration) -> None:
         self._results = Results(declaration.specs)
         self._known: dict[Key, Due] = {}
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Due:
-        """The results that are due, from the right answer to the first call of this kind."""
+        """Return the expected results, from the right answer to the first call of this kind."""
         key = _key(args, kwargs)
         if key not in self._known:
             self._known[key] = self._due(args, kwargs)
         return self._known[key]
 
     def grow(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Note what is due for this very call. Gives whether it is larger than for the first call of this kind."""
+        """Record the results expected of this call; return whether they are larger than for the first such call."""
         before, due = self.of(args, kwargs), self._due(args, kwargs)
         self._known[_key(args, kwargs)] = due
         return len(due) > len(before) or any(
@@ -323,9 +323,9 @@ class _Rooms:
 
 
 def _key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
-    def told(value: Any) -> Any:
+    def described(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return value.shape, dtype_name(value.dtype)
-        return tuple(map(told, value)) if isinstance(value, list | tuple) else repr(value)
+        return tuple(map(described, value)) if isinstance(value, list | tuple) else repr(value)
 
-    return tuple(map(told, args)), tuple((name, told(value)) for name, value in sorted(kwargs.items()))
+    return tuple(map(described, args)), tuple((name, described(value)) for name, value in sorted(kwargs.items()))

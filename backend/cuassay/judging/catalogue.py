@@ -1,6 +1,6 @@
-"""The catalogue of known cheats, by the numbers that verdicts name: what each does, in a few words.
+"""The catalogue of known cheats: for each number that verdicts name, a short description of the cheat.
 
-A new cheat gets a number here and a planted candidate in the tests. `CATALOGUE` rises with each.
+A new cheat gets a number here and a planted candidate in the tests, and increases `CATALOGUE`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 __all__ = ["CATALOGUE", "CHEATS"]
 
-#: Version of this catalogue, which verdicts name.
+#: The version of this catalogue, which verdicts name.
 CATALOGUE = 2
 
-#: Number to what the cheat does. T: about time; C: about correctness; X: about the harness; B: a matter of policy.
+#: From number to description. T: timing; C: correctness; X: attacks on the harness; B: a matter of policy.
 CHEATS: Mapping[str, str] = {
     "T1": "work on a side stream that the end of the call does not wait for",
     "T2": "a host thread finishes the work after the call has returned",

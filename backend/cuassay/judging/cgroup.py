@@ -1,8 +1,8 @@
-"""A control group for one candidate: the kernel's own limit of its memory, where this process may make groups.
+"""A control group for one candidate: the kernel's own limit on its memory, if this process may create groups.
 
-The supervisor looks at processes from time to time. That is late for one that takes gigabytes at once, and does not
-see pages of shared memory that no process maps any more. A group counts both. Version 2 is tried first, in the group
-of this process and in the one above, then version 1. See cgroups(7).
+The supervisor checks processes only from time to time. That is too late for a process that takes gigabytes at once, and
+misses pages of shared memory that no process maps any more. A group counts both. Version 2 is tried first, in this
+process's group and its parent, then version 1. See cgroups(7).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["ROOT", "MemoryGroup"]
 
 ROOT = Path("/sys/fs/cgroup")
 
-#: Seconds that a group's last process may take to leave it.
+#: Seconds that a group's last process may take to leave the group.
 _PATIENCE_SECONDS = 1.0
 
 
 class MemoryGroup:
-    """A group whose processes take at most so much memory together; `close` removes it.
+    """A group whose processes may use a limited amount of memory together; `close` removes it.
 
     Parameters
     ----------
     folder : Path
-        The group.
+        The group's folder.
     events : str
-        The file of it that counts processes which were killed for their memory, or calls that were refused.
+        The name of the file that counts processes killed for their memory, or rejected allocations.
     """
 
     def __init__(self, folder: Path, events: str) -> None:
@@ -42,19 +42,19 @@ class MemoryGroup:
 
     @classmethod
     def make(cls, nbytes: int, *, root: Path = ROOT, own: str | None = None) -> Self:
-        """A new group for at most `nbytes`.
+        """Make a group that is limited to `nbytes`.
 
         Parameters
         ----------
         root : Path
-            Where control groups are mounted.
+            The mount point of control groups.
         own : str, optional
-            The groups of this process, as ``/proc/self/cgroup`` has them.
+            The groups of this process, in the format of ``/proc/self/cgroup``.
 
         Raises
         ------
         OSError
-            No group can be made, or memory is not limited in it.
+            If no group can be created, or its memory cannot be limited.
         """
         text = Path("/proc/self/cgroup").read_text(encoding="ascii") if own is None else own
         problem = OSError(f"no memory controller under {root}")
@@ -62,31 +62,31 @@ class MemoryGroup:
             folder = parent / f"cuassay-{os.getpid()}"
             try:
                 folder.mkdir()
-                with (folder / limit).open("r+") as file:  # it is there only where memory can be limited
+                with (folder / limit).open("r+") as file:  # exists only if memory can be limited
                     file.write(str(nbytes))
             except OSError as error:
                 problem = error
                 with suppress(OSError):
                     folder.rmdir()
                 continue
-            with suppress(OSError):  # there is none without swap
+            with suppress(OSError):  # absent without swap
                 (folder / "memory.swap.max").write_text("0")
             return cls(folder, events)
         raise problem
 
     def enter(self) -> None:
-        """Put this process into it, and with it what it will start; raises `OSError`."""
+        """Put this process, and all that it will start, into the group; raises `OSError`."""
         (self._folder / "cgroup.procs").write_text(str(os.getpid()))
 
     def was_exceeded(self) -> bool:
-        """Whether the kernel killed a process of it for its memory."""
+        """Return whether the kernel killed a process of the group for its memory."""
         with suppress(OSError, ValueError):
             words = (self._folder / self._events).read_text(encoding="ascii").split()
             return any(int(count) > 0 for name, count in itertools.pairwise(words) if name == "oom_kill")
         return False
 
     def close(self) -> None:
-        """Remove it, once its processes have ended."""
+        """Remove the group after its processes have ended."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -100,7 +100,7 @@ class MemoryGroup:
 
 
 def _places(root: Path, own: str) -> Iterator[tuple[Path, str, str]]:
-    """Groups in which one might be made, with the names of the files for its limit and its events."""
+    """Yield groups in which a group might be created, with the names of their limit and event files."""
     rows = [line.split(":", 2) for line in own.splitlines()]
     for _, controllers, path in rows:
         if not controllers:

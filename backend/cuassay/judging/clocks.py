@@ -1,8 +1,8 @@
-"""The times of a verdict: taken by the judge's clock, less the time of a candidate that does nothing, or withheld.
+"""The times of a verdict: by the judge's clock, minus the time of a null candidate, or withheld.
 
-A call's time ends when the snapshot of its outputs has ended, so that late work is in it. A figure is given only if
-the times do not change in the course of the calls. Where a device's peaks are known, a time below the physical floor is
-refused. On a host the clock is the host's and ranks nobody.
+A call's time ends when the snapshot of its outputs is complete, so that it includes late work. A figure is given only
+if the times do not drift over the calls. If a device's peak rates are known, a time below the physical floor is
+rejected. On host devices the clock is the host's, and its times do not rank candidates.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ __all__ = [
     "standard_error",
 ]
 
-#: A figure is withheld if its error is a larger part of it.
+#: A figure is withheld if its relative error is larger.
 MOST_ERROR = 0.05
 
-#: A figure is withheld if the later calls take longer, or shorter, than the earlier ones by a larger part.
+#: A figure is withheld if later calls differ from earlier ones by a larger fraction.
 MOST_DRIFT = 0.1
 
-#: Calls before a change, and after it, that tell it from single slow calls.
+#: The fewest calls before and after a change that distinguish it from single slow calls.
 _FEWEST_CALLS = 3
 
-#: Quartile distances by which earlier and later calls must differ.
+#: The interquartile ranges by which earlier and later calls must differ.
 _CLEARLY = 3.0
 
-#: Random orders of the times, and the part of them that may have as clear a change as the order in which they came.
+#: Random orders of the times, and the fraction of them that may have as clear a change as the order of the calls.
 _ORDERS, _BY_CHANCE = 300, 0.02
 
-#: A time below this part of the physical floor is refused. Clocks boost above the rates that devices report.
+#: A time below this fraction of the physical floor is rejected. Clocks may boost above the rates that devices report.
 FLOOR_SLACK = 0.9
 
 #: Peak rates of a device: bytes/s under "bandwidth", FLOP/s under the name of a dtype.
@@ -60,10 +60,10 @@ Key = tuple[str, str]
 
 
 def standard_error(samples: Sequence[float]) -> float:
-    """Standard error of the median, seconds, by the distance of the quartiles; infinite for fewer than four.
+    """Return the standard error of the median in seconds, from the quartiles; infinite for fewer than four samples.
 
-    Source: for normal samples that of the mean is 1.349 quartile distances smaller, and that of the median 1.2533
-    times it (Kendall & Stuart, The Advanced Theory of Statistics, vol. 1, 10.11).
+    Source: for normal samples, the standard deviation is the interquartile range over 1.349, and the standard error of
+    the median is 1.2533 times that of the mean (Kendall & Stuart, The Advanced Theory of Statistics, vol. 1, 10.11).
     """
     if len(samples) < 4:
         return math.inf
@@ -72,12 +72,12 @@ def standard_error(samples: Sequence[float]) -> float:
 
 
 def drift_of(samples: Sequence[float]) -> float | None:
-    """The median of the later calls over that of the earlier ones, where there is a clear change; else None.
+    """Return the median of later calls over that of earlier ones if there is a clear change, else None.
 
-    A candidate may be fast in its first calls only, need more calls to warm up than are left out, or heat its device.
-    The change may be anywhere: the place is taken at which the medians before and after differ most. It is clear if
-    they differ by more than `MOST_DRIFT`, by some distances of the quartiles on either side, and if hardly any random
-    order of the same times has such a change: times of two levels in any order may have one by chance.
+    A candidate may be fast only in its first calls, need more warm-up calls than are discarded, or heat its device. The
+    change may be anywhere: the split with the largest ratio of the medians is used. It is clear if the medians differ
+    by more than `MOST_DRIFT` and by several interquartile ranges of either side, and if hardly any random order of the
+    same times has such a change: times of two levels may have one by chance.
     """
     ratio, order = _change(samples)
     if ratio is None:
@@ -88,7 +88,7 @@ def drift_of(samples: Sequence[float]) -> float | None:
 
 
 def _change(samples: Sequence[float]) -> tuple[float | None, float]:
-    """The largest ratio of the medians after and before a place, and how well the places order the times.
+    """Return the largest ratio of the medians after and before a place, and how well that place orders the times.
 
     Only places are tried that divide the times clearly; None and 0 if there is none. The order is that of the best
     place: the rank sum of the later times less its mean, in standard deviations (Mann & Whitney, 1947).
@@ -111,7 +111,7 @@ def _is_clear(before: Sequence[float], after: Sequence[float]) -> bool:
 
 
 def floor_of(work: Work, dtype: str, peaks: Peaks) -> float | None:
-    """The least seconds that `peaks` allow for `work`; None where they are not known."""
+    """Return the least seconds that `peaks` allow for `work`, or None if they are unknown."""
     needed = [
         amount / peaks[rate] for rate, amount in (("bandwidth", work.bytes), (dtype, work.flops)) if peaks.get(rate)
     ]
@@ -119,7 +119,7 @@ def floor_of(work: Work, dtype: str, peaks: Peaks) -> float | None:
 
 
 def is_impossible(time: CaseTime) -> bool:
-    """Whether a time is below what its device can do."""
+    """Return whether a time is below what its device can do."""
     return time.floor_s is not None and time.median_s is not None and time.median_s < FLOOR_SLACK * time.floor_s
 
 
@@ -133,17 +133,17 @@ def case_times(
     on: str,
     peaks: Callable[[int], Peaks],
 ) -> tuple[CaseTime, ...]:
-    """The time of each case.
+    """Return the time of each case.
 
     Parameters
     ----------
     null, baseline : mapping
-        Label and dtype of a case to the seconds of calls that do nothing, and of the declared implementation, by the
-        same protocol.
+        From label and dtype of a case to the seconds of null calls, and of calls of the declared implementation, by
+        the same protocol.
     tier : str
         ``program`` or ``kernel``.
     on : str
-        ``device``, or ``host`` where the device is simulated or the host itself.
+        ``device``, or ``host`` if the device is simulated or is the host itself.
     peaks : callable
         From the bytes that a call must move to the peak rates of the device; see `peaks_of`.
     """
@@ -154,14 +154,14 @@ def case_times(
 
 
 def empty_intervals(device: Device, trial: Trial) -> dict[Key, list[float]]:
-    """For each case of the kernel tier, the empty interval of the device, which is part of each of its times."""
+    """Return, for each case of the kernel tier, the empty interval of the device, which each of its times contains."""
     found = empty_interval(device)
     seconds = [0.0 if found is None else found.median_s]
     return dict.fromkeys(trial.times, seconds)
 
 
 def declared_times(results: Results, device: Device, trial: Trial) -> dict[Key, list[float]]:
-    """For each case of the kernel tier, the times of the declared implementation by the same clock, cache cold."""
+    """Return the declared implementation's times in each case of the kernel tier, by the same clock, cache cold."""
     found = {}
     for key, sample in trial.shapes.items():
         args, kwargs = sample.on(device)
@@ -170,7 +170,7 @@ def declared_times(results: Results, device: Device, trial: Trial) -> dict[Key, 
     return found
 
 
-#: The most seconds in which the declared implementation is timed in one case.
+#: The most seconds for timing the declared implementation in one case.
 _SECONDS = 0.3
 
 
@@ -207,11 +207,11 @@ def _case(
     )  # fmt: skip
 
 
-#: The clock of each tier. The host's clock also sees the host code of a candidate.
+#: The clock of each tier. The host's clock also includes a candidate's host code.
 _CLOCKS = {"program": "host", "kernel": "device"}
 
 
-#: What to do if the error of a time is too large, on the host and on a device with its own clock.
+#: The advice if the error of a time is too large, on the host and on a device with its own clock.
 _REMEDY = {
     "host": "times on the host rank nobody, so give --no-times",
     "device": "the call is too short, so measure a larger size by bench=, or give --no-times",
@@ -239,7 +239,7 @@ def _why_withheld(median: float, error: float, on: str, drift: float | None) -> 
 def _against(
     baseline: Sequence[float], empty: float, mine: tuple[float, float, float]
 ) -> tuple[float | None, tuple[float | None, float | None]]:
-    """The baseline's median, and the quartiles of its time over the candidate's, the least favourable first."""
+    """Return the baseline's median, and the quartiles of its time over the candidate's, less favourable first."""
     if len(baseline) < 4:
         return None, (None, None)
     low, middle, high = (one - empty for one in _quartiles(baseline))
@@ -255,27 +255,27 @@ def _quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-#: FLOP/s of one multiprocessor and clock, by the major compute capability: dense products of 8-bit floats (16-bit ones
-#: before 9), which are the cheapest that any candidate could use. Sources: NVIDIA's architecture white papers.
+#: FLOP/s per multiprocessor and clock, by major compute capability, of dense products of 8-bit floats (16-bit floats
+#: before 9), the cheapest that a candidate could use. Sources: NVIDIA's architecture white papers.
 _FLOPS_A_CLOCK: Mapping[int, int] = {8: 4096, 9: 8192, 10: 16384, 12: 8192}
 
 
 def peaks_of(device: Device, dtypes: Sequence[str], nbytes: int) -> Peaks:
-    """The peak rates of a GPU, from what its driver reports; empty for other kinds of device.
+    """Return the peak rates of a GPU from its driver's properties; empty for other device kinds.
 
     Parameters
     ----------
     dtypes : sequence of str
-        Each gets the peak rate of the cheapest dtype, because a candidate may use that one within its tolerance.
+        The dtypes; each gets the peak rate of the cheapest dtype, because a candidate may use it within its tolerance.
     nbytes : int
-        Bytes that a call reads and writes. The memory's bandwidth does not limit what fits into the last-level cache.
+        The bytes that a call reads and writes. Memory bandwidth does not limit what fits into the last-level cache.
     """
     if device.kind != "cuda":
         return {}
     from cuassay.devices.cuda.driver.runtime import get_device_properties
 
     found = get_device_properties(device.index)
-    bandwidth = 2e3 * found.memory_clock_rate * found.memory_bus_width / 8  # kHz, two transfers a clock, bits
+    bandwidth = 2e3 * found.memory_clock_rate * found.memory_bus_width / 8  # kHz, two transfers per clock, bits
     flops = 1e3 * found.clock_rate * found.multi_processor_count * _FLOPS_A_CLOCK.get(found.major, 0)
     return {name: flops for name in dtypes if flops} | (
         {"bandwidth": bandwidth} if nbytes > found.L2_cache_size else {}

@@ -1,8 +1,8 @@
-"""Integer arithmetic over shapes, as a launch plan writes it: parsed as Python, computed here, never run.
+"""Integer arithmetic over shapes for launch plans: parsed as Python, evaluated here, never executed.
 
-Names are the call's arrays and numbers: ``in0[1]`` is an extent, ``in0.size``, ``in0.ndim`` and ``in0.nbytes`` are
-facts of an array, and an option or a positional number is used by its name. There are ``+ - * // % << >>``,
-comparisons, ``a if condition else b``, and ``min``, ``max`` and ``ceil_div``. Every intermediate number has at most 64
+Names are the call's arrays and numbers: ``in0[1]`` is an extent; ``in0.size``, ``in0.ndim``, ``in0.itemsize`` and
+``in0.nbytes`` are facts of an array; options and positional numbers are used by name. Allowed are ``+ - * // % << >>``,
+comparisons, ``a if condition else b``, and ``min``, ``max`` and ``ceil_div``. Intermediate numbers have at most 64
 bits.
 """
 
@@ -23,19 +23,19 @@ __all__ = ["ArrayFacts", "Expression"]
 
 @dataclass(frozen=True, slots=True)
 class ArrayFacts:
-    """What an expression may ask of an array."""
+    """The properties of an array that an expression may use."""
 
     shape: tuple[int, ...]
     itemsize: int
 
     @property
     def facts(self) -> dict[str, int]:
-        """The numbers that are asked for by name."""
+        """The numbers that are available by name."""
         size = prod(self.shape)
         return {"size": size, "ndim": len(self.shape), "itemsize": self.itemsize, "nbytes": size * self.itemsize}
 
 
-#: What names stand for.
+#: The values of names.
 Names = Mapping[str, Any]
 
 _LONGEST = 200
@@ -62,7 +62,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
 }
 
 
-#: Nodes that an expression may have, those inside others as well.
+#: The node types that an expression may contain, at any depth.
 _ALLOWED = (
     *(ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Call),
     *_BINARY,
@@ -79,7 +79,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max, "ceil_div":
 
 
 class Expression:
-    """One expression of a plan.
+    """One expression of a launch plan.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Expression:
     Raises
     ------
     ArgumentError
-        If it is neither, or has anything that is not listed above.
+        If it is neither, or contains anything that the module's docstring does not list.
     """
 
     __slots__ = ("_tree", "text")
@@ -112,12 +112,12 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def value(self, names: Names) -> int:
-        """Its number for one call.
+        """Return the value for one call.
 
         Raises
         ------
         ArgumentError
-            If a name or an axis does not exist, it divides by zero, or a number has more than 64 bits.
+            If a name or an axis does not exist, a divisor is zero, or a number has more than 64 bits.
         """
         try:
             return self._number(self._tree, names)

@@ -1,4 +1,4 @@
-"""Arrays on a device between guard bands, at places that differ from call to call."""
+"""Device arrays between guard bands, at offsets that differ from call to call."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from cuassay.core.device import Device
 
 __all__ = ["Guarded"]
 
-#: Bytes of a band, and steps of a band's length: alignments stay those of an allocation.
+#: The bytes of a band, and the step of its length, which keeps the alignment of an allocation.
 _BAND_NBYTES, _STEP = 4096, 256
 
 
 class Guarded:
-    """One array on a device, with random bytes before and behind it.
+    """One device array with random bytes before and after it.
 
     Parameters
     ----------
     contents : numpy.ndarray
-        What it holds at first; C-contiguous.
+        The initial contents; C-contiguous.
     device : Device
-        Where it is.
+        The device of the array.
     """
 
     def __init__(self, contents: NDArray[Any], device: Device) -> None:
@@ -43,13 +43,13 @@ class Guarded:
         return f"Guarded({self.shape}, {self.dtype})"
 
     def read(self) -> NDArray[Any]:
-        """A copy of what it holds now, on the host; waits for the current stream."""
+        """Return a copy of the current contents on the host; waits for the current stream."""
         self._found = devices.to_host(self._buffer)
         inside: NDArray[Any] = self._found[self._low : self._low + self.nbytes]
         return inside.view(self.dtype).reshape(self.shape)
 
     def broken_nbytes(self) -> int:
-        """How many bytes of the bands had changed when it was last read."""
+        """Return how many bytes of the bands had changed at the last read."""
         high = self._low + self.nbytes
         bands = (slice(0, self._low), slice(high, None))
         return sum(int(np.count_nonzero(self._found[band] != self._host[band])) for band in bands)

@@ -1,7 +1,7 @@
-"""Inputs with other numbers than those that are drawn, and whether the results follow a number that is moved.
+"""Inputs with other numbers than the declared samples draw, and checks that results depend on a moved number.
 
-A candidate may be right for the drawn numbers alone: it may leave some of them out, cut what is larger, or use an
-approximation that holds in their range. An array that the declaration draws between `low` and `high` keeps this range.
+A candidate may be right only for the drawn numbers: it may omit some of them, clip larger ones, or use an approximation
+that holds only in their range. An array that the declaration draws between `low` and `high` keeps this range.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["exchanged", "influences", "moved_everywhere", "scaled", "special_values", "spikes", "unwrapped"]
 
-#: How far a spike is, in ranges of an input; less in 16 bits, where squares must stay in range.
+#: The size of a spike in ranges of an input; less in 16 bits, where squares must stay in range.
 _SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
 
-#: Parts of a flattened array, in each of which one number is moved.
+#: The parts of a flattened array; in each part one number is moved.
 _PLACES = 8
 
-#: Spikes in an array, and in a large one: of what leaves out a fourteenth of it, one in a hundred escapes.
+#: Spikes in an array and in a large one: of candidates that omit a fourteenth of it, one in a hundred escapes.
 _SPIKES, _MANY_SPIKES = 3, 64
 
-#: The part of the range by which each spike is nearer to the middle than the one before: a sort must not meet ties. It
-#: is a rounding step of bfloat16, so that all spikes differ there too.
+#: The fraction of the range by which each spike is nearer to the middle than the one before, because a sort must not
+#: meet ties. It is a rounding step of bfloat16, so that all spikes differ there too.
 _STEP = 2.0**-8
 
-#: Calls in which each number is moved once.
+#: The number of calls in which together each number is moved once.
 _TURNS = 4
 
-#: Ranges of binary exponents by which all numbers of a call are scaled, and the part of them in 16 bits. The exponents
-#: are not whole numbers: a function may give the very same bits for inputs that differ by a power of two.
+#: Ranges of binary exponents by which all numbers of a call are scaled, and their fraction in 16 bits. The exponents
+#: are not integers, because a function may give the same bits for inputs that differ by a power of two.
 _SCALES = ((-24.0, -15.0), (-15.0, -6.0), (0.3, 3.0), (3.0, 10.0))
 _PART_IN_16_BITS = 0.4
 
-#: Part of a result by which a moved number must change the reference, to be seen.
+#: The relative change of a reference result from which a moved number counts as visible.
 _SEEN = 2.0**-6
 
 
 def spikes(sample: Sample, chance: np.random.Generator) -> Sample:
-    """Some numbers in random places much larger than all others; at the ends of their range where they have one."""
+    """Return the sample with some random numbers much larger than all others, or at the ends of their range if any."""
 
     def put(value: Any) -> Any:
         given = HostArray(value) if isinstance(value, np.ndarray) else value
@@ -72,13 +72,13 @@ def spikes(sample: Sample, chance: np.random.Generator) -> Sample:
 
 
 def special_values(sample: Sample, chance: np.random.Generator) -> Sample:
-    """NaN and both infinities in random places."""
+    """Return the sample with NaN and both infinities in random places."""
 
     def put(value: Any) -> Any:
         if not _is_movable(value) or value.size < 3:
             return value
         flat = value.copy().reshape(-1)
-        with np.errstate(all="ignore"):  # formats without infinities have NaN there
+        with np.errstate(all="ignore"):  # formats without infinities get NaN instead
             flat[chance.permutation(flat.size)[:3]] = np.array([np.nan, np.inf, -np.inf]).astype(value.dtype)
         return HostArray(flat.reshape(value.shape))
 
@@ -90,10 +90,10 @@ def special_values(sample: Sample, chance: np.random.Generator) -> Sample:
 
 
 def moved_everywhere(sample: Sample, chance: np.random.Generator) -> Iterator[Draw]:
-    """Draws that together move each number of every array once, by random sizes from the drawn range to a spike's.
+    """Yield draws that together move each number of every array once, by sizes from the drawn range to a spike.
 
     Only a quarter of the numbers is moved at a time, so that a sum depends visibly on each of them; of a large array
-    only the first quarter is. Of integers only those are moved that are drawn without a range.
+    only the first quarter is moved. Integers are moved only if they are drawn without a range.
     """
     seed = int(chance.integers(2**62))
     for turn in range(_TURNS if _largest(sample) <= LARGE else 1):
@@ -102,16 +102,16 @@ def moved_everywhere(sample: Sample, chance: np.random.Generator) -> Iterator[Dr
 
 
 def _drawn_in_turn(sample: Sample, seed: int, turn: int) -> Sample:
-    """The sample with those numbers moved whose turn it is, of each array others."""
+    """Return the sample with the numbers of this turn moved, in each array independently."""
     places = count()
     label = f"{sample.label}, every {_TURNS}th number moved, {turn}"
     return _drawn_changed(sample, lambda given: _moved_in_turn(given, seed=seed, place=next(places), turn=turn), label)
 
 
 def _moved_in_turn(given: HostArray, *, seed: int, place: int, turn: int) -> HostArray:
-    """The array with those numbers moved whose turn it is: the seed says which, so that each has its turn once.
+    """Return the array with the numbers of this turn moved; the seed assigns each number to one turn.
 
-    Arrays at different places get independent numbers: equal ones would cancel in their difference.
+    Arrays at different places get independent numbers, because equal ones would cancel in their difference.
     """
     size = given.values.size
     order = np.random.default_rng([seed, place, _TURNS]).permutation(size)
@@ -121,7 +121,7 @@ def _moved_in_turn(given: HostArray, *, seed: int, place: int, turn: int) -> Hos
 
 
 def scaled(sample: Sample, chance: np.random.Generator) -> Iterator[Draw]:
-    """Draws in which all numbers without a range are smaller, or larger; of a large sample one of each."""
+    """Yield draws in which all numbers without a range are smaller or larger; for a large sample one draw of each."""
     ranges = _SCALES if _largest(sample) <= LARGE else (_SCALES[chance.integers(2)], _SCALES[2 + chance.integers(2)])
     for least, most in ranges:
         change = partial(_scaled, exponent=float(chance.uniform(least, most)))
@@ -142,7 +142,7 @@ def _scaled(given: HostArray, *, exponent: float) -> HostArray:
 
 
 def exchanged(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
-    """The sample with the given integers, such as indices, in another order, where they are in none.
+    """Yield the sample with its integers, such as indices, in another order, unless they are sorted.
 
     Whole rows are exchanged, because a function may need the integers of a row to be distinct.
     """
@@ -165,10 +165,10 @@ def exchanged(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
 
 
 def unwrapped(results: Results, sample: Sample, draw: Draw) -> Sample:
-    """What `draw` gives for `sample`, its changed integers made smaller until no step of the reference wraps around.
+    """Return the sample that `draw` makes, its changed integers reduced until no step of the reference wraps around.
 
     A right function may compute in another order, which wraps elsewhere. If a step wraps for `sample` itself, as in a
-    hash, the integers stay as they were drawn.
+    hash, the drawn integers are kept.
     """
     drawn = draw()
     pairs = list(zip(arrays_of(*drawn.host()), arrays_of(*sample.host()), strict=True))
@@ -185,7 +185,7 @@ def unwrapped(results: Results, sample: Sample, draw: Draw) -> Sample:
 
 
 def _made_smaller(drawn: Sample, sample: Sample) -> Sample:
-    """The drawn sample with a quarter of each integer in the arrays that are not those of `sample`."""
+    """Return the drawn sample with each integer divided by four in arrays that are not those of `sample`."""
     declared = iter(arrays_of(*sample.host()))
 
     def put(value: Any) -> Any:
@@ -202,7 +202,7 @@ def _size(array: NDArray[Any]) -> int:
 
 
 def _wraps(results: Results, sample: Sample) -> bool:
-    """Whether the reference gives other results for the same integers in 64 bits; results that saturate are equal."""
+    """Return whether the reference's result differs for the same integers in 64 bits, unless it is saturated."""
     wide = in_64_bits(sample)
     with np.errstate(all="ignore"):
         if not results.takes(wide) or not results.takes(sample):
@@ -219,12 +219,12 @@ def _differ(narrow: NDArray[Any], wide: NDArray[Any]) -> bool:
     return not np.allclose(narrow, wide, rtol=_SAME, atol=0, equal_nan=True)
 
 
-#: Relative difference between floats for narrow and for wide integers that is taken for rounding.
+#: The relative difference between floats, for narrow and wide integers, that counts as rounding.
 _SAME = 2.0**-40
 
 
 def _drawn_changed(sample: Sample, change: Callable[[HostArray], HostArray], label: str) -> Sample:
-    """The sample with the arrays of numbers changed that may be moved."""
+    """Return the sample with `change` applied to all arrays whose numbers may be moved."""
 
     def put(value: Any) -> Any:
         given = _movable_array(value)
@@ -236,14 +236,14 @@ def _drawn_changed(sample: Sample, change: Callable[[HostArray], HostArray], lab
 
 
 def _may_change(sample: Sample, change: Callable[[HostArray], HostArray]) -> bool:
-    """Whether `change` changes an array of the sample; tried on a few of its numbers."""
+    """Return whether `change` changes an array of the sample, tried on a few of its numbers."""
     arrays = filter(None, map(_movable_array, each(sample.args, sample.kwargs)))
     few = (replace(one, values=one.values.reshape(-1)[:_TURNS]) for one in arrays)
     return any(change(one) is not one for one in few)
 
 
 def _movable_array(value: Any) -> HostArray | None:
-    """The array whose numbers may be moved, or None."""
+    """Return the array if its numbers may be moved, else None."""
     given = HostArray(value) if isinstance(value, np.ndarray) else value
     if not isinstance(given, HostArray) or not given.values.size or given.values.dtype == np.bool_:
         return None
@@ -255,7 +255,7 @@ def _largest(sample: Sample) -> int:
 
 
 def _numbers_like(given: HostArray, chance: np.random.Generator) -> NDArray[Any]:
-    """Numbers for an array: in its range if it has one, else of any size up to that of a spike."""
+    """Return numbers for an array: in its range if it has one, else of any size up to a spike."""
     values, shape = given.values, given.shape
     if given.span is not None and not _is_integer(values):
         low, high = given.span
@@ -285,9 +285,9 @@ def influences(
     bases: Sequence[bool] = (True, False),
     places: int = _PLACES,
 ) -> Iterator[Probe]:
-    """For each array of floats: numbers moved a lot, among zeros and among others; the output must follow.
+    """Yield, for each array of floats, probes that move single numbers far; the output must change with them.
 
-    Integer results are not judged among zeros: places of equal numbers may come in any order.
+    Integer results are not judged among zeros, because places of equal numbers may come in any order.
     """
     if any(bases) and all(_is_integer(spec.expected(sample)) for spec in results.of(sample)):
         bases = [among_zeros for among_zeros in bases if not among_zeros]
@@ -307,7 +307,7 @@ def influences(
 
 
 def _with(sample: Sample, place: int, values: NDArray[Any]) -> Sample:
-    """The sample with other numbers in the array at `place` among its arrays."""
+    """Return the sample with `values` as the array at `place` among its arrays."""
     count = iter(range(len(arrays_of(*sample.host()))))
 
     def put(value: Any) -> Any:
@@ -318,7 +318,7 @@ def _with(sample: Sample, place: int, values: NDArray[Any]) -> Sample:
 
 
 def _moved(sample: Sample, place: int, spot: int, span: tuple[float, float] | None) -> Sample:
-    """The sample with one number moved far away, or to the end of its range that is further away."""
+    """Return the sample with one number moved far away, or to the more distant end of its range."""
     array = arrays_of(*sample.host())[place]
     flat = array.copy().reshape(-1)
     far = _far(array) if span is None else max(span, key=lambda end: abs(end - complex(flat[spot])))
@@ -331,7 +331,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_movable(value: Any) -> bool:
-    """Whether it is an array of floats in no order: sorted ones, such as edges, must stay so. Equal ones have none."""
+    """Return whether it is an array of unsorted or equal floats; sorted ones, such as edges, must stay sorted."""
     if not isinstance(value, np.ndarray) or not value.size or not (is_float(value.dtype) or is_complex(value.dtype)):
         return False
     return not is_sorted(value) or bool((value == value.reshape(-1)[0]).all())
@@ -352,13 +352,13 @@ def _judged_influence(
     among_zeros: bool,
     samples: Sequence[Sample],
     outputs: Sequence[Outputs],
-    told: dict[str, float],
+    figures: dict[str, float],
 ) -> Finding | None:
-    """Where a moved number changes the reference visibly, it changes the output by a quarter of that at least."""
+    """Check that a moved number that changes the reference visibly changes the output by at least a quarter of that."""
     rights = [tuple(spec.expected(sample) for spec in results.of(sample)) for sample in samples]
     for sample, given, right in zip(samples, outputs, rights, strict=True):
         if [one.shape for one in given] != [one.shape for one in right]:
-            return judged_values(results, dtype, "influence", (sample,), (given,), told)
+            return judged_values(results, dtype, "influence", (sample,), (given,), figures)
     for place, pair in enumerate(zip(outputs[0], rights[0], strict=True)):
         if among_zeros and _is_integer(pair[1]):
             continue
@@ -366,7 +366,7 @@ def _judged_influence(
         for sample, given, right in zip(samples[1:], outputs[1:], rights[1:], strict=True):
             want, got = _wide(right[place]), _wide(given[place])
             if want.shape != base.shape:
-                return judged_values(results, dtype, "influence", (sample,), (given,), told)
+                return judged_values(results, dtype, "influence", (sample,), (given,), figures)
             with np.errstate(all="ignore"):
                 change = np.abs(want - right_base)
                 far = np.isfinite(change) & (change > _SEEN * np.maximum(np.abs(want), np.abs(right_base)))

@@ -1,8 +1,8 @@
-"""The jail of a candidate's process: namespaces, a root of its own, no privileges, few files, few system calls.
+"""The jail of a candidate's process: namespaces, a private root, no privileges, few files, few system calls.
 
-It needs no privilege, and Linux 6.1 or newer with user namespaces. Where this process is root, the candidate's becomes
-nobody. Each part is tried by itself; one that the machine refuses is reported with its reason, and the judge decides
-what a verdict without it is worth. A jail is not a virtual machine: it shares the kernel, and the GPU's driver.
+It needs no privileges, but Linux 6.1 or newer with user namespaces. If this process is root, the candidate's runs as
+nobody. Each part is tried separately; a part that the machine rejects is reported with the reason, and the judge
+decides what a verdict without it is worth. A jail is not a virtual machine: it shares the kernel and the GPU driver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PARTS: dict[str, str] = {
 
 ON = "on"
 
-#: User and group of a candidate where the judge is root.
+#: User and group of a candidate if the judge is root.
 NOBODY = 65534
 
 _CAP_SETUID, _CAP_SYS_ADMIN = 7, 21
@@ -46,30 +46,30 @@ _NAMESPACES = {
 }
 _OPEN_FILES = 1024
 
-#: Where the candidate finds its files in a root of its own.
-_SCRATCH = "/tmp"  # noqa: S108  in memory, and nobody else's
+#: The candidate's folder inside a private root.
+_SCRATCH = "/tmp"  # noqa: S108  a private tmpfs
 
 
 class Jail:
-    """One jail, and how much of it there is.
+    """One jail, and which of its parts are on.
 
     Parameters
     ----------
     options : JailOptions
-        What is wanted.
+        The wanted confinement.
     limits : Limits
-        What may be taken.
+        The limits of the process.
     kind : str
-        The kind of device that the candidate uses.
+        The device kind that the candidate uses.
     scratch : str
-        The folder that it may write in, where it has no root of its own.
+        The folder that it may write to if it has no private root.
 
     Attributes
     ----------
     parts : dict of str to str
         Each part that was tried: ``on``, or why it is missing.
     scratch : str
-        The folder that it may write in.
+        The folder that it may write to.
     """
 
     def __init__(self, options: JailOptions, limits: Limits, kind: str, scratch: str) -> None:
@@ -84,13 +84,13 @@ class Jail:
         return f"Jail({'without ' + ', '.join(missing) if missing else 'whole so far'})"
 
     def missing(self) -> str:
-        """The parts that are required and not on, with their reasons, in words; empty where there is none."""
+        """Return the required parts that are not on, with their reasons, as text; empty if there are none."""
         lacking = (name for name in PARTS if self.parts.get(name) != ON) if self.options.required else ()
         return ", ".join(f"{name} ({self.parts.get(name, 'not tried')})" for name in lacking)
 
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
-        """Try a part; what the machine refuses is noted, and the rest goes on."""
+        """Try a part; record an error of the machine, and continue."""
         try:
             yield
         except OSError as error:
@@ -101,7 +101,7 @@ class Jail:
     # ---------------------------------------------------------------------------------------- the supervisor's part
 
     def before_fork(self) -> None:
-        """In the supervisor: what holds for the processes that it starts."""
+        """Set up, in the supervisor, what applies to the processes that it starts."""
         if not self._is_root:
             with self._part("user"):
                 own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY)
@@ -115,9 +115,9 @@ class Jail:
     # ---------------------------------------------------------------------------------------- the candidate's parts
 
     def enter(self) -> None:
-        """In the candidate's process, first of all: its namespaces, its root folder, its user."""
+        """Enter, first of all in the candidate's process, its namespaces, its root folder and its user."""
         os.umask(0o077)
-        own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY)  # outlives the change of the root folder
+        own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY)  # stays valid when the root folder changes
         for name, flags in _NAMESPACES.items():
             with self._part(name):
                 linux.unshare(flags)
@@ -126,10 +126,10 @@ class Jail:
         if self._is_root:
             self._become_nobody()
             with self._part("user"):
-                linux.own_files_of_process()  # the change of user took them away, and the maps are among them
+                linux.own_files_of_process()  # the change of user removed this ownership, which includes the id maps
                 _own_user_namespace(own)
         os.close(own)
-        linux.die_with_parent()  # the change of user has undone it
+        linux.die_with_parent()  # the change of user reset it
 
     def _enter_root(self) -> None:
         root = self.scratch
@@ -140,7 +140,7 @@ class Jail:
         owner = NOBODY if self._is_root else os.getuid()
         options = f"size={self.limits.scratch_nbytes},mode=0700,uid={owner}"
         linux.mount("tmpfs", root + _SCRATCH, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
-        for place in (*self._places.read, *self._places.names):  # Python may lie in /tmp
+        for place in (*self._places.read, *self._places.names):  # after /tmp, which may hold Python
             _bind(place, root + place)
         for one in self._places.devices:
             _bind(one, root + one, devices=True)
@@ -155,8 +155,8 @@ class Jail:
     def _mount_proc(self, target: str) -> None:
         try:
             linux.mount("proc", target, "proc", linux.MS_NOSUID | linux.MS_NODEV)
-        except OSError:  # in a container that hides parts of /proc
-            if self.kind == "cuda":  # the driver reads there; landlock keeps other processes' files shut
+        except OSError:  # in a container that masks parts of /proc
+            if self.kind == "cuda":  # the driver reads /proc; landlock protects other processes' files
                 linux.mount("/proc", target, None, linux.MS_BIND | linux.MS_REC)
             raise
 
@@ -179,7 +179,7 @@ class Jail:
     # ---------------------------------------------------------------------------------------- before the first line
 
     def close(self) -> None:
-        """In the candidate's process, before the candidate's first line: give up what it shall not have."""
+        """Give up, before the candidate's first line runs, all rights that it must not have."""
         with self._part("limits"):
             self._limit()
         with self._part("privileges"):
@@ -199,9 +199,9 @@ class Jail:
     def _limit(self) -> None:
         bounds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_MSGQUEUE: 0}
         bounds[resource.RLIMIT_FSIZE] = self.limits.scratch_nbytes
-        if self.parts.get("user") == ON:  # elsewhere all processes of the user count
-            bounds[resource.RLIMIT_NPROC] = self.limits.processes + (not self._is_root)  # the supervisor is in it, too
-        if self.kind != "cuda":  # the driver reserves addresses by the terabyte
+        if self.parts.get("user") == ON:  # otherwise all processes of the user count
+            bounds[resource.RLIMIT_NPROC] = self.limits.processes + (not self._is_root)  # the supervisor counts too
+        if self.kind != "cuda":  # the driver reserves terabytes of addresses
             bounds[resource.RLIMIT_DATA] = _data_nbytes() + self.limits.memory_nbytes
         for which, most in bounds.items():
             hard = resource.getrlimit(which)[1]
@@ -220,7 +220,7 @@ class Jail:
         )
 
     def _verify(self) -> None:
-        """Try what must fail; a part that does not hold is not on."""
+        """Try actions that must fail; a part that does not hold is not on."""
         for path in self.options.hidden:
             if _is_readable(path):
                 self.parts["files"] = f"{path} can still be read"
@@ -229,7 +229,7 @@ class Jail:
 
 
 def _own_user_namespace(own: int) -> None:
-    """Enter a new user namespace with the numbers from outside; `own` is the folder of this process in /proc."""
+    """Enter a new user namespace with the same ids as outside; `own` is the folder of this process in /proc."""
     user, group = os.getuid(), os.getgid()
     linux.unshare(linux.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
@@ -252,7 +252,7 @@ def _bind(source: str, target: str, *, devices: bool = False) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Like `Path.mkdir` with its parents, all of them open to everybody."""
+    """Make a folder and its parents like `Path.mkdir`, accessible to everybody."""
     before = os.umask(0)
     try:
         path.mkdir(parents=True, exist_ok=True)

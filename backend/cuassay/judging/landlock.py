@@ -1,4 +1,4 @@
-"""Landlock: what files a process may still open, for good; see landlock(7). Needs no privilege, and Linux 5.13."""
+"""Landlock: restrict for good which files a process may open; see landlock(7). Needs no privileges, and Linux 5.13."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8 | 1 << 10 | 1 << 12  # folders, files, FIFOs, symbolic links
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 
-#: By version of the interface: every right to files that it knows, to be refused where no rule grants it.
+#: By version of the interface: all file rights that it knows; they are denied unless a rule grants them.
 _HANDLED = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _TCP = 0b11  # bind and connect, version 4
-_SCOPES = 0b11  # abstract sockets and signals of others, version 6
+_SCOPES = 0b11  # abstract sockets and signals of other processes, version 6
 
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 
 def version() -> int:
-    """The version of the interface; raises `OSError` where the kernel has none."""
+    """Return the version of the interface; raises `OSError` if the kernel has none."""
     return linux.syscall(_CREATE, None, 0, _ASK_VERSION, what="landlock")
 
 
 def restrict(
     *, read: Iterable[str], listed: Iterable[str], written: Iterable[str], devices: Iterable[str], executes: bool
 ) -> int:
-    """Let this thread, and what it starts, open only these; gives the version of the interface.
+    """Let this thread and its children open only these files; return the version of the interface.
 
     Parameters
     ----------
     read, written : iterable of str
-        Files and folders, with all below them.
+        Files, and folders with everything below them.
     listed : iterable of str
-        Folders of which, and below which, the names may be seen.
+        Folders whose names, and the names below them, may be listed.
     devices : iterable of str
         Device files.
     executes : bool
-        Whether programs among `read` may be run.
+        Whether programs in `read` may be executed.
 
     Raises
     ------
     OSError
-        If the kernel refuses.
+        If the kernel rejects the rules.
     """
     found = version()
     handled = max(_HANDLED[known] for known in _HANDLED if known <= found)

@@ -1,4 +1,4 @@
-"""What a candidate's process may take, and how it is confined: plain data that the judge gives to the supervisor."""
+"""The limits and the confinement of a candidate's process: plain data that the judge sends to the supervisor."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from cuassay.errors import ArgumentError
 
 __all__ = ["MOST_SOURCE_NBYTES", "JailOptions", "Limits"]
 
-#: Bytes that a candidate's file may have: the judge reads and hashes it in a process that has no limits.
+#: The most bytes of a candidate's file, because the judge reads and hashes it in a process without limits.
 MOST_SOURCE_NBYTES = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What a candidate's process may take; all of them end it, or make its calls fail.
+    """The limits of a candidate's process; exceeding one ends it, or makes its calls fail.
 
     Parameters
     ----------
     load_s, call_s : float
-        Seconds to load its file, and for one call.
+        Seconds for loading its file, and for one call.
     memory_nbytes : int
-        Host memory that it may take beyond what it starts with, all its processes together.
+        Host memory beyond what it starts with, for all its processes together.
     processes : int
-        Processes and threads.
+        The number of processes and threads.
     output_nbytes : int
-        Bytes kept of what it prints; the rest is thrown away.
+        The bytes kept of its printed output; the rest is discarded.
     arena_nbytes : int
-        Bytes of all arrays of one call, inputs and outputs. What is not used is not taken from the machine.
+        The bytes of all arrays of one call, inputs and outputs. Unused bytes are not allocated.
     scratch_nbytes : int
-        Bytes of files that it may write, all of them together.
+        The bytes of all files that it may write together.
     """
 
     load_s: float = 30.0
@@ -49,18 +49,18 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JailOptions:
-    """How a candidate's process is confined.
+    """The confinement of a candidate's process.
 
     Parameters
     ----------
     hidden : tuple of str
-        Files that it must not read, such as the declaration and what it imports. Folders are allowed.
+        Files and folders that it must not read, such as the declaration and what it imports.
     readable : tuple of str
         Files and folders that it may read besides Python, its libraries and this package.
     executes : bool
-        Whether it may start other programs: compilers need that.
+        Whether it may start other programs, as compilers do.
     required : bool
-        Whether a candidate must not run at all where a part of the jail is missing.
+        Whether a candidate must not run if a part of the jail is missing.
     """
 
     hidden: tuple[str, ...] = ()

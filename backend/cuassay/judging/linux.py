@@ -1,4 +1,4 @@
-"""The calls of Linux that confine a process and that Python 3.11 does not have, by libc: each raises `OSError`."""
+"""Linux calls that confine a process and are not in Python 3.11, through libc; each raises `OSError`."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
 
-_CAPABILITY_VERSION = 0x20080522  # of three words each
+_CAPABILITY_VERSION = 0x20080522  # 3 words per set
 _CAPABILITIES = 64
 
-#: Numbers that differ between machines; those from 424 on are the same everywhere.
+#: System call numbers that differ between machines; those from 424 on are the same everywhere.
 _NUMBERS = {"x86_64": {"pivot_root": 155}, "aarch64": {"pivot_root": 41}}
 _SAME = {"mount_setattr": 442}
 
@@ -73,16 +73,16 @@ def _libc() -> Any:
 
 
 def keep_freed_memory() -> None:
-    """Let the allocator keep what large arrays give back: the kernel clears each new page, and a verdict needs many.
+    """Make the allocator keep the memory of freed arrays: the kernel clears new pages, and a verdict needs many arrays.
 
-    Nothing happens where the C library has no `mallopt`. Memory that was once in use stays with the process.
+    It does nothing if the C library has no `mallopt`. Memory that was once in use stays with the process.
     """
     with suppress(AttributeError):
         for option, value in _KEPT:
             _libc().mallopt(option, value)
 
 
-#: Of glibc's malloc.h: M_MMAP_MAX, M_TRIM_THRESHOLD, and M_ARENA_MAX, as only the main arena holds such arrays.
+#: From glibc's malloc.h: M_MMAP_MAX, M_TRIM_THRESHOLD, and M_ARENA_MAX, because only the main arena keeps such memory.
 _KEPT = ((-4, 0), (-1, 2**31 - 1), (-8, 1))
 
 
@@ -98,35 +98,35 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def syscall(number: int, *arguments: Any, what: str) -> int:
-    """A system call by number; integers are passed in 64 bits."""
+    """Make a system call by number; integers are passed as 64 bits."""
     passed = (ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
     return _checked(_libc().syscall(ctypes.c_long(number), *passed), what)
 
 
 def prctl(option: int, *arguments: int, what: str) -> int:
-    """See prctl(2)."""
+    """Call prctl(2)."""
     given = (*arguments, 0, 0, 0, 0)[:4]
     return _checked(_libc().prctl(option, *(ctypes.c_ulong(one) for one in given)), what)
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces that `flags` name for new ones; see unshare(2). Python has it from 3.12 on."""
+    """Move into new namespaces, those named in `flags`; see unshare(2). Python has it from 3.12 on."""
     _checked(_libc().unshare(flags), "unshare")
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """See mount(2)."""
+    """Call mount(2)."""
     arguments = (_bytes(source), _bytes(target), _bytes(kind), ctypes.c_ulong(flags), _bytes(options))
     _checked(_libc().mount(*arguments), f"mount {kind or source or ''} on {target}")
 
 
 def unmount(target: str) -> None:
-    """Take a mount away at once; what has files open there keeps them."""
+    """Detach a mount at once; files that are open in it stay open."""
     _checked(_libc().umount2(_bytes(target), _MNT_DETACH), f"unmount {target}")
 
 
 def make_read_only(target: str, *, devices: bool = False) -> None:
-    """Let nobody write below a mount, those inside it included, nor use set-user-ID bits; Linux 5.12."""
+    """Make a mount and all mounts inside it read-only, without set-user-ID bits; Linux 5.12."""
     bits = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | (0 if devices else _MOUNT_ATTR_NODEV)
     attributes = (ctypes.c_uint64 * 4)(bits, 0, 0, 0)
     syscall(
@@ -141,31 +141,31 @@ def make_read_only(target: str, *, devices: bool = False) -> None:
 
 
 def pivot_root(root: str) -> None:
-    """Make the mount `root` the root of this mount namespace, and let go of the old one; see pivot_root(2)."""
+    """Make the mount `root` the root of this mount namespace, and detach the old root; see pivot_root(2)."""
     os.chdir(root)
     number = _NUMBERS[MACHINE]["pivot_root"]
     syscall(number, ctypes.c_char_p(b"."), ctypes.c_char_p(b"."), what="pivot_root")
-    unmount(".")  # the old one lies on top of the new one
+    unmount(".")  # the old root is mounted on top of the new one
     os.chdir("/")
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends; a change of user undoes it."""
+    """Make the kernel kill this process when its parent ends; a change of user resets this."""
     prctl(_PR_SET_PDEATHSIG, 9, what="PR_SET_PDEATHSIG")
 
 
 def reap_descendants() -> None:
-    """Let orphans among the descendants of this process become its children, instead of init's."""
+    """Make orphaned descendants children of this process instead of init's."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1, what="PR_SET_CHILD_SUBREAPER")
 
 
 def own_files_of_process() -> None:
-    """Let the files of this process in /proc belong to its user, which a change of user undoes."""
+    """Make this process's files in /proc belong to its user; a change of user resets this."""
     prctl(_PR_SET_DUMPABLE, 1, what="PR_SET_DUMPABLE")
 
 
 def forbid_new_privileges() -> None:
-    """No program that is run later has more rights than this process."""
+    """Prevent programs that are executed later from gaining rights that this process does not have."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1, what="PR_SET_NO_NEW_PRIVS")
 
 
@@ -174,17 +174,17 @@ def _capability_sets() -> tuple[Any, Any]:
 
 
 def has_capability(number: int) -> bool:
-    """Whether this process may do what the capability allows, in its own user namespace."""
+    """Return whether this process has the capability in its own user namespace."""
     header, data = _capability_sets()
     _checked(_libc().capget(header, data), "capget")
     return bool(data[0 if number < 32 else 3] >> (number % 32) & 1)
 
 
 def clear_capabilities() -> None:
-    """Give up every capability, also for programs run later."""
+    """Give up every capability, also for programs that are executed later."""
     for number in range(_CAPABILITIES):
         if _libc().prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
-            break  # it has none to give up, or the kernel knows no more of them
+            break  # nothing to give up, or the kernel knows no more capabilities
     _libc().prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header, data = _capability_sets()
     _checked(_libc().capset(header, data), "capset")

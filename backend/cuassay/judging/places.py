@@ -1,4 +1,4 @@
-"""Which files a confined candidate sees: Python, libraries, this package without its declarations, devices, scratch."""
+"""The files that a confined candidate sees: Python, libraries, this package without declarations, devices, scratch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
-#: Rooms of this package that hold declarations of our own operations, with their answers.
+#: Subpackages with declarations of the package's own operations, which contain the answers.
 _DECLARATIONS = ("testing",)
 
 
@@ -31,11 +31,11 @@ class Places:
     Attributes
     ----------
     read : tuple of str
-        Files and folders to read.
+        Files and folders that may be read.
     names : tuple of str
-        Paths by which some of `read` are known, where a symbolic link leads to them.
+        Symbolic links through which some of `read` are known.
     hidden : tuple of str
-        Files and folders not to read, though they lie in one to read.
+        Files and folders inside `read` that must not be read.
     devices : tuple of str
         Device files.
     """
@@ -46,14 +46,14 @@ class Places:
     devices: tuple[str, ...]
 
     def hidden_at(self, place: str) -> Iterator[str]:
-        """The paths below `place`, one of `read` or of `names`, that are to be hidden."""
+        """Yield the paths below `place`, from `read` or `names`, that must be hidden."""
         real = os.path.realpath(place)
         for one in self.hidden:
             if _is_inside(one, real):
                 yield place + one[len(real) :]
 
     def granted(self) -> tuple[list[str], list[str]]:
-        """The paths to read with all below them, and the folders to list alone: around what is hidden, one by one."""
+        """Return the paths to read as a whole, and the folders to list only, which surround hidden files."""
         whole: list[str] = []
         listed: list[str] = []
         for one in self.read:
@@ -68,7 +68,7 @@ class Places:
             return
         listed.append(str(path))
         for entry in path.iterdir():
-            if not entry.is_symlink():  # what it leads to has a rule of its own, or none
+            if not entry.is_symlink():  # its target has its own rule, or none
                 self._grant(entry, whole, listed)
 
 
@@ -77,7 +77,7 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def places(kind: str, options: JailOptions) -> Places:
-    """What a candidate on a device of that kind sees."""
+    """Return the files that a candidate on a device of this kind sees."""
     package = Path(cuassay.__file__).parent
     asked = [
         *_LIBRARIES,
@@ -103,14 +103,14 @@ def _of_cuda() -> Iterator[str]:
 
 
 def _import_roots() -> list[str]:
-    """Where this package, NumPy and what it needs were imported from: folders with nothing of the user's in them."""
+    """Return the folders from which this package, NumPy and their needs were imported; they hold no user files."""
     found = (sys.modules.get(name) for name in ("cuassay", "numpy", "ml_dtypes", "cupy"))
     files = (getattr(one, "__file__", None) for one in found)
     return [str(Path(file).parent) for file in files if file]
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Without repetitions and what lies in another one."""
+    """Drop repetitions, and paths inside other paths."""
     kept: Sequence[str] = ()
     for path in sorted(set(paths), key=len):
         if not any(_is_inside(path, one) for one in kept):

@@ -1,7 +1,7 @@
-"""The launch plan of a candidate of the kernel tier: what its ``launch.json`` may say, and what it says for one call.
+"""The launch plan of a candidate of the kernel tier: what ``launch.json`` may contain, and its values for one call.
 
-The candidate is ``kernel.cu`` and this file; a trusted runner compiles the one and launches by the other. Nothing of
-the candidate runs on the host. A plan::
+The candidate is ``kernel.cu`` and this file; a trusted runner compiles the former and launches by the latter. No code
+of the candidate runs on the host. A plan::
 
     {"outputs": [{"shape": ["in0[0]"], "dtype": "in0"}],
      "scratch": ["4 * ceil_div(in0.size, 256)"],
@@ -10,8 +10,8 @@ the candidate runs on the host. A plan::
         {"kernel": "row_sums<{in0}>", "grid": ["in0[0]"], "block": [256], "shared": "4 * 256",
          "arguments": ["in0", "out0", "scratch0", {"int64": "in0[1]"}, {"float32": "eps"}]}]}
 
-Arrays are ``in0, in1, ...`` in the order of the call, ``out0, ...`` and ``scratch0, ...``; ``{in0}`` in a kernel's
-name is the C++ type of its elements. What a number may be is in `expressions`.
+Arrays are ``in0, in1, ...`` in the order of the call, ``out0, ...`` and ``scratch0, ...``; ``{in0}`` in a kernel's name
+is the C++ type of its elements. `expressions` defines how numbers are written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KERNEL, PLAN = "kernel.cu", "launch.json"
 
 
 def files_of(path: Path, tier: Literal["program", "kernel"]) -> dict[str, bytes]:
-    """The files of a candidate by their names in its process; of each at most one byte more than it may have."""
+    """Return the files of a candidate by their names in its process; each at most one byte over the limit."""
     if tier == "program":
         return {path.name: _content(path)}
     return {KERNEL: _content(path), PLAN: _content(path.with_name(PLAN))}
@@ -47,7 +47,7 @@ def _content(path: Path) -> bytes:
         return file.read(MOST_SOURCE_NBYTES + 1)
 
 
-#: Name of a dtype to what C++ calls it.
+#: From the name of a dtype to its C++ type.
 C_TYPES: dict[str, str] = {
     "bool": "bool",
     "int8": "signed char",  # not int8_t: NVRTC has no header that declares it
@@ -68,7 +68,7 @@ C_TYPES: dict[str, str] = {
     "complex128": "cuDoubleComplex",
 }
 
-#: What the compiler may be told. Folders and files are the runner's to choose.
+#: The allowed compiler options; folders and files are chosen by the runner.
 _OPTIONS = re.compile(
     r"(--use_fast_math|--fmad=(true|false)|--ftz=(true|false)|--prec-(div|sqrt)=(true|false)|--maxrregcount=\d{1,3}"
     r"|--extra-device-vectorization|--std=c\+\+(14|17|20)|-D[A-Za-z_]\w*(=[\w.+-]*)?)"
@@ -77,13 +77,13 @@ _OPTIONS = re.compile(
 _KERNEL_NAME = re.compile(r"[A-Za-z_][\w:]*(<[\w:,<>{}\s-]*>)?")
 _ARRAY = re.compile(r"(in|out|scratch)\d+")
 
-#: The most outputs, launches, arguments of one, and scratch buffers.
+#: The most outputs, launches, arguments of a launch, and scratch buffers.
 _MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """One output: its extents, and the name of a dtype or of the array whose dtype it has."""
+    """One output: its extents, and a dtype's name or the array whose dtype it has."""
 
     shape: tuple[Expression, ...]
     dtype: str
@@ -91,7 +91,7 @@ class OutputPlan:
 
 @dataclass(frozen=True, slots=True)
 class LaunchStep:
-    """One launch. An argument is the name of an array, or a dtype and a number: an expression, a float, an option."""
+    """One launch. An argument is an array's name, or a dtype with an expression, a float or an option's name."""
 
     kernel: str
     grid: tuple[Expression, ...]
@@ -100,19 +100,19 @@ class LaunchStep:
     arguments: tuple[str | tuple[str, Expression | float | str], ...]
 
     def kernel_for(self, dtypes: Mapping[str, str]) -> str:
-        """The kernel's name for arrays of these dtypes; raises `ArgumentError` for an array that is not there."""
+        """Return the kernel's name for arrays of these dtypes; raises `ArgumentError` for an unknown array."""
 
-        def told(match: re.Match[str]) -> str:
+        def c_type(match: re.Match[str]) -> str:
             if match[1] not in dtypes:
                 raise ArgumentError(f"kernel {self.kernel!r} names {match[1]!r}; there are {', '.join(dtypes)}")
             return C_TYPES[dtypes[match[1]]]
 
-        return re.sub(r"\{(\w+)\}", told, self.kernel)
+        return re.sub(r"\{(\w+)\}", c_type, self.kernel)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """What a ``launch.json`` says."""
+    """The content of a ``launch.json``."""
 
     outputs: tuple[OutputPlan, ...]
     scratch: tuple[Expression, ...]
@@ -121,18 +121,18 @@ class LaunchPlan:
 
 
 def parse_plan(text: str | bytes) -> LaunchPlan:
-    """The plan that a ``launch.json`` holds.
+    """Parse a ``launch.json``.
 
     Raises
     ------
     ArgumentError
-        If it is not one; the message names the place.
+        If it is not a launch plan; the message names the place.
     """
     try:
-        said = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"launch.json is not JSON: {error}; got {shown(text)}; write one object") from error
-    fields = _fields("launch.json", said, required=("outputs", "launches"), optional=("scratch", "options"))
+    fields = _fields("launch.json", value, required=("outputs", "launches"), optional=("scratch", "options"))
     return LaunchPlan(
         outputs=tuple(map(_output, _list("outputs", fields["outputs"]))),
         scratch=tuple(map(Expression, _list("scratch", fields.get("scratch", [])))),
@@ -141,39 +141,39 @@ def parse_plan(text: str | bytes) -> LaunchPlan:
     )
 
 
-def _fields(place: str, said: Any, *, required: Sequence[str], optional: Sequence[str]) -> Mapping[str, Any]:
-    if not isinstance(said, dict) or not {*required} <= said.keys() <= {*required, *optional}:
-        got = f"the fields {', '.join(map(repr, said)) or 'none'}" if isinstance(said, dict) else shown(said)
+def _fields(place: str, value: Any, *, required: Sequence[str], optional: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not {*required} <= value.keys() <= {*required, *optional}:
+        got = f"the fields {', '.join(map(repr, value)) or 'none'}" if isinstance(value, dict) else shown(value)
         raise ArgumentError(f"{place} has {', '.join(required)}, and may have {', '.join(optional)}; got {got}")
-    return said
+    return value
 
 
-def _list(place: str, said: Any, least: int = 0) -> list[Any]:
-    if not isinstance(said, list) or not least <= len(said) <= _MOST:
-        raise ArgumentError(f"{place} is a list of {least} to {_MOST}; got {shown(said)}; write it in brackets")
-    return said
+def _list(place: str, value: Any, least: int = 0) -> list[Any]:
+    if not isinstance(value, list) or not least <= len(value) <= _MOST:
+        raise ArgumentError(f"{place} is a list of {least} to {_MOST}; got {shown(value)}; write it in brackets")
+    return value
 
 
-def _output(said: Any) -> OutputPlan:
-    fields = _fields("an output", said, required=("shape", "dtype"), optional=())
+def _output(value: Any) -> OutputPlan:
+    fields = _fields("an output", value, required=("shape", "dtype"), optional=())
     dtype = fields["dtype"]
     if dtype not in DTYPE_NAMES and not (isinstance(dtype, str) and _ARRAY.fullmatch(dtype)):
         raise ArgumentError(f"an output's dtype is a name such as 'float32', or an array such as 'in0'; got {dtype!r}")
     return OutputPlan(tuple(map(Expression, _list("shape", fields["shape"]))), dtype)
 
 
-def _option(said: Any) -> str:
-    if not isinstance(said, str) or not _OPTIONS.fullmatch(said):
+def _option(value: Any) -> str:
+    if not isinstance(value, str) or not _OPTIONS.fullmatch(value):
         raise ArgumentError(
-            f"the compiler is not told {shown(said)}; there are --use_fast_math, --fmad=, --ftz=, --prec-div=, "
+            f"the compiler is not told {shown(value)}; there are --use_fast_math, --fmad=, --ftz=, --prec-div=, "
             "--prec-sqrt=, --maxrregcount=, --extra-device-vectorization, --std= and -D"
         )
-    return said
+    return value
 
 
-def _launch(said: Any) -> LaunchStep:
+def _launch(value: Any) -> LaunchStep:
     required, optional = ("kernel", "grid", "block", "arguments"), ("shared",)
-    fields = _fields("a launch", said, required=required, optional=optional)
+    fields = _fields("a launch", value, required=required, optional=optional)
     name = fields["kernel"]
     if not isinstance(name, str) or not _KERNEL_NAME.fullmatch(name):
         raise ArgumentError(f"a kernel's name is as C++ spells it, such as 'scale<{{in0}}, 4>'; got {shown(name)}")
@@ -186,23 +186,23 @@ def _launch(said: Any) -> LaunchStep:
     )
 
 
-def _dims(place: str, said: Any) -> tuple[Expression, ...]:
-    several = said if isinstance(said, list) else [said]
+def _dims(place: str, value: Any) -> tuple[Expression, ...]:
+    several = value if isinstance(value, list) else [value]
     if not 1 <= len(several) <= 3:
-        raise ArgumentError(f"{place} has one to three numbers; got {shown(said)}; write [x, y, z]")
+        raise ArgumentError(f"{place} has one to three numbers; got {shown(value)}; write [x, y, z]")
     return tuple(map(Expression, several))
 
 
-def _argument(said: Any) -> str | tuple[str, Expression | float | str]:
-    if isinstance(said, str) and _ARRAY.fullmatch(said):
-        return said
-    if isinstance(said, dict) and len(said) == 1:
-        ((dtype, what),) = said.items()
+def _argument(value: Any) -> str | tuple[str, Expression | float | str]:
+    if isinstance(value, str) and _ARRAY.fullmatch(value):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((dtype, what),) = value.items()
         if dtype in C_TYPES and "float" in dtype and isinstance(what, float | int | str) and not isinstance(what, bool):
             return dtype, what if isinstance(what, str) else float(what)
         if dtype in C_TYPES and ("int" in dtype or dtype == "bool"):
             return dtype, Expression(what)
     raise ArgumentError(
         f"an argument is an array such as 'in0', a whole number such as {{'int64': 'in0.size'}}, or a number such as "
-        f"{{'float32': 'eps'}} by the name of an option; got {shown(said)}"
+        f"{{'float32': 'eps'}} by the name of an option; got {shown(value)}"
     )

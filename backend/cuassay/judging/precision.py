@@ -1,4 +1,4 @@
-"""The precision that a candidate's errors look like: compared with those that rounded inputs would give."""
+"""The precision that a candidate's errors suggest, by comparison with the errors of rounded inputs."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from cuassay.testing.samples import HostArray, Sample
 
 __all__ = ["looks_like"]
 
-#: Cosine of the angle between the errors and those of a format from which on they look alike.
+#: The cosine of the angle between two error vectors from which on they count as alike.
 _ALIKE = 0.7
 
-#: Part of a format's errors that those of a candidate must have at least.
+#: The least size of a candidate's errors, relative to a format's errors.
 _AS_LARGE = 0.25
 
-#: Errors larger than this part of the result are not of a format.
+#: Errors larger than this fraction of the result do not come from a format.
 _PART = 2.0**-4
 
-#: Fewest elements that tell.
+#: The fewest elements for a comparison.
 _FEWEST = 16
 
 _FORMATS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "bfloat16": lambda array: round_to(array, "bfloat16"),
-    "tf32 or float16": round_tf32,  # both have 10 explicit bits, and errors do not tell their ranges
+    "tf32 or float16": round_tf32,  # both have 10 explicit mantissa bits, and errors do not reveal their ranges
 }
 
 
 def looks_like(spec: OpSpec, pairs: Sequence[tuple[Sample, NDArray[Any]]]) -> str:
-    """The format whose rounding of the float32 inputs, or of the result, gives the errors; empty where none does.
+    """Return the format whose rounding of float32 inputs or of the result explains the errors; empty if none does.
 
     Parameters
     ----------
     pairs : sequence
-        Samples, and what the candidate gave for them.
+        Samples, and the candidate's outputs for them.
     """
     small = [(sample, output) for sample, output in pairs if output.size <= LARGE]
-    for sample, output in small or pairs[:1]:  # of large ones one: each takes long
+    for sample, output in small or pairs[:1]:  # only one if all are large, because each takes long
         if output.dtype != np.float32 or output.size < _FEWEST:
             continue
         exact = spec.expected(sample)
@@ -51,7 +51,7 @@ def looks_like(spec: OpSpec, pairs: Sequence[tuple[Sample, NDArray[Any]]]) -> st
             continue
         error = _finite(output.astype(np.float64) - exact)
         if np.linalg.norm(error) > _PART * np.linalg.norm(_finite(exact)):
-            continue  # other numbers, not less precise ones
+            continue  # wrong numbers rather than imprecise ones
         for name, rounded in _FORMATS.items():
             inputs = _rounded_inputs(sample, rounded)
             patterns = [rounded(exact.astype(np.float32)).astype(np.float64)]

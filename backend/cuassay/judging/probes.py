@@ -1,7 +1,7 @@
-"""What a probe is, and how the results of its calls are judged.
+"""Probes, and how the results of their calls are judged.
 
-A probe is one call of a candidate, or several that are judged together. Which probes there are beyond the declared
-samples is decided in `beyond`.
+A probe is one call of a candidate, or several calls that are judged together. `beyond` decides which probes there are
+beyond the declared samples.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = [
 
 _HOST = Device("cpu")
 
-#: Elements of a large sample. Probes that make many calls are for smaller ones.
+#: The elements from which on a sample is large. Probes with many calls use smaller samples.
 LARGE = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A probe that failed: the check, the inputs, what was found, the cheats that it indicates, and in which result."""
+    """A failed probe: the check, the inputs, a description, the indicated cheats, and the index of the result."""
 
     check: str
     sample: str
@@ -66,22 +66,22 @@ class Probe:
     Attributes
     ----------
     check : str
-        What is probed.
+        The name of the check.
     dtype : str
-        In which dtype.
+        The dtype.
     draws : tuple of callable
-        One for each call: draws its sample, when its turn comes.
+        One function per call, which draws its sample when its turn comes.
     judge : callable
-        From the samples, and the results of each call, to what was found; leaves ``headroom`` in the mapping that it is
-        given.
+        From the samples and the results of each call to a finding or None; it stores ``headroom`` in the mapping that
+        it is given.
     case : str
-        The label of the case whose time is taken; empty where none is.
+        The label of the case that the call times; empty if it is not timed.
     optional : bool
-        A timed call, of which only some are judged.
+        Whether it is a timed call, of which only some are judged.
     promised : callable, optional
-        Tells whether the declared implementation passes it; asked where a candidate does not. None: it is declared.
+        Returns whether the declared implementation passes the probe; called if a candidate fails. None: it is declared.
     varies : str
-        The name of the scalar argument that is changed; empty if none is.
+        The name of the scalar argument that is changed; empty if there is none.
     """
 
     check: str
@@ -95,15 +95,15 @@ class Probe:
 
 
 def declared_probe(results: Results, dtype: str, check: str, draw: Draw, *, case: str = "", varies: str = "") -> Probe:
-    """One call, compared with the reference within the declared tolerance."""
+    """Return a probe of one call, compared with the reference within the declared tolerance."""
     judge = partial(judged_values, results, dtype, check)
     return Probe(check, dtype, (draw,), judge, case, optional=bool(case), varies=varies)
 
 
 def probe_of_chosen(results: Results, dtype: str, check: str, draw: Draw) -> Probe:
-    """One call with numbers that the judge has chosen, which may cancel more than drawn ones do.
+    """Return a probe of one call with numbers that the judge chose, which may cancel more than drawn numbers do.
 
-    A result is wrong where it is neither within the declared tolerance nor within what rounding explains.
+    A result is wrong if it is neither within the declared tolerance nor within what rounding explains.
     """
     return Probe(check, dtype, (draw,), partial(judged_values, results, dtype, check, is_chosen=True))
 
@@ -114,11 +114,11 @@ def judged_values(
     check: str,
     samples: Sequence[Sample],
     outputs: Sequence[Outputs],
-    told: dict[str, float],
+    figures: dict[str, float],
     *,
     is_chosen: bool = False,
 ) -> Finding | None:
-    """What is wrong with the number of results of each call, or with the values, dtype or shape of one of them."""
+    """Check the number of results of each call, and the values, dtype and shape of each result."""
     for sample, given in zip(samples, outputs, strict=True):
         specs = results.of(sample)
         if len(given) != len(specs):
@@ -137,12 +137,12 @@ def judged_values(
                 which = f"result {place}: " if len(specs) > 1 else ""
                 return Finding(check, sample.label, f"{which}{error}", result=place)
             finally:
-                told["headroom"] = max(told.get("headroom", 0.0), float(found.get("headroom", 0.0)))
+                figures["headroom"] = max(figures.get("headroom", 0.0), float(found.get("headroom", 0.0)))
     return None
 
 
 def _is_explained(spec: OpSpec, dtype: str, sample: Sample, output: NDArray[Any]) -> bool:
-    """Whether rounding explains how far a result is from the reference: that of the declared function on the host."""
+    """Return whether rounding of the declared function on the host explains the distance from the reference."""
     expected = spec.expected(sample)
     with np.errstate(all="ignore"):
         limit = _OTHER_ORDER * explained_rounding(spec, as_dtype(dtype), sample, expected)
@@ -155,7 +155,7 @@ def _is_explained(spec: OpSpec, dtype: str, sample: Sample, output: NDArray[Any]
     return True
 
 
-#: Rounding in another order of the same operations may be this many times as large.
+#: How many times as large the rounding of the same operations in another order may be.
 _OTHER_ORDER = 4.0
 
 
@@ -164,12 +164,12 @@ def _counted(count: int) -> str:
 
 
 def equal_runs(results: Results, dtype: str, sample: Sample) -> Probe:
-    """Three calls with the same numbers give the same bits."""
+    """Return a probe that checks that three calls with the same numbers give the same bits."""
 
-    def judge(samples: Sequence[Sample], outputs: Sequence[Outputs], told: dict[str, float]) -> Finding | None:
+    def judge(samples: Sequence[Sample], outputs: Sequence[Outputs], figures: dict[str, float]) -> Finding | None:
         first, *others = outputs
         if all(_are_equal(one, first) for one in others):
-            return judged_values(results, dtype, "equal runs", samples[:1], outputs[:1], told)
+            return judged_values(results, dtype, "equal runs", samples[:1], outputs[:1], figures)
         seen = Evidence(id="C16", certainty="indicated", evidence="equal calls gave different bits")
         return Finding("equal runs", sample.label, "three calls with the same inputs differ in their bits", (seen,))
 
@@ -184,10 +184,10 @@ def _are_equal(some: Outputs, others: Outputs) -> bool:
 
 
 def same(sample: Sample) -> Sample:
-    """The sample itself, as the draw of a probe."""
+    """Return the sample itself, as the draw of a probe."""
     return sample
 
 
 def elements_of(sample: Sample) -> int:
-    """Elements of all arrays of a call."""
+    """Return the number of elements of all arrays of a call."""
     return sum(array.size for array in arrays_of(*sample.host()))

@@ -1,7 +1,7 @@
-"""The judge's handle on one candidate: start it in a process of its own, call it, and end all that it started.
+"""The judge's handle on one candidate: start it in its own process, call it, and end everything that it started.
 
-What decides is what lies in the judge's own memory: copies of the outputs that it took itself, its own clock, and
-whether the process answered at all. The candidate's exit status, its words and what it prints are shown to people.
+Only data in the judge's own memory decides: its copies of the outputs, its clock, and whether the process answered. The
+candidate's exit status, its messages and its printed output are only shown to people.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from cuassay.judging.zygote import Zygote
 
 __all__ = ["CandidateProcess"]
 
-#: Seconds for which the counter of replies is polled before the judge sleeps until the bell.
+#: Seconds of polling the reply counter before the judge sleeps until the bell rings.
 _POLL_SECONDS = 0.002
 
-#: Seconds between two looks while it sleeps: a candidate may answer without ringing.
+#: Seconds between two checks while the judge sleeps: a candidate may answer without ringing.
 _NAP_SECONDS = 0.01
 
 #: Seconds that killing may take.
@@ -46,38 +46,38 @@ _PATIENCE_SECONDS = 2.0
 
 
 class CandidateProcess(Handle):
-    """One candidate in a process of its own; `close` kills everything that it has started.
+    """One candidate in its own process; `close` kills everything that it has started.
 
     Parameters
     ----------
     path : str or Path
-        The candidate's file: Python with a function ``run(xp, *arrays, **options)``, or of tier ``kernel`` CUDA C++
-        with a ``launch.json`` in the same folder. It is read once, here.
+        The candidate's file: Python with a function ``run(xp, *arrays, **options)``, or for tier ``kernel`` CUDA C++
+        with a ``launch.json`` in the same folder. It is read once, by the constructor.
     device : str or Device
-        Where the candidate's arrays are.
+        The device of the candidate's arrays.
     limits : Limits
-        What it may take.
+        The limits of its process.
     jail : JailOptions or None
-        How it is confined; None for not at all.
+        The confinement; None for no jail.
     tier : str
-        ``program``, or ``kernel``: a runner of ours compiles, launches and times it; see `cuassay.judging.runner`.
+        ``program``, or ``kernel``: a trusted runner compiles, launches and times it; see `cuassay.judging.runner`.
     zygote : Zygote, optional
-        A warm process to fork from, shared with other candidates. Default: one of its own.
+        A warm process to fork from, shared with other candidates; by default a new one.
 
     Attributes
     ----------
     source : bytes
-        The text of the candidate's files, one after another.
+        The content of the candidate's files, one after another.
     jail : mapping
-        Each part of the jail: ``on``, or why it is missing; see `cuassay.judging.jail.PARTS`. After `load`.
+        Each part of the jail: ``on``, or why it is missing; see `cuassay.judging.jail.PARTS`. Set by `load`.
     group : str
-        Whether a control group limits its memory: ``on``, or why not. After `load`, with a jail.
+        Whether a control group limits its memory: ``on``, or why not. Set by `load`, with a jail.
     output : str
-        What the candidate printed, cut, in its own words. After `close`, or a loss.
+        What the candidate printed, shortened and unescaped. Set by `close`, or after a loss.
     late_writes : int
-        Calls whose outputs in shared memory changed after they had been taken.
+        The number of calls whose outputs in shared memory changed after the snapshot.
     supervisor : int
-        Id of the process that watches it.
+        The id of the process that watches it.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class CandidateProcess(Handle):
     # ---------------------------------------------------------------------------------------- life
 
     def load(self) -> None:
-        """Start the process and wait until it has loaded the candidate's file.
+        """Start the process, and wait until it has loaded the candidate's file.
 
         Raises
         ------
         CandidateLostError
-            If the file cannot be loaded, or the process is lost before it is.
+            If the file cannot be loaded, or the process is lost first.
         CapabilityError
             If this system is not Linux.
         StateError
@@ -149,7 +149,7 @@ class CandidateProcess(Handle):
         self._state = "loading"
         self._start(self._zygote)
         self._wait(protocol.LOADED, time.monotonic(), self.limits.load_s)
-        self._hear()  # what there is of the jail was reported before
+        self._hear()  # the state of the jail was reported before the reply
         reply = self._read(())
         self._state = "loaded"
         if reply.error is not None:
@@ -185,14 +185,14 @@ class CandidateProcess(Handle):
                 os.close(one)
 
     def close(self) -> None:
-        """Kill the process and everything that it has started; twice is allowed."""
+        """Kill the process and everything that it has started; a second call does nothing."""
         self._end()
         if self._owns_zygote and self._zygote is not None:
             self._zygote.close()
         self._state = "closed"
 
     def _end(self) -> None:
-        """Let the supervisor kill what there is, and wait until it has."""
+        """Let the supervisor kill everything, and wait until it has."""
         if self._lifeline < 0:
             return
         self._look_for_late_writes()
@@ -202,7 +202,7 @@ class CandidateProcess(Handle):
         while self._hear() and time.monotonic() < deadline:
             self._poll.poll(_NAP_SECONDS * 1000)
         if self._ended is None and self.supervisor > 0:
-            with suppress(OSError):  # what it watches is killed with it
+            with suppress(OSError):  # the kernel kills what the supervisor watches with it
                 os.kill(self.supervisor, signal.SIGKILL)
         ended = self._ended or {}
         self.output = printed(ended)
@@ -228,21 +228,21 @@ class CandidateProcess(Handle):
         Parameters
         ----------
         arguments, options : sequence and mapping
-            What it is called with after ``xp``: arrays (their strides are kept), numbers, words, None, and lists,
-            tuples and mappings of them.
+            The arguments after ``xp``: arrays (with their strides), numbers, strings, None, and lists, tuples and
+            mappings of them.
         outputs : sequence
-            For each output that is expected its shape and dtype, or only the bytes of room that it may take.
+            For each expected output its shape and dtype, or only the bytes of room that it may take.
         seed : int, optional
-            Decides where the arrays lie and what poison is between them. Default: by chance.
+            Decides the places of the arrays and the poison between them; random by default.
         limit_s : float, optional
-            Seconds that it may take; default ``limits.call_s``.
+            Seconds that it may take, by default ``limits.call_s``.
 
         Raises
         ------
         CandidateLostError
             If the process is lost during the call, or was lost before.
         ArgumentError
-            If the arguments cannot be given to a candidate.
+            If the arguments cannot be passed to a candidate.
         StateError
             If `load` was not called, or `close` was.
         """
@@ -276,7 +276,7 @@ class CandidateProcess(Handle):
         )
 
     def _wake(self, within: tuple[float, float]) -> int:
-        """Wait until the process polls for the next call, however it slept; the number of the request."""
+        """Wait until the process polls for the next call, however it slept; return the number of this request."""
         number = max(self._last, protocol.LOADED) + 1
         self._ask(Request(number, b"", (), ()), within)
         return number
@@ -288,7 +288,7 @@ class CandidateProcess(Handle):
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Keep every process of the candidate from running, while something else is measured.
+        """Stop every process of the candidate while something else is measured.
 
         Raises
         ------
@@ -314,7 +314,7 @@ class CandidateProcess(Handle):
             self._poll.poll(_NAP_SECONDS * 1000)
 
     def _look_for_late_writes(self) -> None:
-        """Whether the rooms of the last call still hold what was taken from them."""
+        """Count the last call as late if an output's memory has changed since the snapshot."""
         if self._taken is not None and self._arena is not None:
             layout, taken = self._taken
             later = self._arena.snapshot(layout)
@@ -331,12 +331,12 @@ class CandidateProcess(Handle):
         """Wait for reply `number` until `seconds` after `begun`: poll for a moment, then sleep until the bell rings."""
         polled = time.monotonic() + _POLL_SECONDS
         while True:
-            said = protocol.reply_number(self._control)
-            if said == number:
+            current = protocol.reply_number(self._control)
+            if current == number:
                 self._last = number
                 return
-            if said != self._last:
-                self._lose("protocol", f"reply {said} where reply {number} was due")
+            if current != self._last:
+                self._lose("protocol", f"reply {current} where reply {number} was due")
             if (now := time.monotonic()) - begun > seconds:
                 self._lose("hang", f"no answer after {seconds:g} s")
             if now > polled:
@@ -346,14 +346,14 @@ class CandidateProcess(Handle):
 
     def _sleep(self, number: int) -> None:
         events = dict(self._poll.poll(_NAP_SECONDS * 1000))
-        told = number == protocol.LOADED == protocol.reply_number(self._control)  # why it is not loaded, before its end
-        if self._report in events and not self._hear() and not told:
+        is_known = number == protocol.LOADED == protocol.reply_number(self._control)
+        if self._report in events and not self._hear() and not is_known:  # otherwise the reply has the reason
             self._lose_as_reported()
         if self._ends[0] in events and not self._bell.wait(0):
-            time.sleep(_NAP_SECONDS)  # nobody holds the other end any more; the supervisor will say so
+            time.sleep(_NAP_SECONDS)  # the candidate's end is closed; the supervisor will report it
 
     def _hear(self) -> bool:
-        """Take what the supervisor reports; False once it has ended."""
+        """Read the supervisor's reports; return False after it has ended."""
         found, is_open = heard(self._report, self._reported)
         for words in found:
             self._note(words)
@@ -370,8 +370,8 @@ class CandidateProcess(Handle):
             self._ended = {**words["ended"], **{k: v for k, v in (self._ended or {}).items() if k != "output"}}
 
     def _lose_as_reported(self) -> NoReturn:
-        told = {"reason": "jail", "detail": "its supervisor ended without a report", **(self._ended or {})}
-        self._lose(told["reason"], told["detail"])
+        loss = {"reason": "jail", "detail": "its supervisor ended without a report", **(self._ended or {})}
+        self._lose(loss["reason"], loss["detail"])
 
     def _lose(self, reason: str, detail: str) -> NoReturn:
         self._end()

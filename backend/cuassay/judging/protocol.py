@@ -1,12 +1,12 @@
-"""The language between the judge and a candidate's process: structs of fixed size in shared memory, and bells.
+"""The protocol between the judge and a candidate's process: structs of fixed size in shared memory, and bells.
 
-A *control block* holds two regions. The judge writes the request and never reads it again; the candidate's process
-writes the reply, and whatever lies there is read once, into private bytes, and checked before a word of it is
-believed. Each region starts with a counter that is stored last, so that a reader may poll it; a pipe for each
-direction, the *bell*, wakes a reader that has stopped polling. Arrays lie in an *arena*, shared memory of a fixed
-size, and are described by offset, shape, strides and the number of their dtype. Nothing is pickled.
+A *control block* has two regions. The judge writes the request and never reads it again. The candidate's process writes
+the reply; the judge copies it once into private memory and checks the copy before using any of it. Each region starts
+with a counter that is stored last, so that a reader may poll it; a pipe for each direction, the *bell*, wakes a reader
+that has stopped polling. Arrays are in an *arena*, shared memory of a fixed size, and are described by offset, shape,
+strides and the number of their dtype. Nothing is pickled.
 
-A call's arguments are a *form*: JSON, written by the judge alone, in which ``{"array": 3}`` means array number 3.
+A call's arguments are a *form*: JSON, written only by the judge, in which ``{"array": 3}`` means array number 3.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 Buffer = memoryview
 
-#: Bytes of a control block: the request, then the reply.
+#: The bytes of a control block: the request, then the reply.
 CONTROL_NBYTES = 1 << 20
 _REPLY = CONTROL_NBYTES // 2
 
@@ -56,13 +56,13 @@ MAX_NDIM = 16
 MAX_ARRAYS = 512
 MAX_OUTPUTS = 64
 
-#: Where arrays may begin in an arena, in bytes; what CUDA's allocations are aligned to.
+#: The alignment of arrays in an arena in bytes, that of CUDA's allocations.
 ARENA_ALIGNMENT = 256
 
-#: The number of the reply that says that the candidate's file was loaded, or was not. Calls have those after it.
+#: The number of the reply that says whether the candidate's file was loaded. Calls have the following numbers.
 LOADED = 1
 
-_HEAD = 64  # bytes before a region's message: its counter, alone on its cache line
+_HEAD = 64  # bytes before a region's message; its counter has its own cache line
 
 _REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether inputs are copied back, pad
 _PLACED = struct.Struct(f"<QQQII{MAX_NDIM}q{MAX_NDIM}q")  # low, nbytes, first, dtype, ndim, shape, strides
@@ -73,23 +73,23 @@ _REPLY_HEAD = struct.Struct(
 _CLAIM = struct.Struct(f"<III{MAX_NDIM}q")  # state, dtype, ndim, shape
 _TEXT_NBYTES = 4096
 
-#: The most elements of an array, extents of 0 left out: NumPy takes fewer than 2^63 bytes.
+#: The most elements of an array, ignoring extents of 0: NumPy allows fewer than 2^63 bytes.
 _MOST_ELEMENTS = 1 << 58
 
-#: Seconds of no call.
+#: A longer time in seconds cannot be that of a call.
 _LONGEST_S = 1e6
 
-#: What became of one output.
+#: The states of an output.
 _STATES = ("written", "too large", "not an array", "unknown dtype")
 
 
 class ProtocolError(ValueError):
-    """What a candidate's process wrote is not a reply."""
+    """Data from a candidate's process is not a valid reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One input in the arena: its bytes, its first element, and how its elements lie; all offsets in bytes."""
+    """One input in the arena: its bytes, its first element, and its layout; all offsets are in bytes."""
 
     low: int
     nbytes: int
@@ -101,7 +101,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where one output may be written in the arena, C-contiguous."""
+    """The range of the arena for one C-contiguous output."""
 
     offset: int
     nbytes: int
@@ -109,7 +109,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call; one without a form asks the process to be ready for the next one."""
+    """One call; a request without a form asks the process to be ready for the next call."""
 
     number: int
     form: bytes
@@ -120,7 +120,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a candidate's process says of one output; `problem` is empty where it was written."""
+    """The claim of a candidate's process about one output; `problem` is empty if it was written."""
 
     shape: tuple[int, ...]
     dtype: int
@@ -129,16 +129,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """What a candidate's process says of one call.
+    """The reply of a candidate's process to one call.
 
     Attributes
     ----------
     error : tuple of bytes, optional
         Type and message of an exception.
     device_s : float
-        Seconds by the device's clock; 0 where nobody took them. Only the kernel tier's runner takes them.
+        Seconds by the device's clock, which only the kernel tier's runner measures; else 0.
     is_queued : bool
-        Whether the device never waited for the host meanwhile.
+        Whether the device never waited for the host during that time.
     """
 
     number: int
@@ -149,29 +149,29 @@ class RawReply:
 
 
 def dtype_number(name: str) -> int:
-    """The number of a dtype; `ValueError` where it has none."""
+    """Return the number of a dtype; raises `ValueError` if it has none."""
     return DTYPE_NAMES.index(name)
 
 
 def request_number(control: Buffer) -> int:
-    """The number of the last request."""
+    """Return the number of the last request."""
     return int(control.cast("Q")[0])
 
 
 def reply_number(control: Buffer) -> int:
-    """The number of the last reply, as the candidate's process says."""
+    """Return the number of the last reply, as the candidate's process wrote it."""
     return int(control.cast("Q")[_REPLY // 8])
 
 
 def _publish(control: Buffer, at: int, message: bytes, number: int) -> None:
     control[at + _HEAD : at + _HEAD + len(message)] = message
     _fence()
-    control.cast("Q")[at // 8] = number  # in one store: `struct` would write zeros first, which a reader might see
+    control.cast("Q")[at // 8] = number  # a single store: `struct` would write zeros first, which a reader might see
     _fence()
 
 
 def _fence() -> None:
-    """Keep stores before it before those after it, on every machine: two turns of a lock, which are atomic."""
+    """Order earlier stores before later ones on every machine, by locking twice, because lock operations are atomic."""
     for _ in range(2):
         with _lock:
             pass
@@ -184,7 +184,7 @@ _lock = threading.Lock()
 
 
 def write_request(control: Buffer, request: Request) -> None:
-    """Store a request; raises `ValueError` where it is larger than its region."""
+    """Store a request; raises `ValueError` if it is larger than its region."""
     if len(request.arrays) > MAX_ARRAYS or len(request.rooms) > MAX_OUTPUTS:
         raise ValueError(
             f"a call takes at most {MAX_ARRAYS} arrays and {MAX_OUTPUTS} outputs; got {len(request.arrays)} and "
@@ -211,7 +211,7 @@ def _packed(placed: Placed) -> bytes:
 
 
 def read_request(control: Buffer) -> Request:
-    """The last request; read by the candidate's process, which trusts the judge."""
+    """Return the last request; called by the candidate's process, which trusts the judge."""
     number, arrays, rooms, form_nbytes, returns_inputs, _ = _REQUEST.unpack_from(control, _HEAD)
     at = _HEAD + _REQUEST.size
     placed = tuple(_unpacked(_PLACED.unpack_from(control, at + i * _PLACED.size)) for i in range(arrays))
@@ -230,7 +230,7 @@ def _unpacked(fields: tuple[int, ...]) -> Placed:
 
 
 def write_reply(control: Buffer, reply: RawReply) -> None:
-    """Store a reply; texts are cut."""
+    """Store a reply; texts are shortened."""
     kind, message = reply.error or (b"", b"")
     kind, message = kind[:_TEXT_NBYTES], message[:_TEXT_NBYTES]
     counts = (len(reply.claims), len(kind), len(message))
@@ -249,18 +249,18 @@ def write_reply(control: Buffer, reply: RawReply) -> None:
 
 
 def read_reply(control: Buffer, number: int, rooms: Sequence[Room]) -> RawReply:
-    """The reply to request `number`, believed in nothing.
+    """Return the reply to request `number`, after checking all of it.
 
     Raises
     ------
     ProtocolError
-        If it is not a reply to that request, or says what cannot be: a dtype that does not exist, a negative extent,
-        an array that its room cannot hold.
+        If it is not a reply to that request, or contains impossible values: an unknown dtype, a negative extent, or an
+        array that does not fit its room.
     """
-    message = bytes(control[_REPLY + _HEAD : CONTROL_NBYTES])  # one copy: it may be written while it is read
-    said, status, count, kind_nbytes, text_nbytes, is_queued, device_s = _REPLY_HEAD.unpack_from(message, 0)
-    if said != number or status > 1 or not 0 <= device_s < _LONGEST_S:
-        raise ProtocolError(f"reply {said} with status {status} and {device_s} s where reply {number} was due")
+    message = bytes(control[_REPLY + _HEAD : CONTROL_NBYTES])  # copied once, because it may be written while it is read
+    received, status, count, kind_nbytes, text_nbytes, is_queued, device_s = _REPLY_HEAD.unpack_from(message, 0)
+    if received != number or status > 1 or not 0 <= device_s < _LONGEST_S:
+        raise ProtocolError(f"reply {received} with status {status} and {device_s} s where reply {number} was due")
     if count > MAX_OUTPUTS or kind_nbytes > _TEXT_NBYTES or text_nbytes > _TEXT_NBYTES:
         raise ProtocolError(f"a reply with {count} outputs and texts of {kind_nbytes} and {text_nbytes} bytes")
     at = _REPLY_HEAD.size
@@ -279,7 +279,7 @@ def _claim(message: bytes, at: int, room: int | None) -> Claim:
     shape = tuple(extents[:ndim])
     if prod(extent or 1 for extent in shape) > _MOST_ELEMENTS:
         raise ProtocolError(f"an output of shape {shape}, which no array can have")
-    if not state and room is not None and prod(shape) > room:  # no dtype has less than one byte
+    if not state and room is not None and prod(shape) > room:  # every dtype has at least one byte
         raise ProtocolError(f"an output of shape {shape} in a room of {room:,} bytes")
     return Claim(shape, dtype, _STATES[state] if state else "")
 
@@ -288,12 +288,12 @@ def _claim(message: bytes, at: int, room: int | None) -> Claim:
 
 
 class Bell:
-    """One end of a pipe that wakes the other side; neither end ever blocks on it.
+    """One end of a pair of pipes that wake the other side; neither end ever blocks.
 
     Parameters
     ----------
     listen, ring : int
-        File descriptors: the pipe that this side reads, and the one that it writes.
+        File descriptors of the pipe that this side reads and the pipe that it writes.
     """
 
     __slots__ = ("_listen", "_poll", "_ring")
@@ -309,17 +309,17 @@ class Bell:
         return f"Bell(listen={self._listen}, ring={self._ring})"
 
     def ring(self) -> bool:
-        """Wake the other side; False if nobody is there any more."""
+        """Wake the other side; return False if it has closed its end."""
         try:
             os.write(self._ring, b"\x01")
-        except BlockingIOError:  # it has rung often enough
+        except BlockingIOError:  # the pipe is full of earlier rings
             return True
         except BrokenPipeError:
             return False
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until the other side rings, at most `seconds`; False once it has closed its end for good."""
+        """Sleep until the other side rings, at most `seconds`; return False after it has closed its end."""
         if not self._poll.poll(max(seconds, 0.0) * 1000):
             return True
         try:

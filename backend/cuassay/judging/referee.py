@@ -1,4 +1,4 @@
-"""The referee judges many candidates by one declaration. Only the referee writes verdicts.
+"""The referee judges candidates by a declaration. Only the referee writes verdicts.
 
 It fails closed: a candidate that did not answer all calls, or could not be confined, is not called correct.
 """
@@ -61,12 +61,12 @@ class JudgeOptions:
     times : bool
         Whether the calls are timed.
     policy : mapping
-        What is decided about benign shortcuts; see `cuassay.judging.scan`.
+        The decisions about benign shortcuts; see `cuassay.judging.scan`.
     allow_unjailed, allow_weak : bool
-        Judge even if parts of the jail are missing, or if the declaration lets stock mutants pass.
+        Whether to judge even if parts of the jail are missing, or if the declaration lets stock mutants pass.
     apart : bool
-        Check the candidate while others are checked, and time it alone afterwards. Otherwise checks and timed calls are
-        mixed.
+        Whether to check the candidate while others are checked, and to time it alone afterwards. Otherwise checks and
+        timed calls are mixed.
     """
 
     device: Device
@@ -79,7 +79,7 @@ class JudgeOptions:
     apart: bool = False
 
     def told(self) -> dict[str, Any]:
-        """The options in the form that a verdict keeps for a replay."""
+        """Return the options in the form that a verdict keeps for a replay."""
         return {
             "device": str(self.device), "tier": self.tier, "seconds": self.seconds, "times": self.times,
             "policy": dict(self.policy), "allow_unjailed": self.allow_unjailed, "allow_weak": self.allow_weak,
@@ -87,7 +87,7 @@ class JudgeOptions:
         }  # fmt: skip
 
     def words(self) -> Iterator[str]:
-        """The words of the command line for these options: the device, and those that differ from the defaults."""
+        """Yield the command line words for these options: the device, and the options that differ from the defaults."""
         yield from ("--device", str(self.device))
         plain = JudgeOptions(device=self.device)
         differ = {one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)}
@@ -98,20 +98,20 @@ class JudgeOptions:
         if "policy" in differ:
             yield from ("--policy", ",".join(f"{name}={word}" for name, word in self.policy.items()))
         if "apart" in differ and self.times:
-            yield from ("--jobs", "2")  # any number above 1 takes times apart from checks
+            yield from ("--jobs", "2")  # any number above 1 separates timing from checks
         yield from (option for name, option in _SWITCHES.items() if name in differ)
 
 
-#: Options without a value.
+#: Command line options without a value.
 _SWITCHES = {"times": "--no-times", "allow_unjailed": "--allow-unjailed", "allow_weak": "--allow-weak"}
 
 
 class Opened(Subject, Protocol):
-    """A candidate whose process was started."""
+    """A candidate whose process has started."""
 
     @property
     def source(self) -> bytes:
-        """The text of its files, which were read once."""
+        """The content of its files, which were read once."""
 
     @property
     def problem(self) -> str:
@@ -130,10 +130,10 @@ class Opened(Subject, Protocol):
         """Whether a control group limits its memory: ``on``, or why not."""
 
     def evidence(self) -> Sequence[Evidence]:
-        """Cheats that were seen apart from its answers."""
+        """Return cheats that were seen apart from its answers."""
 
 
-#: Starts a candidate's file in a process of its own.
+#: Starts a candidate's file in its own process.
 Start = Callable[[Path], AbstractContextManager[Opened]]
 
 
@@ -149,8 +149,8 @@ class Referee:
     start : callable
         ``start(path)`` starts a candidate.
     ours : mapping of str to callable
-        Starts the candidate that does nothing, under ``null``, and the declared implementation, under ``reference``;
-        each takes a sample of every case.
+        Starts the null process, under ``null``, and the declared implementation, under ``reference``; each takes a
+        sample of every case.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Referee:
         return f"Referee({self.declaration.spec.name} on {self.options.device})"
 
     def _weaknesses(self) -> Iterator[str]:
-        """The stock mutants that pass, for inputs that follow from the declaration and are the same each time."""
+        """Yield the stock mutants that pass, for inputs that depend only on the declaration."""
         nonce = int(self.declaration.digest, 16)
         plan = self._plan(nonce, layouts=False, times=False, bench=False)
         yield from weaknesses(self.results, plan, nonce)
@@ -181,14 +181,15 @@ class Referee:
         return schedule(self.results, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times, bench=bench)
 
     def judge(self, candidate: Path, *, nonce: int | None = None) -> Verdict:
-        """The verdict on the candidate in a file.
+        """Return the verdict on the candidate in a file.
 
         Parameters
         ----------
         nonce : int, optional
-            That of another verdict, to repeat it. Default: a new one from the system, once the candidate is loaded.
+            The nonce of another verdict, to repeat it. By default the system draws a new one after the candidate is
+            loaded.
         """
-        with np.errstate(invalid="ignore"):  # bits that nobody wrote may be a signalling NaN
+        with np.errstate(invalid="ignore"):  # unwritten bits may be a signalling NaN
             return self._judged(candidate, nonce)
 
     def _judged(self, candidate: Path, nonce: int | None) -> Verdict:
@@ -211,7 +212,7 @@ class Referee:
             found.read(subject.source, self.options.policy)
             found.jail, found.is_confined = dict(subject.jail), subject.is_confined
             found.problem, found.group = subject.problem, subject.group
-            found.nonce = secrets.randbits(64) if nonce is None else nonce  # drawn once the candidate was loaded
+            found.nonce = secrets.randbits(64) if nonce is None else nonce  # drawn after the candidate was loaded
             if found.problem or "start" in found.jail or not (found.is_confined or self.options.allow_unjailed):
                 return
             plan = self._plan(found.nonce, layouts=subject.takes_layouts, times=times)
@@ -222,7 +223,7 @@ class Referee:
             found.cases = self._times(found.trial, plan, found.nonce)
 
     def _times(self, trial: Trial, plan: Schedule, nonce: int) -> tuple[CaseTime, ...]:
-        """The time of each case. Our own candidates answer the same calls, after this one has ended."""
+        """Return the time of each case. The trusted processes answer the same calls after this candidate has ended."""
         calls = timed_calls(plan, trial.shapes)
         others: dict[str, Mapping[tuple[str, str], Sequence[float]]] = {}
         for name, start in self._ours.items():
@@ -248,9 +249,9 @@ class Referee:
         if trial.finding is not None:
             found.evidence += trial.finding.cheat
         for case in filter(is_impossible, found.cases):
-            text = f"{case.median_s:.3g} s is less than {FLOOR_SLACK:g} of the least possible {case.floor_s:.3g} s"
-            told = f"{case.label} {case.dtype}: {text}"
-            found.evidence.append(Evidence(id="T14", certainty="proven", evidence=told))
+            excess = f"{case.median_s:.3g} s is less than {FLOOR_SLACK:g} of the least possible {case.floor_s:.3g} s"
+            text = f"{case.label} {case.dtype}: {excess}"
+            found.evidence.append(Evidence(id="T14", certainty="proven", evidence=text))
         verdict, reason, check = self._decided(found, trial)
         failed = trial.finding
         return Verdict(
@@ -268,7 +269,7 @@ class Referee:
         )  # fmt: skip
 
     def _precision(self, trial: Trial) -> str:
-        """The precision that the errors of one of the results look like; empty where they look like none."""
+        """Return the precision that the errors of a result suggest; empty if they suggest none."""
         pairs: dict[OpSpec, list[tuple[Sample, NDArray[Any]]]] = {}
         for sample, outputs in (pair for some in trial.errors.values() for pair in some):
             for spec, output in zip(self.results.of(sample), outputs, strict=False):
@@ -276,7 +277,7 @@ class Referee:
         return next(filter(None, (looks_like(spec, some) for spec, some in pairs.items())), "")
 
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
-        """The worst verdict that applies, the reason as one sentence, and the check that failed."""
+        """Return the worst verdict that applies, the reason as one sentence, and the check that failed."""
         proven = [one for one in found.evidence if one.certainty == "proven"]
         worst: Outcome = "refused" if proven else "wrong"
         if found.problem:
@@ -299,7 +300,7 @@ class Referee:
         )
 
     def _doubt(self, found: _Found, trial: Trial) -> str:
-        """Why a candidate is not called correct although no check failed; empty if it is."""
+        """Return why a candidate is not called correct although no check failed; empty if it is called correct."""
         if found.trial is None:
             missing = ", ".join(f"{part} ({why})" for part, why in found.jail.items() if why != "on")
             return f"it did not run: the jail lacks {missing}; --allow-unjailed runs it all the same"
@@ -314,13 +315,13 @@ class Referee:
 
 
 def _not_probed(found: _Found, trial: Trial) -> dict[str, str]:
-    """What the candidate was not asked about, by name, and why."""
+    """Return what the candidate was not probed for, by name, and why."""
     dropped = dict.fromkeys(sorted(trial.not_varied), "the declared function itself fails for other values")
     return {**dropped, **found.not_probed}
 
 
 def _seen_files(found: _Found) -> str:
-    """Which files a candidate may open, as a remark on an error that this may have caused."""
+    """Return which files a candidate may open, as a remark on an error that may be caused by the jail."""
     is_of_file = any(name in found.problem for name in ("FileNotFoundError", "PermissionError"))
     is_hidden = "on" in (found.jail.get("mount"), found.jail.get("files"))
     return "; its jail shows it its own files, Python and the installed libraries" if is_of_file and is_hidden else ""
@@ -328,7 +329,7 @@ def _seen_files(found: _Found) -> str:
 
 @dataclass(slots=True)
 class _Found:
-    """What is known of one candidate so far."""
+    """The findings about one candidate so far."""
 
     path: Path
     digest: str = ""
@@ -344,7 +345,7 @@ class _Found:
     not_probed: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, source: bytes, policy: Policy) -> None:
-        """Note what the source shows. A second start of the same source adds nothing."""
+        """Record what the source shows. A second start of the same source adds nothing."""
         digest = hashlib.sha256(source).hexdigest()[:16]
         if digest != self.digest:
             self.digest = digest
@@ -353,7 +354,7 @@ class _Found:
 
 
 def _shown(path: Path) -> str:
-    """A path as it was given, safe to print. Its parts are escaped one by one, so that the whole path is not cut."""
+    """Return a path as given, safe to print. Its parts are escaped separately, so that the path is not shortened."""
     return str(Path(*map(escaped, path.parts)))
 
 

@@ -1,4 +1,4 @@
-"""One call of a candidate as the judge saw it: private copies, its own clock, and words that are safe to print."""
+"""One call of a candidate as the judge saw it: private copies, times by the judge's clock, and printable text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cuassay.judging.protocol import RawReply
 
 __all__ = ["Output", "Raised", "Reply", "escaped", "heard", "output_of", "polled", "printed", "raised_of"]
 
-#: Characters of a candidate's text that are kept.
+#: The number of characters of a candidate's text that are kept.
 _TEXT = 500
 
 
@@ -29,13 +29,13 @@ class Output:
     Attributes
     ----------
     array : numpy.ndarray or None
-        A private copy of what was written, in the shape and dtype that the candidate says; None where there is none.
+        A private copy of the written bytes, in the claimed shape and dtype; None if there is no array.
     shape, dtype : tuple of int and str
-        What the candidate says.
+        The shape and dtype that the candidate claims.
     problem : str
         Why there is no array: ``missing``, ``too large``, ``not an array`` or ``unknown dtype``; else empty.
     unwritten_nbytes : int
-        Bytes of the room that still hold the poison of this call.
+        The bytes of the room that still hold the poison of this call.
     """
 
     array: NDArray[Any] | None
@@ -47,7 +47,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What `run` raised, in the candidate's own words, cut and escaped."""
+    """The exception that `run` raised, in the candidate's own text, shortened and escaped."""
 
     kind: str
     message: str
@@ -55,26 +55,26 @@ class Raised:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reply:
-    """One call, as the judge saw it.
+    """One call as the judge saw it.
 
     Attributes
     ----------
     outputs : tuple of Output
-        One for each that was asked for; those beyond are in `extra`.
+        One for each requested output; further outputs are counted in `extra`.
     extra : int
-        How many more outputs the candidate gave.
+        The number of outputs beyond the requested ones.
     asked_ns, begun_ns, ended_ns : int
-        By the judge's clock (`time.perf_counter_ns`): when the process was asked to be ready, when the call's arguments
-        began to be written, and when the outputs had been taken. The copies that the judge makes are part of the time,
-        so that work done early or late gains nothing.
+        Times by the judge's clock (`time.perf_counter_ns`): when the process was asked to be ready, when the arguments
+        began to be written, and when the outputs had been copied. The judge's copies are part of the time, so that work
+        done early or late gains nothing.
     changed : tuple of int
-        The arrays among the arguments, by position, that the call changed.
+        The positions of the array arguments that the call changed.
     device_s : float
-        Of tier ``kernel``, seconds of its launches by the device's clock, the empty interval in it. Else 0.
+        In tier ``kernel``, seconds of the launches by the device's clock, including the empty interval; else 0.
     is_queued : bool
-        Of tier ``kernel``, whether the device never waited for the host in that time.
+        In tier ``kernel``, whether the device never waited for the host during that time.
     raised : Raised or None
-        The exception of `run`, where it raised one.
+        The exception of `run`, if it raised one.
     """
 
     outputs: tuple[Output, ...]
@@ -89,7 +89,7 @@ class Reply:
 
 
 def output_of(reply: RawReply, index: int, taken: tuple[NDArray[Any], bytes]) -> Output:
-    """Output number `index` of a reply, from the bytes of its room and the poison that was there."""
+    """Return output number `index` of a reply, from the bytes of its room and the poison of that room."""
     left = unwritten(*taken)
     if index >= len(reply.claims):
         return Output(None, (), "", "missing", left)
@@ -99,26 +99,26 @@ def output_of(reply: RawReply, index: int, taken: tuple[NDArray[Any], bytes]) ->
 
 
 def escaped(text: str) -> str:
-    """Words of a candidate as one line that is safe to print: at most 500 characters, the others escaped."""
+    """Return a candidate's text as one printable line: at most 500 characters, unprintable ones escaped."""
     shown = text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
 
 
 def raised_of(error: tuple[bytes, bytes]) -> Raised:
-    """An exception by the type and the message that a candidate's process gives."""
+    """Return an exception from the type and message that a candidate's process reports."""
     kind, message = (escaped(one.decode(errors="replace")) for one in error)
     return Raised(kind, message)
 
 
 def printed(ended: Mapping[str, Any]) -> str:
-    """What a candidate printed, as its supervisor reports it."""
+    """Return what a candidate printed, as its supervisor reports it."""
     text = bytes.fromhex(ended.get("output", "")).decode(errors="replace")
     dropped = ended.get("dropped", 0)
     return f"{text}\n[{dropped:,} more bytes were printed]" if dropped else text
 
 
 def heard(report: int, begun: bytearray) -> tuple[list[dict[str, Any]], bool]:
-    """What a supervisor has reported, and whether it may report more; `begun` keeps a line without an end."""
+    """Return the supervisor's new reports, and whether more may follow; `begun` keeps an incomplete line."""
     is_open = True
     with suppress(BlockingIOError):
         while text := os.read(report, 1 << 16):
@@ -130,7 +130,7 @@ def heard(report: int, begun: bytearray) -> tuple[list[dict[str, Any]], bool]:
 
 
 def polled(*files: int) -> select.poll:
-    """What waits until one of some open files can be read."""
+    """Return a poll object that waits until one of these files can be read."""
     found = select.poll()
     for file in files:
         found.register(file, select.POLLIN)

@@ -1,6 +1,6 @@
-"""The results of a declaration's call, and what is right for each of them.
+"""The results of a declaration's call, and the right answer for each of them.
 
-A declared function may give one array or several. Each result is judged by a spec that gives this result alone: its
+A declared function may return one array or several. Each result is judged by a spec that returns only this result: its
 dtype, its shape and its values are compared without the others.
 """
 
@@ -28,18 +28,18 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Outputs", "Results"]
 
-#: What one call gave: an array for each result.
+#: The outputs of one call: an array for each result.
 Outputs = tuple[NDArray[Any], ...]
 
 
 class Results:
-    """What a declaration's call gives.
+    """The results of a declaration's calls.
 
     Parameters
     ----------
     specs : sequence of OpSpec
-        One spec. Or one for each result, if their dtypes are of several kinds, as of values and indices: the first one
-        then draws the samples of all of them.
+        One spec, or one for each result if their dtypes are of several kinds, such as values and indices. The first
+        spec then draws the samples for all.
 
     Attributes
     ----------
@@ -55,14 +55,14 @@ class Results:
         return f"Results({', '.join(spec.name for spec in self._specs)})"
 
     def of(self, sample: Sample) -> tuple[OpSpec, ...]:
-        """A spec for each result of the call on `sample`; of a list as the result, their number may differ."""
+        """Return a spec for each result of the call on `sample`; if the result is a list, its length may vary."""
         if not self._is_list:
             return self._specs
         return tuple(map(self._member, range(len(self.spec.answers(sample)))))
 
     @cached_property
     def _is_list(self) -> bool:
-        """Whether the only spec's reference gives a list or tuple of arrays."""
+        """Whether the only spec's reference returns a list or tuple of arrays."""
         spec = self.spec
         if len(self._specs) > 1 or not spec.has_lists:
             return False
@@ -81,41 +81,41 @@ class Results:
         return self._members[place]
 
     def _shapes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int, ...]]:
-        """The shape of each result, by the reference."""
+        """Return the shape of each result, from the reference."""
         return [np.shape(one) for one in members(self.spec.answers(Sample(tuple(args), kwargs)))]
 
     def refusal(self, sample: Sample) -> Exception | None:
-        """Why a reference does not take `sample`, or None."""
+        """Return why a reference rejects `sample`, or None."""
         return next((why for spec in self._specs if (why := spec.refusal(sample)) is not None), None)
 
     def takes(self, sample: Sample) -> bool:
-        """Whether the references take inputs that nobody declared, and so does the schema of an op."""
+        """Return whether the references, and the schema of an op, accept inputs that are not declared."""
         try:
             for spec in self.of(sample):
                 spec.expected(sample)
                 result_dtype(spec, sample)
-        except Exception:  # noqa: BLE001  libraries refuse by errors of their own
+        except Exception:  # noqa: BLE001  libraries reject inputs by their own errors
             return False
         return True
 
     def right(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
-        """The right results for arrays of the host, each in its dtype."""
+        """Return the right results for host arrays, each in its dtype."""
         sample = _as_sample(args, kwargs)
         return tuple(_right(spec, sample) for spec in self.of(sample))
 
     def run(self, device: Device, sample: Sample) -> Outputs:
-        """What the declared implementation gives on `device`, copied to the host."""
+        """Return the results of the declared implementation on `device`, copied to the host."""
         return tuple(on_host(run_sample(spec, device, sample)) for spec in self.of(sample))
 
     def call(self, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call the first spec's implementation once, as it is measured: several results are not joined."""
+        """Call the first spec's implementation once, as it is measured, without joining several results."""
         if self.spec.fn is None:
             return self.spec.run(device, args, kwargs)
         with devices.backend(device.kind).activate(device.index):
             return self.spec.apply(device, args, kwargs)
 
     def least_work(self, sample: Sample) -> Work:
-        """What the call must move and compute, all results together."""
+        """Return the least work of the call, for all results together."""
         if self.spec.work is not None or len(self._specs) == 1:
             return self.spec.least_work(sample)
         read = sum(one.nbytes for one in arrays_of(*sample.host()))
@@ -123,7 +123,7 @@ class Results:
 
 
 def _at(function: Callable[..., Any] | None, place: int) -> Callable[..., Any] | None:
-    """The function that gives one of the results of `function`."""
+    """Return the function that returns one of the results of `function`."""
     if function is None:
         return None
 
@@ -136,7 +136,7 @@ def _at(function: Callable[..., Any] | None, place: int) -> Callable[..., Any] |
 def _part(
     magnitude: Callable[..., Any], place: int, shapes: Callable[..., list[tuple[int, ...]]]
 ) -> Callable[..., Any]:
-    """The magnitude of one result, from the function that gives those of all results in one row, or one number."""
+    """Return the magnitude of one result, from a function that returns all of them flattened, or a single number."""
 
     def part(*args: Any, **kwargs: Any) -> Any:
         found = np.asarray(magnitude(*args, **kwargs))

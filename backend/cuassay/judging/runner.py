@@ -1,10 +1,10 @@
-"""The kernel tier's runner: compiles a candidate's CUDA C++, launches it by its plan, times each launch.
+"""The kernel tier's runner: compiles a candidate's CUDA C++, launches it by its plan, and times the launches.
 
-It runs in the candidate's process, which is confined as any other, but all host code in it is ours: the candidate has
-no place for a thread, a patch or a file. Each call has new buffers between guard bands, new numbers in them, and
-poison in the outputs and the scratch; it is timed by the device's events as `cuassay.benchmarking` does, from a cold
-cache and with the stream held until everything is queued. What was timed is what is judged: nothing is launched twice
-on the same buffers.
+It runs in the candidate's process, which is confined like any other, but all its host code is trusted: the candidate
+cannot add a thread, a patch or a file. Each call has new buffers between guard bands, new numbers in them, and poison
+in outputs and scratch. It is timed by the device's events like `cuassay.benchmarking`, with a cold cache and with the
+stream held until everything is queued. The timed launches are the judged ones: nothing is launched twice on the same
+buffers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cuassay.judging.plan import KERNEL, PLAN, LaunchPlan, LaunchStep, parse_pla
 
 __all__ = ["GuardBandError", "Kernels", "Ran", "Runner", "compiled_kernels", "load"]
 
-#: The largest output or scratch buffer, bytes.
+#: The most bytes of an output or scratch buffer.
 _MOST_NBYTES = 8 << 30
 
 
@@ -41,24 +41,24 @@ class GuardBandError(CuassayError):
 
 
 class Kernels(Protocol):
-    """Gives the function that launches a kernel of the candidate, by its name expression."""
+    """Returns the function that launches a kernel of the candidate, by its name expression."""
 
     def __call__(self, name: str) -> Callable[..., Any]:
-        """``launch(grid, block, arguments, shared=nbytes)``, as `cuassay.cuda.compile_kernel` makes it."""
+        """Return ``launch(grid, block, arguments, shared=nbytes)``, as made by `cuassay.cuda.compile_kernel`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ran:
-    """One call.
+    """The result of one call.
 
     Attributes
     ----------
     outputs, inputs : tuple of numpy.ndarray
-        Copies on the host of what the arrays held afterwards.
+        Host copies of the arrays after the call.
     seconds : float
-        Of the device, from before the first launch to after the last.
+        Seconds by the device's clock, from before the first launch to after the last.
     is_queued : bool
-        Whether the device never waited for the host in between.
+        Whether the device never waited for the host during that time.
     """
 
     outputs: tuple[NDArray[Any], ...]
@@ -79,12 +79,14 @@ class _Prepared:
             one()
 
     def read(self) -> dict[str, NDArray[Any]]:
-        """What the buffers hold; raises `GuardBandError` where a band was written."""
+        """Return the contents of the buffers; raises `GuardBandError` if a band was written."""
         held = {name: buffer.read() for name, buffer in self.buffers.items()}
         broken = {name: nbytes for name, one in self.buffers.items() if (nbytes := one.broken_nbytes())}
         if broken:
-            told = ", ".join(f"{nbytes:,} bytes around {name}" for name, nbytes in broken.items())
-            raise GuardBandError(f"the launches wrote outside of their arrays: {told} have changed; check the indices")
+            changes = ", ".join(f"{nbytes:,} bytes around {name}" for name, nbytes in broken.items())
+            raise GuardBandError(
+                f"the launches wrote outside of their arrays: {changes} have changed; check the indices"
+            )
         return held
 
 
@@ -94,11 +96,11 @@ class Runner:
     Parameters
     ----------
     plan : LaunchPlan
-        What is launched.
+        The plan of the launches.
     kernels : Kernels
         The compiled kernels.
     device : Device
-        Where.
+        The device.
     """
 
     def __init__(self, plan: LaunchPlan, kernels: Kernels, device: Device) -> None:
@@ -110,7 +112,7 @@ class Runner:
         return f"Runner({', '.join(step.kernel for step in self._plan.launches)} on {self._device})"
 
     def empty_s(self) -> float:
-        """Seconds between two events of the device with nothing between them: a part of every time."""
+        """Return the seconds between two adjacent events of the device, which are part of every time."""
         found = empty_interval(self._device)
         return 0.0 if found is None else found.median_s
 
@@ -120,14 +122,14 @@ class Runner:
         Parameters
         ----------
         arrays : sequence of numpy.ndarray
-            The inputs, on the host; copied, and given to the kernels C-contiguous.
+            The inputs on the host; they are copied, and kernels get them C-contiguous.
         options : mapping
             The call's numbers by name, for the plan's expressions.
 
         Raises
         ------
         ArgumentError
-            If the plan has no meaning for these arrays.
+            If the plan cannot be evaluated for these arrays.
         GuardBandError
             If a kernel wrote outside its arrays.
         CompileError, DriverError
@@ -152,7 +154,7 @@ class Runner:
         return Ran(outputs, tuple(held[f"in{i}"] for i in range(len(arrays))), seconds, is_queued or not series.queued)
 
     def _series_of(self, arrays: Sequence[NDArray[Any]], options: Mapping[str, Any]) -> Series:
-        """The samples of calls of this kind, with the hold that their launches need; found on buffers of its own."""
+        """Return the series for calls of this kind, with the hold time of their launches, found on spare buffers."""
         key = (tuple((one.shape, one.dtype) for one in arrays), repr(sorted(options.items(), key=str)))
         if key not in self._series:
             spare = self._prepare([np.zeros_like(one) for one in arrays], options)
@@ -206,16 +208,16 @@ def _poisoned(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArra
 
 
 def _argument(
-    said: str | tuple[str, Expression | float | str],
+    argument: str | tuple[str, Expression | float | str],
     buffers: Mapping[str, Guarded],
     names: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Any:
-    if isinstance(said, str):
-        if said not in buffers:
-            raise ArgumentError(f"a launch has the argument {said!r}; there are {', '.join(sorted(buffers))}")
-        return buffers[said].array
-    dtype, what = said
+    if isinstance(argument, str):
+        if argument not in buffers:
+            raise ArgumentError(f"a launch has the argument {argument!r}; there are {', '.join(sorted(buffers))}")
+        return buffers[argument].array
+    dtype, what = argument
     if isinstance(what, Expression):
         return as_dtype(dtype).type(what.value(names))
     if isinstance(what, str):
@@ -229,7 +231,7 @@ def _argument(
 
 
 def compiled_kernels(source: str, options: Sequence[str]) -> Kernels:
-    """The kernels of CUDA C++ text, compiled at their first launch."""
+    """Return the kernels of a CUDA C++ source, each compiled at its first launch."""
     from cuassay import cuda
 
     known: dict[str, Callable[..., Any]] = {}
@@ -243,12 +245,12 @@ def compiled_kernels(source: str, options: Sequence[str]) -> Kernels:
 
 
 def load(folder: Path, device: Device) -> Runner:
-    """The runner of the candidate in a folder.
+    """Return the runner of the candidate in a folder.
 
     Raises
     ------
     ArgumentError
-        If its plan is not one.
+        If its launch plan is invalid.
     """
     plan = parse_plan((folder / PLAN).read_bytes())
     source = (folder / KERNEL).read_text(encoding="utf-8", errors="replace")

@@ -1,6 +1,6 @@
-"""What a candidate's source shows: library calls, fallbacks, results kept. Hints, and what a policy forbids.
+"""Hints from a candidate's source: library calls, fallbacks, kept results; and violations of a policy.
 
-The source is parsed, never run. Names can be hidden from it, so that nothing is proven by what it does not find.
+The source is parsed, never run. Names can be hidden from the scan, so an absence proves nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from cuassay.judging.verdict import Evidence
 
 __all__ = ["POLICIES", "Policy", "parse_policy", "scan"]
 
-#: What may be decided about each benign shortcut; the first is the default.
+#: The possible decisions about each benign shortcut; the first is the default.
 POLICIES: Mapping[str, tuple[str, ...]] = {"library": ("flag", "allow", "refuse")}
 
 Policy = Mapping[str, str]
 
-#: Characters of a source that is read: a tree of them takes some 500 times as many bytes, in the judge's process.
+#: The most characters of a source that are parsed: its syntax tree takes about 500 times as many bytes in the judge.
 _MOST_CHARACTERS = 1 << 17
 
 #: Functions that do a whole operation.
@@ -29,7 +29,7 @@ _WHOLE = frozenset(
     "convolve correlate dot einsum fft fftn inner irfft matmul median rfft sort argsort cumsum tensordot vdot".split()
 )
 
-#: Modules of libraries with whole operations; others that a kernel has no need of.
+#: Modules of libraries with whole operations, and modules that a kernel does not need.
 _LIBRARIES = frozenset("torch jax scipy cupyx cuassay numba triton cublas cudnn".split())
 _TOOLS = frozenset("ctypes gc inspect os signal socket subprocess sys threading multiprocessing".split())
 
@@ -37,12 +37,12 @@ _CUDA_LIBRARY = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cufft|cub/|thrust/
 
 
 def parse_policy(text: str) -> dict[str, str]:
-    """Read ``library=refuse`` and its like, by commas.
+    """Parse a comma-separated policy such as ``library=refuse``.
 
     Raises
     ------
     SettingError
-        A word is not known.
+        If a word is unknown.
     """
     chosen = {name: words[0] for name, words in POLICIES.items()}
     for part in filter(None, text.split(",")):
@@ -60,7 +60,7 @@ def parse_policy(text: str) -> dict[str, str]:
 
 
 def scan(text: str, *, is_python: bool, policy: Policy) -> list[Evidence]:
-    """What the source shows, each thing once; a library call is ``proven`` where the policy refuses it."""
+    """Return what the source shows, without repetitions; a library call is ``proven`` if the policy refuses it."""
     is_refused = policy.get("library") == "refuse"
     if len(text) > _MOST_CHARACTERS:
         why = f"the source has {len(text):,} characters, and is not read beyond {_MOST_CHARACTERS:,}"
@@ -70,8 +70,8 @@ def scan(text: str, *, is_python: bool, policy: Policy) -> list[Evidence]:
     for number, what in _python(text) if is_python else _cuda(text):
         if number == "B1" and policy.get("library") == "allow":
             continue
-        told = Evidence(id=number, certainty=certainty if number == "B1" else "hint", evidence=what)
-        found.setdefault((number, what), told)
+        evidence = Evidence(id=number, certainty=certainty if number == "B1" else "hint", evidence=what)
+        found.setdefault((number, what), evidence)
     return list(found.values())
 
 

@@ -1,7 +1,7 @@
-"""The schedule of a trial: which probes a candidate gets, and the order of its calls. All of it follows from the nonce.
+"""The schedule of a trial: a candidate's probes and the order of its calls. It depends only on the nonce.
 
-Checks, warm-up and timed calls are mixed, random in order and number, and sent by the same messages: a candidate cannot
-tell which of them it answers.
+Checks, warm-up and timed calls are mixed in random order and number, and use the same messages, so that a candidate
+cannot tell which of them it answers.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from cuassay.testing.samples import Kind, Sample
 
 __all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule", "timed_calls"]
 
-#: Calls of a case whose time does not count: compilation, tuning, first touch.
+#: Calls of a case whose time does not count, because of compilation, tuning and first touch.
 WARM_UP = 2
 
-#: Least and most timed calls of a case, warm-up not counted.
+#: The least and the most timed calls of a case, without warm-up.
 _TIMED = 12, 20
 
-#: Samples that are run three times. Noise in a few last bits can be equal by chance in one of them.
+#: The number of samples that are run three times; in a single one, noise in the last bits may be equal by chance.
 _EQUAL = 4
 
-#: Calls of a case if no time is taken.
+#: Calls of a case if it is not timed.
 _CHECKED = 6
 
-#: Most declared samples of a kind, and how often those of kind values are drawn.
+#: The most declared samples of a kind, and how often those of kind values are drawn.
 _SAMPLES, _ROUNDS = 6, 2
 
-#: Kinds of declared samples that a candidate gets. Promotion and Python numbers concern array libraries only.
+#: The kinds of declared samples for candidates. Promotion and Python numbers concern only array libraries.
 _KINDS: tuple[Kind, ...] = ("values", "empty", "scalar", "broadcast", "extremal")
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The probes, for each call the place of its probe among them, and by name what is not probed, with the reason."""
+    """The probes, the index of the probe for each call, and what is not probed, by name and with the reason."""
 
     probes: tuple[Probe, ...]
     order: tuple[int, ...]
@@ -69,21 +69,21 @@ def schedule(
     times: bool,
     bench: bool = True,
 ) -> Schedule:
-    """The probes and the order that follow from `nonce`.
+    """Make the schedule that follows from `nonce`.
 
     Parameters
     ----------
     dtypes : sequence of str
-        The declared dtypes that the device has.
+        The declared dtypes that the device supports.
     layouts, times : bool
-        Whether arrays may be other than contiguous, and whether time is taken.
+        Whether arrays may be non-contiguous, and whether calls are timed.
     bench : bool
-        Whether the samples that would be measured are checked if no time is taken.
+        Whether the samples to be measured are checked even without timing.
 
     Raises
     ------
     SpecError
-        The declaration gives no samples on this device.
+        If the declaration has no samples on this device.
     """
     spec, chance = results.spec, np.random.default_rng(nonce)
     probes: list[Probe] = []
@@ -108,7 +108,7 @@ def _checks(
     for _ in range(_ROUNDS):
         drawn = list(_drawn(results, device, dtype, chance))
         for kind in _KINDS if not values else ("values",):
-            some = _some([one for one in drawn if one.kind == kind], chance)
+            some = _choose([one for one in drawn if one.kind == kind], chance)
             values += some if kind == "values" else []
             yield from (declared_probe(results, dtype, kind, partial(same, one)) for one in some)
     if not values:
@@ -124,14 +124,14 @@ def _checks(
 
 
 def _drawn(results: Results, device: Device, dtype: str, chance: np.random.Generator) -> Iterator[Sample]:
-    """Samples drawn from a seed that follows from the nonce, if the reference takes them and the device holds them."""
+    """Yield samples drawn from a seed derived from the nonce that the reference accepts and the device can hold."""
     spec = results.spec
     for sample in spec.draw(int(chance.integers(2**62)), dtype, *_KINDS):
         if why_absent(spec, device, sample) is None and results.refusal(sample) is None:
             yield sample
 
 
-def _some(samples: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
+def _choose(samples: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
     places = sorted(int(place) for place in chance.permutation(len(samples))[:_SAMPLES])
     return [samples[place] for place in places]
 
@@ -142,7 +142,7 @@ def _some(samples: Sequence[Sample], chance: np.random.Generator) -> list[Sample
 def _timed(
     results: Results, device: Device, dtype: str, chance: np.random.Generator, notes: Notes, *, times: bool
 ) -> Iterator[Probe]:
-    """The timed calls of each case, or a few calls if no time is taken; each has new numbers."""
+    """Yield the timed calls of each case, or a few calls without timing; each has new numbers."""
     spec, seed = results.spec, int(chance.integers(2**62))
     for place, sample in _cases(results, device, dtype, seed):
         if why_absent(spec, device, sample) is not None:
@@ -152,12 +152,12 @@ def _timed(
             draw = partial(_case, spec, device, dtype, int(chance.integers(2**62)), place)
             label = case_label(sample) if times else ""
             yield declared_probe(results, dtype, "timed calls" if times else "bench", draw, case=label)
-        if spec.bench is not None:  # otherwise it is one of the samples, which have such probes
+        if spec.bench is not None:  # otherwise it is one of the samples that have such probes
             yield from where_measured(results, device, dtype, sample, chance, notes)
 
 
 def _cases(results: Results, device: Device, dtype: str, seed: int) -> list[tuple[int, Sample]]:
-    """The samples that are measured, with their places among `_measured`: those of `bench`, else the largest."""
+    """Return the samples to measure, with their places in `_measured`: those of `bench`, else the largest."""
     spec = results.spec
     drawn = list(enumerate(_measured(spec, device, dtype, seed)))
     if spec.bench is not None:
@@ -167,7 +167,7 @@ def _cases(results: Results, device: Device, dtype: str, seed: int) -> list[tupl
 
 
 def _measured(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:
-    """The samples of `bench`, whose large arrays repeat no numbers; those of kind values where there is none."""
+    """Yield the samples of `bench`, whose large arrays repeat no numbers; without `bench` those of kind values."""
     if spec.bench is not None:
         yield from (unrepeated(sample, seed) for sample in spec.draw_bench(seed, dtype, sizes_for(device)))
     else:
@@ -179,14 +179,14 @@ def _case(spec: OpSpec, device: Device, dtype: str, seed: int, place: int) -> Sa
 
 
 def by_size(plan: Schedule) -> Schedule:
-    """The same calls, those of the smallest arrays first; for a plan without timed calls."""
+    """Return the same calls with the smallest arrays first, for a plan without timed calls."""
     sizes = [max(elements_of(draw()) for draw in probe.draws) for probe in plan.probes]
     order = sorted(plan.order, key=lambda place: (sizes[place], place))
     return Schedule(plan.probes, tuple(order), plan.not_probed)
 
 
 def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Schedule:
-    """The timed calls of `plan`. A case whose sample in `shapes` is large has few, because each takes long."""
+    """Return the timed calls of `plan`, but only a few for cases with large samples, because each call takes long."""
     large = {key for key, sample in shapes.items() if elements_of(sample) > LARGE}
     met: Counter[tuple[str, str]] = Counter()
     chosen = []
@@ -198,17 +198,17 @@ def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Sch
     return Schedule(plan.probes, tuple(chosen), plan.not_probed)
 
 
-#: Calls of a case of large arrays from which our own candidates are timed.
+#: Calls of a case of large arrays for timing the trusted processes.
 _FEW_TIMED = 8
 
 
 def claimed(spec: OpSpec, device: Device) -> tuple[str, ...]:
-    """The declared dtypes that are judged on `device`.
+    """Return the declared dtypes that are judged on `device`.
 
     Raises
     ------
     SpecError
-        There is none.
+        If there are none.
     """
     found = spec.claims(device)
     if not found:

@@ -1,7 +1,7 @@
-"""A filter of system calls, written as classic BPF: what a candidate needs for nothing and an attacker for much.
+"""A system call filter in classic BPF: it denies calls that a candidate does not need and an attacker would use.
 
-A list of what is refused, and not of what is allowed: CUDA's driver calls what it likes. Calls newer than those known
-here do not exist for the candidate; libraries fall back on older ones. See seccomp(2).
+It lists the denied calls, not the allowed ones, because CUDA's driver makes many calls. Calls newer than those known
+here appear unimplemented to the candidate, and libraries fall back to older ones. See seccomp(2).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cuassay.judging import linux
 
 __all__ = ["REFUSED", "install", "program"]
 
-#: Calls that are refused with EPERM, by reason; each with its number on x86_64 and on aarch64 (None: not there).
+#: Calls that fail with EPERM, by reason; each with its number on x86_64 and on aarch64 (None: does not exist).
 REFUSED: dict[str, dict[str, tuple[int | None, int | None]]] = {
     "other processes": {
         "ptrace": (101, 117),
@@ -93,7 +93,7 @@ REFUSED: dict[str, dict[str, tuple[int | None, int | None]]] = {
 }
 
 _EXECUTES = {"execve": (59, 221), "execveat": (322, 281)}
-_MEMFD_CREATE = (319, 279)  # its memory is counted for nobody while it is not mapped
+_MEMFD_CREATE = (319, 279)  # unmapped, its memory is charged to no process
 _CLONE, _CLONE3 = (56, 220), 435
 _SOCKET = (41, 198)
 _PRCTL, _PR_SET_SECCOMP = (157, 167), 22
@@ -102,7 +102,7 @@ _SECCOMP = (317, 277)
 _AF_UNIX = 1
 _NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
 
-#: The newest call that is known here, of Linux 6.18.
+#: The newest call that is known here, from Linux 6.18.
 _NEWEST = 469
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -118,19 +118,19 @@ Instruction = tuple[int, int, int, int]
 
 
 def program(machine: str, *, sockets: bool, executes: bool, memfd: bool) -> list[Instruction]:
-    """The filter's instructions.
+    """Return the filter's instructions.
 
     Parameters
     ----------
     machine : str
-        As `platform.machine` names it.
+        The machine's name in `platform.machine`.
     sockets, executes, memfd : bool
-        Whether local sockets, other programs, and files in memory are allowed.
+        Whether local sockets, other programs, and memfd files are allowed.
 
     Raises
     ------
     OSError
-        If the numbers of that machine's calls are not known here.
+        If the call numbers of that machine are not known here.
     """
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"the numbers of system calls on {machine} are not known here")
@@ -140,11 +140,11 @@ def program(machine: str, *, sockets: bool, executes: bool, memfd: bool) -> list
     made: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
-        (_RETURN, 0, 0, _KILL),  # of another architecture the numbers mean other calls
+        (_RETURN, 0, 0, _KILL),  # on another architecture the numbers mean other calls
         (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 0, 1, _NEWEST + 1),  # x32's as well
+        (_AT_LEAST, 0, 1, _NEWEST + 1),  # x32's calls too
         absent,
-        (_EQUAL, 0, 1, _CLONE3),  # its flags lie in memory, where a filter cannot look
+        (_EQUAL, 0, 1, _CLONE3),  # its flags are in memory, which a filter cannot read
         absent,
     ]
     refused = [*_numbers(column), *(() if executes else (pair[column] for pair in _EXECUTES.values()))]
@@ -167,12 +167,12 @@ def _numbers(column: int) -> Iterator[int]:
 
 
 def _if_argument(number: int, test: Instruction, then: Instruction) -> Sequence[Instruction]:
-    """`then` for the call of that number if its first argument passes `test`; the number is in the register after."""
+    """Apply `then` to call `number` if its first argument passes `test`; the register holds the number afterwards."""
     return [(_EQUAL, 0, 4, number), (_LOAD, 0, 0, _FIRST_ARGUMENT), test, then, (_LOAD, 0, 0, _NUMBER)]
 
 
 def install(instructions: Sequence[Instruction]) -> None:
-    """Filter the calls of this process, all its threads, and what it starts, for good; raises `OSError` if refused."""
+    """Filter the calls of this process, all its threads and its children, for good; raises `OSError` if rejected."""
     packed = b"".join(struct.pack("<HBBI", *one) for one in instructions)
     buffer = ctypes.create_string_buffer(packed, len(packed))
     header = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))

@@ -10,7 +10,7 @@ __all__ = ["create", "mapped"]
 
 
 def create(name: str, nbytes: int) -> int:
-    """The descriptor of zeros that nobody can make smaller: the judge would crash on bytes that are gone."""
+    """Return the descriptor of zeroed memory that cannot shrink, because the judge would crash on missing bytes."""
     descriptor = os.memfd_create(f"cuassay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, nbytes)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -18,5 +18,5 @@ def create(name: str, nbytes: int) -> int:
 
 
 def mapped(descriptor: int) -> memoryview:
-    """All of it, to read and to write, for as long as the view is held."""
+    """Return a writable view of all of it, mapped for as long as the view exists."""
     return memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size))

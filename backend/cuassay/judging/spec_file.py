@@ -28,7 +28,7 @@ class Declaration:
     Attributes
     ----------
     spec : OpSpec
-        The declaration. If each result has a declaration of its own, that of the first result.
+        The declaration; if each result has its own, that of the first result.
     path : Path
         Its file.
     name : str
@@ -38,9 +38,9 @@ class Declaration:
     files : tuple of Path
         The declaration's file and the user's files that it imports. A candidate must not read them.
     given : str
-        Its file as it was given to the command; empty if it was loaded otherwise.
+        The file as given to the command; empty if it was loaded otherwise.
     others : tuple of OpSpec
-        The declarations of the other results, if each has one of its own.
+        The declarations of the other results, if each has its own.
     """
 
     spec: OpSpec
@@ -53,26 +53,26 @@ class Declaration:
 
     @property
     def specs(self) -> tuple[OpSpec, ...]:
-        """The spec, or one for each result."""
+        """The spec, or one spec for each result."""
         return (self.spec, *self.others)
 
     @property
     def target(self) -> str:
-        """As the command takes it."""
+        """The declaration in the form that the command takes."""
         return f"{self.path}::{self.name}"
 
 
 def load_declaration(target: str) -> Declaration:
-    """Load the `OpSpec`, or what `conformance` made of one, that ``SPEC.py::name`` names.
+    """Load the `OpSpec`, or the tests that `conformance` made of one, that ``SPEC.py::name`` names.
 
-    The name may be left out where the file holds one declaration. The file is imported here: it is trusted. The name of
-    a tuple of specs declares several results, one by each spec: the function of each gives its result alone.
+    The name may be omitted if the file has one declaration. The file is trusted, and is imported here. A tuple of specs
+    declares several results, one by each spec: the function of each returns only its result.
 
     Raises
     ------
     SpecError
-        There is no such file or name, it is something else, or it cannot judge a candidate: it has no reference of its
-        own, its op returns nothing, it works in place, or it has too many results.
+        If there is no such file or name, if it is not a declaration, or if it cannot judge a candidate: it has no
+        separate reference, its op returns nothing, it works in place, or it has too many results.
     """
     file, _, name = target.partition("::")
     path = Path(file).resolve()
@@ -96,7 +96,7 @@ def load_declaration(target: str) -> Declaration:
 
 
 def _files_of(modules: Iterable[str]) -> Iterator[Path]:
-    """The files of modules that are neither installed nor Python's own."""
+    """Yield the files of modules that are neither installed nor part of Python."""
     installed = tuple(map(Path, {*sysconfig.get_paths().values(), str(Path(cuassay.__file__).parent)}))
     for name in sorted(modules):
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -105,20 +105,20 @@ def _files_of(modules: Iterable[str]) -> Iterator[Path]:
 
 
 def _specs_of(value: Any) -> tuple[OpSpec, ...]:
-    """The specs of a module's variable: one, or those of a tuple of several; none where it is something else."""
+    """Return the specs of a module's variable: one, or those of a tuple; none if it is something else."""
     several = value if isinstance(value, tuple) else (value,)
     found = tuple(spec for one in several if (spec := _spec_of(one)) is not None)
     return found if len(found) == len(several) else ()
 
 
 def _spec_of(value: Any) -> OpSpec | None:
-    """The spec that a module's variable holds: itself, or as the tests that `conformance` made."""
+    """Return the spec that a module's variable holds, directly or as tests made by `conformance`."""
     spec = value if isinstance(value, OpSpec) else getattr(value, "spec", None)
     return spec if isinstance(spec, OpSpec) and not isinstance(value, type) else None
 
 
 def _imported(path: Path) -> ModuleType:
-    """The file as a module under a name of its own; modules in its folder can be imported."""
+    """Import the file under a unique module name; modules in its folder can be imported."""
     name = f"cuassay_declaration_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     module_spec = importlib.util.spec_from_file_location(name, path)
     if module_spec is None or module_spec.loader is None:

@@ -1,6 +1,6 @@
 """Whether a declaration is strong enough to judge by: stock mutants, which are all wrong, must fail.
 
-They get the same kind of schedule as candidates, in this process. If one passes, the declaration is weak, and a
+They get the same kind of schedule as candidates, in this process. If a mutant passes, the declaration is weak, and a
 candidate that it calls correct may be wrong in the same way.
 """
 
@@ -20,16 +20,16 @@ __all__ = ["weaknesses"]
 #: Mutants whose output does not depend on the input. If one of them is right, any constant is.
 _CONSTANT = ("zeros", "stale answer", "constant")
 
-#: Results in which mutants are tried, of a list of many.
+#: The most results of a list in which mutants are tried.
 _MOST_RESULTS = 4
 
 
 def weaknesses(results: Results, plan: Schedule, nonce: int) -> Iterator[str]:
-    """The names of the stock mutants that pass `plan`, which must hold no timed calls; each changes one result only.
+    """Yield the stock mutants that pass `plan`, which must hold no timed calls; each mutant changes only one result.
 
-    A mutant that never differs from the right answer does not count, such as rounding where results are whole numbers.
-    But where an output that does not depend on the input is right, the declaration is weak. Small samples come first:
-    most mutants fail by one of them.
+    A mutant that never differs from the right answer does not count, such as rounding of results that are whole
+    numbers. But if an output that does not depend on the input is right, the declaration is weak. Small samples come
+    first, because most mutants fail by one of them.
     """
     plan = by_size(plan)
     count = len(results.of(plan.probes[plan.order[0]].draws[0]()))
@@ -42,7 +42,7 @@ def weaknesses(results: Results, plan: Schedule, nonce: int) -> Iterator[str]:
 
 
 class _Watched:
-    """The right function with one result of a mutant, which notes whether that ever differed from the right one."""
+    """The right function with one result from a mutant; records whether that result ever differed from the right."""
 
     def __init__(self, results: Results, mutation: Any, place: int) -> None:
         self._results, self._place = results, place

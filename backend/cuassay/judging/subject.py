@@ -1,7 +1,7 @@
-"""Subjects answer the calls of a trial, which have arrays of the host.
+"""Subjects answer the calls of a trial, whose arrays are on the host.
 
-A candidate in a process of its own is a subject. Trusted functions, such as stock mutants, are subjects that run in
-this process.
+A candidate in its own process is a subject. Trusted functions, such as stock mutants, are subjects that run in this
+process.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Answer:
     status : str
         ``ok``, or how the call failed.
     outputs : tuple of numpy.ndarray
-        Copies that nobody else can write.
+        Copies that no other process can write.
     changed : tuple of int
-        The input arrays that the call changed, by their place among the arrays.
+        The positions of the input arrays that the call changed, counting only arrays.
     seconds : float
-        From the release of the arguments to the end of the snapshot, by the judge's clock.
+        The time from the release of the arguments to the end of the snapshot, by the judge's clock.
     waited : float
-        Seconds until the subject was ready for the call; not part of `seconds`.
+        Seconds until the subject was ready for the call; not included in `seconds`.
     device_s : float
-        In the kernel tier, seconds by the device's clock, the empty interval included; else 0.
+        In the kernel tier, seconds by the device's clock, including the empty interval; else 0.
     text : str
-        What the candidate said, shortened and printable. It decides nothing.
+        The candidate's message, shortened and printable. It has no effect on the verdict.
     """
 
     status: Status
@@ -59,19 +59,19 @@ class Subject(Protocol):
 
     @property
     def takes_layouts(self) -> bool:
-        """Whether arrays may be anything but contiguous."""
+        """Whether arrays may be non-contiguous."""
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
-        """Make one call. This returns whatever the candidate does."""
+        """Make one call. It returns whatever the candidate does."""
 
 
 class LocalSubject:
-    """A trusted function of NumPy's arrays, in this process.
+    """A trusted function of NumPy arrays, in this process.
 
     Parameters
     ----------
     function : callable
-        ``function(*args, **kwargs)`` gives an array or a number, or a list or tuple of them.
+        ``function(*args, **kwargs)`` returns an array or a number, or a list or tuple of them.
     """
 
     takes_layouts = True
@@ -103,5 +103,5 @@ class LocalSubject:
 
 
 def differs(before: NDArray[Any], after: NDArray[Any]) -> bool:
-    """Whether any bit of two arrays of one shape differs."""
+    """Return whether two arrays of the same shape differ in any bit."""
     return not same_bits(before, after)

@@ -1,8 +1,8 @@
 """Watches one candidate's process from outside its namespaces: its output, its memory, its children, its end.
 
-It is forked from the zygote, runs no code of a candidate, and ends when the judge closes the *lifeline*, when the
-candidate's process ends, or when it takes more than it may. Then everything that was started is killed. What it
-reports are lines of JSON on a pipe to which the candidate's process has no end.
+The supervisor is forked from the zygote and runs no code of a candidate. It ends when the judge closes the *lifeline*,
+when the candidate's process ends, or when that exceeds a limit; then everything that was started is killed. It reports
+in lines of JSON on a pipe that the candidate's process cannot write.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from cuassay.judging.protocol import Bell
 
 __all__ = ["GO_ON", "STOP", "Order", "supervise"]
 
-#: Seconds between two looks at memory and processes.
+#: Seconds between two checks of memory and processes.
 _LOOK_SECONDS = 0.05
 
-#: Its own priority where it may have one: what it must end may keep every core busy.
+#: The supervisor's own priority, if permitted: the processes that it must end may keep every core busy.
 _PRIORITY = -10
 
 _CHUNK = 1 << 16
 
-#: What the judge writes on the lifeline.
+#: The words that the judge writes on the lifeline.
 STOP, GO_ON = b"s", b"g"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the judge tells of one candidate.
+    """The judge's description of one candidate for the supervisor.
 
     Parameters
     ----------
     device : str
-        Where its arrays are.
+        The device of its arrays.
     tier : str
         ``program`` or ``kernel``.
     files : tuple of (str, int)
-        Names of its files, the main one first, and their lengths in bytes, as they follow one another in `sources`.
+        The names of its files, the main file first, and their lengths in bytes, in the order of `sources`.
     scratch : str
-        The folder that it may write in.
+        The folder that it may write to.
     limits : Limits
-        What it may take.
+        The limits of its process.
     jail : JailOptions or None
-        How it is confined; None for not at all.
+        The confinement; None for no jail.
     """
 
     device: str
@@ -70,12 +70,12 @@ class Order:
     limits: Limits
     jail: JailOptions | None
 
-    #: What is sent along, in this order.
+    #: The descriptors that are sent along, in this order.
     DESCRIPTORS = ("control", "arena", "requests", "replies", "report", "lifeline", "sources")
 
     @classmethod
     def from_words(cls, words: dict[str, Any]) -> Order:
-        """The order that a message holds."""
+        """Make the order from a decoded message."""
         jail = words["jail"]
         made = None if jail is None else JailOptions(**{name: _hashable(one) for name, one in jail.items()})
         files = tuple((str(name), int(nbytes)) for name, nbytes in words["files"])
@@ -99,7 +99,7 @@ class _Watch:
     dropped: int = 0
 
     def until_end(self) -> tuple[str, str]:
-        """Wait; gives why it ended, and words."""
+        """Wait for the end; return the reason and details."""
         handle = os.pidfd_open(self.process)
         ready = select.poll()
         for one in (handle, self.output, self.lifeline):
@@ -119,7 +119,7 @@ class _Watch:
                     return excess
 
     def _obey(self) -> bool:
-        """Stop the candidate's processes, or let them go on, as the judge says; False where it has gone."""
+        """Stop or continue the candidate's processes as ordered; return False if the judge has closed the lifeline."""
         word = os.read(self.lifeline, 1)
         if word == STOP:
             while running := [pid for pid in _descendants(os.getpid()) if _state(pid) not in "TtZX"]:
@@ -131,7 +131,7 @@ class _Watch:
         return word != b""
 
     def drain(self) -> bool:
-        """Take what was printed; False where nothing more can come."""
+        """Read printed output; return False if no more can come."""
         try:
             text = os.read(self.output, _CHUNK)
         except BlockingIOError:
@@ -142,7 +142,7 @@ class _Watch:
         return text != b""
 
     def drain_rest(self) -> None:
-        """Take what is left in the pipe, of which nobody has the other end any more."""
+        """Read the rest of the pipe, whose other end is closed."""
         before = -1
         while before != (before := len(self.kept) + self.dropped):
             self.drain()
@@ -152,7 +152,7 @@ class _Watch:
         threads = sum(map(_threads, found))
         if threads > self.limits.processes:
             return "processes", f"{threads} processes and threads; at most {self.limits.processes}"
-        if sum(map(_resident, found)) > self.limits.memory_nbytes:  # counts shared pages again for each process
+        if sum(map(_resident, found)) > self.limits.memory_nbytes:  # counts shared pages once per process
             taken = sum(map(_proportional, found))
             if taken > self.limits.memory_nbytes:
                 return "memory", f"{taken:,} bytes of memory; at most {self.limits.memory_nbytes:,}"
@@ -174,7 +174,7 @@ def _threads(pid: int) -> int:
 
 
 def _state(pid: int) -> str:
-    """The letter that proc(5) has for the state of a process; ``Z`` where it is gone."""
+    """Return the letter of a process's state from proc(5); ``Z`` if the process is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     return "Z"
@@ -197,7 +197,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
-    """Start the candidate's process, watch it to its end, report, and leave."""
+    """Start the candidate's process, watch it until it ends, report, and exit."""
     report, lifeline = descriptors["report"], descriptors["lifeline"]
     _tell(report, supervisor=os.getpid())
     linux.reap_descendants()
@@ -212,7 +212,7 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
         os.close(printed)
         os.close(lifeline)
         _become_candidate(order, jail, descriptors, prints, group)
-    with suppress(OSError):  # only root may
+    with suppress(OSError):  # only root may raise the priority
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     for name, one in descriptors.items():
         if name not in ("report", "lifeline"):
@@ -223,7 +223,7 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
     reason, detail = watch.until_end()
     status = _end(process)
     watch.drain_rest()
-    shutil.rmtree(order.scratch, ignore_errors=True)  # the judge may be gone
+    shutil.rmtree(order.scratch, ignore_errors=True)  # the judge may have ended
     if reason == "ended":
         reason, detail = _meaning(status)
     if group is not None:
@@ -235,7 +235,7 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
 
 
 def _group(limits: Limits, report: int) -> MemoryGroup | None:
-    """A control group for the candidate, or None where none can be made; either is reported."""
+    """Return a control group for the candidate, or None if none can be made; report either."""
     try:
         group = MemoryGroup.make(limits.memory_nbytes)
     except OSError as error:
@@ -253,8 +253,8 @@ def _enter(group: MemoryGroup, report: int) -> None:
 
 
 def _end(process: int) -> int:
-    """Kill the process and what it has left behind; gives its status."""
-    os.kill(process, signal.SIGKILL)  # not waited for yet, so the number is still its own
+    """Kill the process and all descendants that it left behind; return its status."""
+    os.kill(process, signal.SIGKILL)  # it was not waited for, so its id cannot be reused yet
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     while True:
         _signal(_descendants(os.getpid()), signal.SIGKILL)
@@ -279,7 +279,7 @@ def _meaning(status: int) -> tuple[str, str]:
 
 
 def _tell(report: int, **words: Any) -> None:
-    with suppress(BrokenPipeError):  # the judge has gone
+    with suppress(BrokenPipeError):  # the judge has ended
         text = json.dumps(words).encode() + b"\n"
         while text:
             text = text[os.write(report, text) :]
@@ -288,7 +288,7 @@ def _tell(report: int, **words: Any) -> None:
 def _become_candidate(
     order: Order, jail: Jail | None, descriptors: dict[str, int], prints: int, group: MemoryGroup | None
 ) -> NoReturn:
-    """The rest of the life of the candidate's process."""
+    """Run the rest of the candidate's process."""
     try:
         report = descriptors["report"]
         if group is not None:
@@ -319,16 +319,16 @@ def _become_candidate(
                     os._exit(70)
             os.dup2(prints, 1)
             os.dup2(prints, 2)
-            for stream in (sys.stdout, sys.stderr):  # what it prints is not lost when it is killed
+            for stream in (sys.stdout, sys.stderr):  # so that printed lines are not lost when it is killed
                 if isinstance(stream, io.TextIOWrapper):
                     stream.reconfigure(line_buffering=True)
             _close_all_but({*keep, 1, 2})
 
         candidate.serve(Path(scratch, order.files[0][0]), server, confine, tier=order.tier)
-    except BaseException as error:  # noqa: BLE001  nothing of this process may run on as the supervisor
+    except BaseException as error:  # noqa: BLE001  the child must never continue as the supervisor
         with suppress(OSError):
             _tell(descriptors["report"], failed=f"{type(error).__name__}: {error}")
-        traceback.print_exc()  # where the report is closed already, it goes where the candidate prints
+        traceback.print_exc()  # if the report is closed, this goes to the candidate's output
     finally:
         with suppress(Exception):
             sys.stdout.flush()
@@ -338,7 +338,7 @@ def _become_candidate(
 def _close_all_but(kept: set[int]) -> None:
     low = 0
     for one in sorted(kept):
-        if low < one:  # closerange(0, 0) closes everything: it asks the kernel for the range from 0 to -1
+        if low < one:  # closerange(0, 0) would close everything: it requests the range from 0 to -1
             os.closerange(low, one)
         low = one + 1
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))

@@ -1,7 +1,7 @@
 """A trial makes the calls of a schedule and judges the outputs.
 
-The right answer is computed only after the candidate's output was taken. A trial ends at the first finding. The subject
-of a trial is a candidate, or one of the mutants by which a declaration is judged.
+The right answer is computed only after the candidate's output was copied. A trial ends at the first finding. The
+subject of a trial is a candidate, or one of the mutants that test a declaration.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Trial", "hear"]
 
-#: The part of the slow timed calls of large arrays whose outputs are compared. All other timed calls are compared: a
-#: candidate that gives wrong results in some calls to lower the median is faster in those calls.
+#: The fraction of the slow timed calls of large arrays whose outputs are compared. All other timed calls are compared:
+#: a candidate that gives wrong results in some calls to lower the median is faster in those calls.
 _VERIFIED = 0.4
 _LARGE = 2**20
 
@@ -42,25 +42,25 @@ class Trial:
     finding : Finding or None
         The first probe that failed.
     passed : dict
-        For each check, the number of its probes that passed.
+        The number of passed probes, by check.
     times : dict
-        For the label and dtype of each case, the seconds of its calls without those of the warm-up.
+        The seconds of the calls of each case, without warm-up, by label and dtype.
     shapes : dict
-        For the label and dtype of each case, one of its samples.
+        One sample of each case, by label and dtype.
     begun : dict
-        For the label and dtype of each case, the number of its calls, those of the warm-up included.
+        The number of calls of each case, including warm-up, by label and dtype.
     calls, timed, verified : int
-        All calls, the timed ones, and those of them whose outputs were compared.
+        The number of all calls, of timed calls, and of timed calls whose outputs were compared.
     headroom : float
-        The worst error over its tolerance.
+        The worst error divided by its tolerance.
     ended : str
         Why some calls were not made although nothing was found; empty if all were made.
     seconds : float
-        The seconds that all calls took together.
+        The seconds of all calls together.
     errors : dict
-        For each dtype, pairs of a sample and its outputs, from which the precision is guessed.
+        Pairs of a sample and its outputs, by dtype, from which the precision is guessed.
     not_varied : set of str
-        Scalar arguments of probes that the declared implementation fails itself, as the candidate does.
+        Scalar arguments varied by probes that the declared implementation fails as well as the candidate.
     """
 
     finding: Finding | None = None
@@ -81,9 +81,9 @@ class Trial:
 def hear(
     subject: Subject, plan: Schedule, nonce: int, *, most_seconds: float = float("inf"), compares: bool = True
 ) -> Trial:
-    """Put the calls to `subject`, in their order, until one probe fails or the subject has taken `most_seconds`.
+    """Make the calls to `subject` in order, until a probe fails or the subject has taken `most_seconds`.
 
-    `compares` is False for our own subjects: only their times are used.
+    `compares` is False for trusted processes, of which only the times are used.
     """
     hearing = _Hearing(subject, plan, nonce, compares=compares)
     trial = hearing.trial
@@ -100,7 +100,7 @@ def hear(
 
 
 class _Hearing:
-    """The calls made so far, and the answers to probes that are not complete."""
+    """The calls made so far, and the answers to incomplete probes."""
 
     def __init__(self, subject: Subject, plan: Schedule, nonce: int, *, compares: bool) -> None:
         self._subject, self._plan, self._compares = subject, plan, compares
@@ -111,11 +111,11 @@ class _Hearing:
         self.trial = Trial()
 
     def incomplete(self) -> int:
-        """The number of probes that were begun and neither completed nor dropped."""
+        """Return the number of probes that were begun and neither completed nor dropped."""
         return len(self._begun.keys() - self._dropped)
 
     def ask(self, place: int) -> Finding | None:
-        """Make the next call of the probe at `place`. Gives what is wrong if it fails and its inputs were promised."""
+        """Make the next call of the probe at `place`; return what is wrong if it fails and its inputs were promised."""
         if place in self._dropped:
             return None
         probe = self._plan.probes[place]
@@ -137,7 +137,7 @@ class _Hearing:
     def _judged(
         self, probe: Probe, samples: Sequence[Sample], outputs: list[Outputs], answer: Answer
     ) -> Finding | None:
-        """What is wrong with the answer to the last of `samples`, or with all outputs once they are there."""
+        """Check the answer to the last of `samples`, and all outputs of the probe if they are complete."""
         is_chosen = bool(self._chance.random() < _VERIFIED) or not probe.optional or self._is_fast(probe)
         finding = _refused(answer, probe, samples[-1])
         if finding is not None:
@@ -151,7 +151,7 @@ class _Hearing:
         )
 
     def _is_fast(self, probe: Probe) -> bool:
-        """Whether the last call of a case took no longer than the median of its calls so far."""
+        """Return whether the last call of a case took no longer than the median of its calls so far."""
         times = self.trial.times.get((probe.case, probe.dtype))
         return times is not None and times[-1] <= statistics.median(times)
 
@@ -179,7 +179,7 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
 
 
 def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
-    """What is wrong with a call before its values are compared."""
+    """Return what is wrong with a call before its values are compared."""
     if answer.status != "ok":
         return Finding(
             probe.check, sample.label, _FAILED[answer.status].format(answer.text), _SEEN.get(answer.status, ())
@@ -207,9 +207,9 @@ _SEEN = {
 
 
 def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[Outputs], trial: Trial) -> Finding | None:
-    told: dict[str, float] = {}
-    finding = probe.judge(samples, outputs, told)
-    trial.headroom = max(trial.headroom, told.get("headroom", 0.0))
+    figures: dict[str, float] = {}
+    finding = probe.judge(samples, outputs, figures)
+    trial.headroom = max(trial.headroom, figures.get("headroom", 0.0))
     trial.verified += bool(probe.case)
     if probe.check == "values" or finding is not None:
         trial.errors.setdefault(probe.dtype, []).append((samples[0], outputs[0]))
@@ -219,25 +219,25 @@ def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[Outputs],
 
 
 class _Outputs:
-    """The bits of all outputs so far. An output that comes again for other inputs may be kept from an earlier call."""
+    """The bits of all outputs so far. An output that repeats for other inputs may be cached from an earlier call."""
 
     def __init__(self) -> None:
         self._met: dict[bytes, bytes] = {}
 
     def add(self, outputs: Outputs, sample: Sample) -> bool:
-        """Note the outputs of a call; whether an earlier call with other inputs gave the bits of one of them."""
+        """Record the outputs of a call; return whether one of them repeats the bits of a call with other inputs."""
         inputs = _inputs_digest(sample)
         met = [self._met.setdefault(_digest(output), inputs) for output in outputs]
         return any(one != inputs for one in met)
 
     def is_stale(self, output: NDArray[Any], sample: Sample) -> bool:
-        """Whether an earlier call with other inputs gave these bits, which are not all the same number."""
+        """Return whether an earlier call with other inputs gave these bits, which are not all the same number."""
         parts = np.ascontiguousarray(output).reshape(-1, 1).view(np.uint8)
         return bool((parts != parts[:1]).any()) and self._met.get(_digest(output)) != _inputs_digest(sample)
 
 
 def _digest(array: NDArray[Any]) -> bytes:
-    """Tells arrays of other bits apart: of a large one by the sum of all words, and by the bits of some."""
+    """Return a digest of an array's bits; for a large array, of the sum of all its words and of some of its rows."""
     found = hashlib.blake2b(f"{array.shape}{dtype_name(array.dtype)}".encode(), digest_size=16)
     if array.nbytes <= _HASHED:
         found.update(bytes_of(array).data)
@@ -249,7 +249,7 @@ def _digest(array: NDArray[Any]) -> bytes:
     return found.digest()
 
 
-#: Arrays up to this many bytes are hashed whole; of a larger one every 16th row of 512 words is.
+#: Arrays up to this many bytes are hashed as a whole; of larger ones, every 16th row of 512 words is hashed.
 _HASHED, _ROW, _EVERY = 2**22, 512, 16
 
 
@@ -260,9 +260,9 @@ def _inputs_digest(sample: Sample) -> bytes:
 def _explained(
     finding: Finding, samples: Sequence[Sample], outputs: Sequence[Outputs], met: _Outputs, trial: Trial
 ) -> Finding:
-    """The finding with the cheats that the wrong outputs indicate."""
+    """Return the finding with the cheats that the wrong outputs indicate."""
     seen = list(finding.cheat)
-    for sample, given in zip(samples, outputs, strict=False):  # a call that failed has no output
+    for sample, given in zip(samples, outputs, strict=False):  # a failed call has no output
         if finding.result >= len(given):
             break
         output = given[finding.result]

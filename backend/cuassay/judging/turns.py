@@ -1,4 +1,4 @@
-"""Turns of candidates: those that are checked run together, and one whose time is taken runs alone."""
+"""Turns of candidates: checks run at the same time, and a timed candidate runs alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Turns"]
 
 
 class Turns:
-    """Lets candidates be checked together, and one whose time is taken run alone.
+    """Lets candidates be checked at the same time, and a timed candidate run alone.
 
-    Otherwise a candidate could slow the baseline of another one while that is measured.
+    Otherwise a candidate could slow down the baseline of another candidate while it is measured.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Turns:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Check a candidate, once no time is being taken."""
+        """Check a candidate inside the block, after waiting until none is timed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._timed)
             self._checked += 1
@@ -32,7 +32,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Take the time of a candidate, once no other one runs."""
+        """Time a candidate inside the block, after waiting until no other candidate runs."""
         with self._changed:
             self._changed.wait_for(lambda: not self._timed and not self._checked)
             self._timed = True

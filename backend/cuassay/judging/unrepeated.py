@@ -1,7 +1,7 @@
-"""Large inputs without the repetition that benchmarks have.
+"""Large inputs without the repetition of benchmark samples.
 
-`cuassay.testing.samples.BenchSamples` draws some numbers of a large array and repeats them. A candidate that knows so
-could compute the first part of its result and copy it, which is right as long as the inputs repeat themselves.
+`cuassay.testing.samples.BenchSamples` draws some numbers of a large array and repeats them. A candidate that relies on
+this could compute the first part of its result and copy it, which is right as long as the inputs repeat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["unrepeated"]
 
 
 def unrepeated(sample: Sample, seed: int) -> Sample:
-    """The sample with new numbers, of the same range, in place of those that its large drawn arrays repeat."""
+    """Return the sample with the repeated numbers of its large drawn arrays replaced by new ones in the same range."""
     chance = np.random.default_rng(seed)
 
     def put(value: Any) -> Any:
@@ -37,7 +37,7 @@ def _renewed(given: HostArray, chance: np.random.Generator) -> HostArray:
 
 
 def _like(drawn: NDArray[Any], count: int, chance: np.random.Generator) -> NDArray[Any]:
-    """Numbers between the least and the largest of `drawn`; of a complex array both parts."""
+    """Draw numbers between the least and the largest of `drawn`; for a complex array, both parts."""
     if drawn.dtype == np.bool_:
         return chance.integers(0, 2, count, dtype=np.bool_)
     if is_complex(drawn.dtype):

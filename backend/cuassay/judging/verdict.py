@@ -17,7 +17,7 @@ from cuassay.judging.catalogue import CATALOGUE, CHEATS
 
 __all__ = ["SCHEMA", "CaseTime", "Certainty", "Evidence", "Outcome", "Verdict", "exit_status", "read_verdicts"]
 
-#: Version of the JSON form. It rises if a field changes its meaning, and stays if a field is added.
+#: The version of the JSON form. It increases if a field changes its meaning, and not if a field is added.
 SCHEMA = 1
 
 Outcome = Literal["correct", "wrong", "refused", "undecided"]
@@ -30,7 +30,7 @@ _STATUS: Mapping[Outcome, int] = {"correct": 0, "wrong": 1, "refused": 1, "undec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A cheat that was seen: its number in the catalogue, how certain it is, and what was seen."""
+    """A cheat that was seen: its number in the catalogue, its certainty, and a description of what was seen."""
 
     id: str
     certainty: Certainty
@@ -53,26 +53,27 @@ class CaseTime:
     label, dtype : str
         The problem.
     median_s, q25, q75 : float or None
-        Seconds of a call, less those of a candidate that does nothing. None if the figure is withheld.
+        Seconds per call, minus those of a null candidate; None if the figure is withheld.
     n : int
-        Calls that were timed.
+        The number of timed calls.
     error_s : float
-        Standard error of the median, including that of the empty call.
+        The standard error of the median, including that of the null candidate.
     floor_s, fraction : float or None
-        The least time that the device's peak rates allow, and its part of the median. None if the rates are not known.
+        The least time that the device's peak rates allow, and its fraction of the median; None if the rates are
+        unknown.
     reference_s, ratio_low, ratio_high : float or None
-        The declared implementation's median under the same protocol, and the quartiles of its time over the
+        The declared implementation's median with the same protocol, and the quartiles of its time divided by the
         candidate's: above 1 the candidate is faster.
     peers : mapping of str to float
-        Medians of other implementations, by name.
+        The medians of other implementations, by name.
     drift : float or None
-        The median of the later calls over that of the earlier ones, where both differ clearly; else None.
+        The median of later calls divided by that of earlier ones if they differ clearly; else None.
     clock : str
-        ``host``: the judge's own clock, with the candidate's host code in it. ``device``: of the kernel tier.
+        ``host``: the judge's clock, which includes the candidate's host code. ``device``: that of the kernel tier.
     tier : str
         ``program`` or ``kernel``.
     withheld : str
-        Why no figure is given; empty if one is.
+        Why no figure is given; empty if there is one.
     """
 
     label: str
@@ -94,7 +95,7 @@ class CaseTime:
     withheld: str = ""
 
     def told(self) -> str:
-        """The line that a terminal shows."""
+        """Return the line for a terminal."""
         what = f"{self.label} {self.dtype}"
         if self.median_s is None:
             return f"{what}: no time is given: {self.withheld}"
@@ -109,52 +110,52 @@ class Verdict:
     Attributes
     ----------
     verdict : str
-        ``correct``, ``wrong``, ``refused`` (a proven cheat, a time that is not possible, or what the policy forbids) or
+        ``correct``, ``wrong``, ``refused`` (a proven cheat, an impossible time, or a violation of the policy) or
         ``undecided`` (something was missing, or a cheat is indicated).
     reason : str
-        One sentence: why.
+        The reason as one sentence.
     candidate, declaration : str
         The candidate's file name, and the declaration's name.
     path : str
-        The candidate's file as the command was given it: tells files of the same name in several folders apart.
+        The candidate's file as given to the command; it distinguishes files of the same name in several folders.
     device, tier : str
-        Where and how it ran.
+        The device and the tier.
     failing_check, sample, worst : str
-        What failed, on which inputs, and the comparison's text; empty where nothing did. Of an undecided candidate
-        whose calls took longer than it was allowed, the check is ``time limit``.
+        The check that failed, its inputs, and the comparison's text; empty if none failed. If an undecided candidate
+        exceeded the time for its calls, the check is ``time limit``.
     reproduce : str
         A command that repeats the verdict.
     cheat : tuple of Evidence
-        What was seen.
+        The cheats that were seen.
     cases : tuple of CaseTime
-        Times; empty unless the verdict is ``correct``.
+        The times; empty unless the verdict is ``correct``.
     probes : mapping of str to int
-        Probes that were passed, by name.
+        The number of passed probes, by name.
     not_probed : mapping of str to str
-        What the candidate was not asked about, such as other shapes or another value of an option, and why.
+        What the candidate was not probed for, such as other shapes or another value of an option, and why.
     headroom : float or None
-        The worst error over its tolerance: 1 is the limit.
+        The worst error divided by its tolerance; 1 is the limit.
     looks_like : str
-        The precision that the errors look like; empty where it is the declared one.
+        The precision that the errors suggest; empty if it is the declared one.
     weak : tuple of str
-        Stock mutants that the declaration lets pass.
+        The stock mutants that the declaration lets pass.
     verified_calls, timed_calls, calls : int
-        Timed calls whose outputs were compared, timed calls, and all calls.
+        The number of timed calls whose outputs were compared, of timed calls, and of all calls.
     nonce : str
-        Of which inputs, order and number of calls were made, in hexadecimal digits.
+        The number, in hexadecimal digits, from which inputs, order and number of calls were derived.
     is_nonce_given : bool
-        Whether the nonce was chosen by the caller. Who knows it can know all inputs, so such a verdict is worth less.
+        Whether the caller chose the nonce. Whoever knows it can know all inputs, so such a verdict is worth less.
     declaration_digest, candidate_digest, device_digest : str
-        SHA-256, the first 16 digits.
+        The first 16 digits of the SHA-256.
     jail : mapping of str to str
-        Part of the jail to ``on``, or to why it is not.
+        For each part of the jail ``on``, or why it is off.
     group : str
-        Whether a control group limited the candidate's memory: ``on``, or why not. Without one the processes are looked
-        at, which comes later and does not see all; the jail is whole either way.
+        Whether a control group limited the candidate's memory: ``on``, or why not. Without a group the supervisor
+        checks memory from time to time, which is later and misses some; the jail counts as complete either way.
     seconds : float
-        What the verdict took.
+        The duration of the judging in seconds.
     options : mapping
-        What the command was given that decides the verdict, for a replay.
+        The options that decide the verdict, for a replay.
     """
 
     verdict: Outcome
@@ -195,28 +196,28 @@ class Verdict:
 
     @property
     def status(self) -> int:
-        """Exit status of the command for this verdict alone."""
+        """The exit status of the command for this verdict alone."""
         return _STATUS[self.verdict]
 
     def same_finding(self, other: Verdict) -> bool:
-        """Whether both say the same, times and seconds apart: what a replay must repeat."""
+        """Return whether two verdicts agree apart from times, as a replay must."""
         return self._finding() == other._finding()
 
     def _finding(self) -> tuple[Any, ...]:
         return self.verdict, self.failing_check, self.sample, self.cheat, self.weak, self.looks_like, self.calls
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON form, by the schema that it names."""
+        """Return the JSON form, which names its schema."""
         return {"schema": SCHEMA, **asdict(self)}
 
     @classmethod
     def from_json(cls, row: Any) -> Verdict:
-        """Read what `as_json` gave.
+        """Make a verdict from the result of `as_json`.
 
         Raises
         ------
         JudgingError
-            It is of another schema, or not a verdict.
+            If it has another schema, or is not a verdict.
         """
         if not isinstance(row, Mapping) or row.get("schema") != SCHEMA:
             found = row.get("schema") if isinstance(row, Mapping) else row
@@ -233,18 +234,18 @@ class Verdict:
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:
-    """Of several candidates: 1 where one is wrong or refused, else 3 where one is undecided, else 0."""
+    """Return 1 if a candidate is wrong or refused, else 3 if one is undecided, else 0."""
     found = {one.status for one in verdicts}
     return next((status for status in (1, 3) if status in found), 0)
 
 
 def read_verdicts(path: Path) -> list[Verdict]:
-    """The verdicts that ``--json`` wrote.
+    """Read the verdicts that ``--json`` wrote.
 
     Raises
     ------
     JudgingError
-        The file cannot be read, or holds something else.
+        If the file cannot be read, or does not contain verdicts.
     """
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
 """A warm process to fork candidates' supervisors from: imports done, no device, no secrets, no code of a candidate.
 
-To start Python and import a simulated device takes half a second, to fork some milliseconds. ``python -c`` starts it
-with a socket to the judge; each message on it orders one candidate, with the descriptors of its memory and its pipes.
+Starting Python and importing a simulated device takes half a second, and forking takes milliseconds. ``python -c``
+starts it with a socket to the judge. Each message on the socket orders one candidate, with the descriptors of its
+memory and its pipes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["Zygote", "main"]
 
 _MESSAGE_NBYTES = 1 << 16
 
-#: How it is started: isolated from the user's site and variables, with this package where the judge has it.
+#: The start script: isolated from the user's site and variables, with this package where the judge found it.
 _BOOT = """\
 import sys
 sys.path[:0] = [path for path in sys.argv[3:] if path not in sys.path]
@@ -38,10 +39,10 @@ from cuassay.judging.zygote import main
 main(int(sys.argv[1]), sys.argv[2])
 """
 
-#: Variables that a candidate on a GPU is left with.
+#: Variables that are kept for a candidate on a GPU.
 _CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
-#: Libraries would start a thread for each core, and a candidate's threads are counted.
+#: Limits on library threads: they would start one per core, and a candidate's threads are counted.
 _THREADS = dict.fromkeys(("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 8)
 
 #: Seconds that it may take to end by itself.
@@ -49,12 +50,12 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Zygote(Handle):
-    """The judge's side of one.
+    """The judge's side of a zygote.
 
     Parameters
     ----------
     kind : str
-        The kind of device whose modules it imports.
+        The device kind whose modules it imports.
     """
 
     def __init__(self, kind: str) -> None:
@@ -85,7 +86,7 @@ class Zygote(Handle):
 
     @property
     def process(self) -> int:
-        """Its id."""
+        """The id of the process."""
         return self._process.pid
 
     def spawn(self, order: Order, descriptors: Sequence[int]) -> None:
@@ -108,7 +109,7 @@ class Zygote(Handle):
             ) from error
 
     def close(self) -> None:
-        """End it, and with it every candidate that it has started; twice is allowed."""
+        """End it and every candidate that it has started; a second call does nothing."""
         self._socket.close()
         try:
             self._process.wait(_PATIENCE_SECONDS)
@@ -118,7 +119,7 @@ class Zygote(Handle):
 
 
 def _roots() -> list[str]:
-    """Where this package and its libraries are imported from, for a Python that is not told by variables."""
+    """Return the folders from which this package and its libraries are imported, for an isolated Python."""
     import ml_dtypes
     import numpy as np
 
@@ -130,16 +131,16 @@ def _environment(kind: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _CUDA_VARIABLES if kind == "cuda" and name in os.environ}
     cores = len(os.sched_getaffinity(0))
     threads = {name: str(min(most, cores)) for name, most in _THREADS.items()}
-    own = {"CUPY_CACHE_IN_MEMORY": "1"} if kind == "cuda" else {}  # no file for the next candidate
+    own = {"CUPY_CACHE_IN_MEMORY": "1"} if kind == "cuda" else {}  # leaves no file for the next candidate
     return {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", **threads, **own, **kept}
 
 
 def main(descriptor: int, kind: str) -> None:
-    """Fork a supervisor for each order, until the judge has gone."""
+    """Fork a supervisor for each order, until the judge closes the socket."""
     candidate.preload(kind)
     gc.collect()
-    gc.freeze()  # a fork would copy what the collector touches
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors report by themselves; nobody waits for them
+    gc.freeze()  # avoids copies of pages that the collector touches after a fork
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors report by themselves, so nobody waits for them
     orders = socket.socket(fileno=descriptor)
     while True:
         message, received, _, _ = socket.recv_fds(orders, _MESSAGE_NBYTES, len(Order.DESCRIPTORS))

@@ -1,6 +1,6 @@
 """The declared operations, and how a call finds its kernel.
 
-The operations come from `cuassay.ops.catalog`; its ``__all__`` is the one list of them.
+The operations are declared in `cuassay.ops.catalog`; its ``__all__`` is the only list of them.
 """
 
 from __future__ import annotations

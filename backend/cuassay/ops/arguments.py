@@ -1,7 +1,7 @@
-"""What is wrong with the arguments of a call, said as an error of ours.
+"""Turn invalid arguments of a call into errors of `cuassay.errors`.
 
-Most is found before anything is computed. What only a kernel finds, such as a number beyond the dtype, is read off the
-error it raises, so that the common call does not pay for the question.
+Most checks run before anything is computed. Faults that only a kernel detects, such as a number beyond the dtype's
+range, are derived from the error that the kernel raises, so that valid calls do not pay for a check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["as_meta", "blame", "blame_shape", "check_lists", "flag", "output_sha
 
 
 def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` where one array is given for a list of arrays: kernels would walk its rows."""
+    """Raise `ArgumentError` if a single array is given for a list of arrays: kernels would iterate over its rows."""
     for param in schema.lists:
         if not isinstance(bound[param.name], list | tuple):
             raise ArgumentError(
@@ -32,13 +32,13 @@ def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
 
 
 def output_shape(schema: Schema, bound: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The shape of the output by the schema's rule; the shapes of several.
+    """Return the shape of the output by the schema's rule, or a tuple of shapes for several outputs.
 
     Raises
     ------
     ArgumentError
-        If the rule refuses the arguments, or cannot work with the type or value of one. Errors of other kinds are
-        faults of the rule, and pass as they are.
+        If the rule rejects the arguments, or cannot handle the type or value of an argument. Errors of other types
+        are bugs in the rule and are not converted.
     """
     try:
         return schema.shape(bound)
@@ -47,7 +47,7 @@ def output_shape(schema: Schema, bound: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def blame_shape(schema: Schema, bound: Mapping[str, Any], error: Exception) -> NoReturn:
-    """Raise the `ArgumentError` for what made the shape rule raise `error`; `error` itself if it is ours."""
+    """Raise an `ArgumentError` that explains `error` of the shape rule, or `error` itself if it is a `CuassayError`."""
     if isinstance(error, CuassayError):
         raise error
     given = ", ".join(f"{name}={shown(bound[name])}" for name in schema.scalar_names)
@@ -58,11 +58,11 @@ def blame_shape(schema: Schema, bound: Mapping[str, Any], error: Exception) -> N
 
 
 def blame(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, error: Exception) -> NoReturn:
-    """Raise the `ArgumentError` for what made a kernel raise `error`; `error` itself if no argument did."""
-    told = _blamed(schema, bound, dtype, out, error)
-    if told is None:
+    """Raise the `ArgumentError` that explains `error` of a kernel, or `error` itself if no argument caused it."""
+    blamed = _blamed(schema, bound, dtype, out, error)
+    if blamed is None:
         raise error
-    raise told from error
+    raise blamed from error
 
 
 def _blamed(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, error: Exception) -> ArgumentError | None:
@@ -80,7 +80,7 @@ def _blamed(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, erro
 
 
 def flag(name: str, value: Any) -> bool:
-    """`value`, an argument called `name`, as a bool: True, False, NumPy's, or 1 and 0. Raises `ArgumentError`."""
+    """Return `value`, the argument `name`, as a bool: True, False, a NumPy bool, 1 or 0. Raises `ArgumentError`."""
     if value is True or value is False:
         return bool(value)
     if isinstance(value, np.bool_) or as_whole(value) in (0, 1):
@@ -89,7 +89,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def as_meta(value: Any) -> Any:
-    """An argument as a shape rule sees it: arrays, and ``(shape, dtype)``, as `Meta`; so are the members of a list."""
+    """Return an argument as a shape rule sees it: arrays and ``(shape, dtype)`` pairs, also in lists, become `Meta`."""
     is_pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)
     return [_meta(one) for one in value] if isinstance(value, list | tuple) and not is_pair else _meta(value)
 

@@ -1,4 +1,4 @@
-"""The table of declared operations, one entry each: signature, shape rule, dtypes, class."""
+"""The table of declared operations: signature, shape rule, dtypes and class of each."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def declare(
     Parameters
     ----------
     derivative : mapping, optional
-        From a parameter to its formula ``(grad, forward) -> gradient``, or a `cuassay.ops.Formula`, which says what it
-        reads. A text in place of a formula, or of the mapping, says why there is none.
+        From a parameter to its formula ``(grad, forward) -> gradient``, or to a `cuassay.ops.Formula`, which names the
+        values that it reads. A text instead of a formula, or of the mapping, says why there is none.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def declare(
 
 
 def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """NumPy's rule for sums: integers widen to 64 bits, the sign kept; everything else stays."""
+    """Apply NumPy's rule for sums: integers widen to 64 bits and keep their signedness; other dtypes stay."""
     name = dtype_name(dtype)
     if name in (*BOOL, *SIGNED):
         return np.dtype(np.int64)
@@ -195,7 +195,7 @@ def _truth(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
-    """Where a copy goes: to ``device=``, to where `out` is, or it stays."""
+    """Return the device that a copy goes to: ``device=``, the device of `out`, or the array's own."""
     wanted = None if bound["device"] is None else Device(bound["device"])
     if out is None:
         return wanted or device
@@ -475,7 +475,7 @@ slow_conv2d = declare(
 
 # ------------------------------------------------------------------------------------------------ views
 #
-# Without out= nothing moves: the result shows the memory of `a`, on kinds that have views. With out= it is a copy.
+# Without out= no data moves: on kinds that have views the result is a view of `a`. With out= it is a copy.
 
 
 def _view(signature: str, shape: ShapeRule, view: Callable[..., Any], doc: str) -> Op:
@@ -516,11 +516,11 @@ unsqueeze = _view(
 
 # ------------------------------------------------------------------------------------------------ linear algebra
 #
-# They wait for nothing: `info` (int32) is 0 for each matrix it worked for. `cuassay.linalg` looks at it and raises.
+# These ops do not synchronize: `info` (int32) is 0 for each matrix that succeeded. `cuassay.linalg` checks it.
 
 
 def _linear(signature: str, shape: ShapeRule, words: str, doc: str) -> Op:
-    """An op of linear algebra; `words` names the dtypes of its outputs, see `decompositions.dtypes`."""
+    """Declare an op of linear algebra; `words` names the dtypes of its outputs, see `decompositions.dtypes`."""
     return declare(
         signature, shape=shape, dtypes=decompositions.LAPACK, op_class="reduction", result=decompositions.dtypes(words),
         doc=doc,
@@ -625,8 +625,8 @@ fused_adam_ = declare(
 
 # ------------------------------------------------------------------------------------------------ random numbers
 #
-# Pure functions of `state`, a (seed, offset): `cuassay.random` calls them with a generator's next one. Of `like` only
-# shape, dtype and device are looked at. Complex numbers are two calls: of the real parts, and of the imaginary ones.
+# Pure functions of `state`, a (seed, offset): `cuassay.random` calls them with a generator's next state. Only shape,
+# dtype and device of `like` matter. Complex numbers take two calls, one for the real and one for the imaginary parts.
 
 uniform = declare(
     "uniform(like, *, state, low=0.0, high=1.0) -> out", shape=random_rules.uniform, dtypes=FLOATS, op_class="random",
@@ -660,7 +660,7 @@ dropout = declare(
 
 
 def _check_exported() -> None:
-    """Raises `SchemaError` for an op of this module that `cuassay.ops` would not offer."""
+    """Raise `SchemaError` for an op of this module that `__all__` does not list."""
     for declared in registry.ops():
         if declared.name not in __all__:
             raise SchemaError(

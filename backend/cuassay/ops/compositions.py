@@ -1,4 +1,4 @@
-"""Operations as compositions of others, for kinds of devices that have no kernel for them.
+"""Compositions of other operations, for device kinds that have no kernel for an operation.
 
 16-bit floats are cast to float32 first, and the result is rounded once.
 """
@@ -26,7 +26,7 @@ def _as(array: Array, dtype: Any) -> Array:
 
 
 def _without(array: Array, axis: Any, *, keepdims: bool) -> Array:
-    """`array`, without the axes of extent 1 that a reduction kept."""
+    """Return `array` without the axes of extent 1 that a reduction kept."""
     if keepdims:
         return array
     axes = reduced_axes(axis, array.ndim)
@@ -34,9 +34,9 @@ def _without(array: Array, axis: Any, *, keepdims: bool) -> Array:
 
 
 def _centred(a: Array, axis: Any) -> tuple[Array, Array, Array]:
-    """The logarithm of the sum of exponentials below the maximum, that maximum, and `a` without it.
+    """Return ``log(sum(exp(a - max)))``, the maximum, and ``a - max``.
 
-    An infinite or missing maximum counts as 0, so that it passes through the exponential as it is.
+    An infinite or NaN maximum is replaced by 0, so that it reaches the exponential unchanged.
     """
     top = op("amax")(a, axis=axis, keepdims=True)
     top = op("where")(op("less")(op("abs")(top), math.inf), top, 0.0)
@@ -45,7 +45,7 @@ def _centred(a: Array, axis: Any) -> tuple[Array, Array, Array]:
 
 
 def logsumexp(a: Array, *, axis: Any, keepdims: bool) -> Array:
-    """``log(sum(exp(a)))``."""
+    """Compute ``log(sum(exp(a)))``."""
     wide = _wide(a)
     if 0 in (a.shape[place] for place in reduced_axes(axis, a.ndim)):
         found = op("log")(op("sum")(wide, axis=axis, keepdims=True))
@@ -56,7 +56,7 @@ def logsumexp(a: Array, *, axis: Any, keepdims: bool) -> Array:
 
 
 def log_softmax(a: Array, *, axis: int, dtype: Any) -> Array:
-    """``a - logsumexp(a)``."""
+    """Compute ``a - logsumexp(a)``."""
     result = a.dtype if dtype is None else as_dtype(dtype)
     if not a.size:
         return _as(op("copy")(a), result)
@@ -65,7 +65,7 @@ def log_softmax(a: Array, *, axis: int, dtype: Any) -> Array:
 
 
 def var(a: Array, *, axis: Any, correction: float, keepdims: bool) -> Array:
-    """In two passes: the mean, and the mean square of what remains."""
+    """Compute the variance in two passes: first the mean, then the mean square of the deviations."""
     wide = _wide(a)
     count = math.prod(a.shape[place] for place in reduced_axes(axis, a.ndim))
     rest = op("sub")(wide, op("mean")(wide, axis=axis, keepdims=True))

@@ -1,8 +1,8 @@
 """The derivative of a convolution: two convolutions, and a sum for the bias.
 
-By the image it is one of the gradient, spread by the stride, with the weight turned around; by the weight one of the
-images with the gradient as weight, stride and dilation exchanged (V. Dumoulin, F. Visin, "A guide to convolution
-arithmetic for deep learning", arXiv 1603.07285).
+The derivative by the image is a convolution of the gradient, spread by the stride, with the rotated weight. The
+derivative by the weight is a convolution of the images with the gradient as weight, with stride and dilation exchanged
+(V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", arXiv 1603.07285).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Array = Any
 
 
 def placed(grad: Array, shape: tuple[int, ...], index: Any) -> Array:
-    """Zeros of `shape`, and `grad` at `index`: the derivative of a view by slices."""
+    """Return zeros of `shape` with `grad` at `index`: the derivative of a view by slices."""
     backend = registry.backend_of(type(grad))
-    if backend is None:  # a traced array knows how it is recorded
+    if backend is None:  # a traced array records the operation itself
         return grad.placed(shape, index)
     whole = backend.empty(shape, grad.dtype, backend.device_of(grad).index)
     whole.fill(0)
@@ -36,7 +36,7 @@ def _geometry(forward: Forward) -> Geometry:
 
 
 def _by_image(grad: Array, forward: Forward) -> Array:
-    """Element i of the spread gradient is that of output o where ``i = o * stride + (K - 1) * dilation - padding``."""
+    """Put the gradient of output o at ``o * stride + (K - 1) * dilation - padding``, and convolve with the weight."""
     g = _geometry(forward)
     shape, index, taken = list(grad.shape[:2]), [slice(None)] * 2, [slice(None)] * 2
     for axis in range(2):
@@ -59,7 +59,7 @@ def _by_image(grad: Array, forward: Forward) -> Array:
 
 
 def _by_weight(grad: Array, forward: Forward) -> Array:
-    """Each channel of a group is an image here, and each image a channel."""
+    """Convolve with the roles exchanged: each channel of a group is an image, and each image is a channel."""
     g = _geometry(forward)
     channels = g.channels // g.groups
     images = forward.a.reshape((g.images, g.groups, channels, *g.size)).transpose((2, 1, 0, 3, 4))
@@ -69,7 +69,7 @@ def _by_weight(grad: Array, forward: Forward) -> Array:
     return found[:, :, : g.kernel[0], : g.kernel[1]].swapaxes(0, 1)
 
 
-#: By parameter.
+#: The formulas by parameter.
 SLOW_CONV2D = {
     "a": Formula(_by_image, ("weight",)),
     "weight": Formula(_by_weight, ("a",)),

@@ -1,7 +1,7 @@
-"""The geometry of a convolution by unfolding: shape rule, and the windows of an image as strides.
+"""The geometry of a convolution by unfolding: the shape rule, and the windows of an image as strides.
 
-Where a window begins is arithmetic on strides, the same for every kind: ``(N, C, H, W)`` seen as
-``(N, C, KH, KW, OH, OW)`` is one view of the padded image, and one copy of it what the product reads.
+The position of each window follows from strides, in the same way for every device kind. ``(N, C, H, W)`` is viewed as
+``(N, C, KH, KW, OH, OW)``, which is a view of the padded image, and the product reads a copy of that view.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["Geometry", "conv2d", "geometry"]
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
 
-#: Bytes of unfolded images that exist at once, unless one image is larger.
+#: The bytes of unfolded images that exist at the same time, unless a single image needs more.
 _UNFOLDED = 2**28
 
-#: The most elements an axis can have: beyond it no memory could hold a padded image.
+#: The most elements along an axis: no memory could hold a larger padded image.
 _MOST = 2**48
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Extents of one call.
+    """The extents of one call.
 
     Attributes
     ----------
@@ -52,25 +52,25 @@ class Geometry:
 
     @property
     def shape(self) -> Shape:
-        """(N, O, OH, OW)."""
+        """The output's shape, (N, O, OH, OW)."""
         return self.images, self.filters, *self.output
 
     @property
     def padded(self) -> Pair:
-        """Height and width of a padded image."""
+        """The height and width of a padded image."""
         height, width = (extent + 2 * pad for extent, pad in zip(self.size, self.padding, strict=True))
         return height, width
 
     @property
     def inside(self) -> tuple[slice, slice]:
-        """Where in the padded image the image lies."""
+        """The position of the image in the padded image."""
         rows, columns = (slice(pad, pad + n) for n, pad in zip(self.size, self.padding, strict=True))
         return rows, columns
 
     def windows(self, strides: Sequence[int], *, channels_last: bool) -> tuple[Shape, Shape]:
-        """Shape and strides of the view of a padded image (N, C, H, W) with these `strides`.
+        """Return shape and strides of the view of a padded image (N, C, H, W) with these `strides`.
 
-        Either (N, C, KH, KW, OH, OW), or, where the channels are last in memory, (N, OH, OW, KH, KW, C).
+        The shape is (N, C, KH, KW, OH, OW) or, if the channels are last in memory, (N, OH, OW, KH, KW, C).
         """
         image, channel, row, column = strides
         down, right = self.stride
@@ -85,24 +85,24 @@ class Geometry:
         return (self.images, self.channels, *self.kernel, *self.output), (image, channel, *kernel, *output)
 
     def chunks(self, itemsize: int) -> Iterator[slice]:
-        """The images, as many at a time as unfold into `_UNFOLDED` bytes."""
+        """Return slices of the images, each of as many images as unfold into `_UNFOLDED` bytes."""
         taken = self.kernel[0] * self.kernel[1] * self.output[0] * self.output[1] * self.channels * itemsize
         step = max(1, _UNFOLDED // max(1, taken))
         return (slice(first, min(first + step, self.images)) for first in range(0, self.images, step))
 
 
 def conv2d(bound: Arguments) -> Shape:
-    """(N, C, H, W) with weight (O, C / groups, KH, KW) and bias (O,) gives (N, O, OH, OW)."""
+    """Map (N, C, H, W) with weight (O, C / groups, KH, KW) and bias (O,) to (N, O, OH, OW)."""
     return geometry(bound).shape
 
 
 def geometry(bound: Arguments) -> Geometry:
-    """The extents of a call, checked.
+    """Check a call and return its extents.
 
     Raises
     ------
     ShapeError, ArgumentError
-        If arrays do not fit together, a window does not fit into the image, or a number is out of range.
+        If the shapes do not match, a window does not fit into the image, or a number is out of range.
     """
     a, weight = tuple(bound["a"].shape), tuple(bound["weight"].shape)
     groups = _whole("groups", bound["groups"], 1)
@@ -136,7 +136,7 @@ def _output(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pai
 
 
 def pair(name: str, value: Any, least: int) -> Pair:
-    """One whole number for both axes, or one for each. Raises `ArgumentError`."""
+    """Return a pair from a whole number for both axes, or from two. Raises `ArgumentError`."""
     given = tuple(value) if isinstance(value, tuple | list) else (value, value)
     if len(given) != 2:
         raise ArgumentError(f"{name} must be a whole number or two, for height and width; got {shown(value)}")

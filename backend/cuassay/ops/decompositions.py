@@ -1,7 +1,7 @@
-"""What linear algebra asks of its arguments, and which library of the host is preferred.
+"""The shape rules of linear algebra, and which host library is preferred.
 
-A factorization has several outputs, `info` among them, which `cuassay.linalg` reads. The last two axes are a matrix,
-those before it a stack.
+A factorization has several outputs. One of them is `info`, which `cuassay.linalg` checks. The last two axes of an
+array are a matrix, and the axes before them are a stack of matrices.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 
-#: What LAPACK and cuSOLVER compute in: neither has 16-bit factorizations.
+#: The dtypes that LAPACK and cuSOLVER compute in; neither has 16-bit factorizations.
 LAPACK = ("float32", "float64", "complex64", "complex128")
 
 LIBRARIES = ("default", "numpy", "scipy", "cusolver")
@@ -48,22 +48,22 @@ _preferred = "default"
 
 
 def preferred_linalg_library(backend: str | None = None) -> str:
-    """Prefer a library for linear algebra from here; gives the one in force. None only asks.
+    """Set the preferred library for linear algebra, and return the preference; None only returns it.
 
     Parameters
     ----------
     backend : str, optional
-        ``"default"`` and ``"cusolver"`` (all that kind `cuda` has): NumPy's LAPACK on the host; ``"numpy"``: the same;
-        ``"scipy"``: SciPy's there for solve, svd, eigh and lstsq, whose drivers for symmetric matrices are newer.
+        ``"default"``, ``"cusolver"`` and ``"numpy"`` use NumPy's LAPACK on the host; kind `cuda` always uses cuSOLVER.
+        ``"scipy"`` uses SciPy on the host for solve, svd, eigh and lstsq, with newer drivers for symmetric matrices.
 
     Raises
     ------
     ArgumentError
-        If it is another.
+        If `backend` is not one of these names.
     CapabilityError
-        If it is not installed.
+        If SciPy is not installed.
     """
-    global _preferred  # noqa: PLW0603  one preference a process, as torch has it
+    global _preferred  # noqa: PLW0603  one preference for the process, as in torch
     if backend is not None:
         wanted = str(backend).lower()
         if wanted not in LIBRARIES:
@@ -77,12 +77,12 @@ def preferred_linalg_library(backend: str | None = None) -> str:
 
 
 def library() -> str:
-    """The library that serves host arrays now: ``numpy`` or ``scipy``."""
+    """Return the library that computes for host arrays: ``numpy`` or ``scipy``."""
     return "scipy" if _preferred == "scipy" else "numpy"
 
 
 def real_dtype(dtype: Any) -> np.dtype[Any]:
-    """The dtype of a magnitude: float32 for complex64."""
+    """Return the dtype of magnitudes: float32 for complex64."""
     found: np.dtype[Any] = np.zeros((), dtype).real.dtype
     return found
 
@@ -91,30 +91,30 @@ def real_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def solve(bound: Arguments) -> Shapes:
-    """Square `a` (..., N, N), `b` (..., N, K): `x` as `b`, `info` (...)."""
+    """Map square `a` (..., N, N) and `b` (..., N, K) to `x` like `b` and `info` (...)."""
     stack, rows, _ = _square("solve", bound)
     return _right("solve", bound, stack, rows), stack
 
 
 def inv(bound: Arguments) -> Shapes:
-    """Square `a` (..., N, N): `inverse` as `a`, `info` (...)."""
+    """Map square `a` (..., N, N) to `inverse` like `a` and `info` (...)."""
     stack, rows, _ = _square("inv", bound)
     return (*stack, rows, rows), stack
 
 
 def det(bound: Arguments) -> Shape:
-    """Square `a` (..., N, N) gives (...)."""
+    """Map square `a` (..., N, N) to (...)."""
     return _square("det", bound)[0]
 
 
 def cholesky(bound: Arguments) -> Shapes:
-    """Square `a` (..., N, N): `factor` as `a`, `info` (...)."""
+    """Map square `a` (..., N, N) to `factor` like `a` and `info` (...)."""
     stack, rows, _ = _square("cholesky", bound)
     return (*stack, rows, rows), stack
 
 
 def qr(bound: Arguments) -> Shapes:
-    """`a` (..., M, N), K = min(M, N), or M where complete: `q` (..., M, K), `r` (..., K, N)."""
+    """Map `a` (..., M, N) to `q` (..., M, K) and `r` (..., K, N); K is min(M, N), or M if the mode is complete."""
     stack, rows, columns = _matrices("qr", bound)
     mode = bound["mode"]
     if not isinstance(mode, str) or mode not in ("reduced", "complete"):
@@ -124,7 +124,7 @@ def qr(bound: Arguments) -> Shapes:
 
 
 def svd(bound: Arguments) -> Shapes:
-    """`a` (..., M, N), K = min(M, N): `u` (..., M, K), `s` (..., K), `vh` (..., K, N); full: (M, M) and (N, N)."""
+    """Map `a` (..., M, N) to `u`, `s` (..., min(M, N)), `vh` and `info`; `full_matrices` makes `u` and `vh` square."""
     stack, rows, columns = _matrices("svd", bound)
     inner, full = min(rows, columns), flag("full_matrices", bound["full_matrices"])
     left, right = (rows, columns) if full else (inner, inner)
@@ -132,7 +132,7 @@ def svd(bound: Arguments) -> Shapes:
 
 
 def eigh(bound: Arguments) -> Shapes:
-    """Square `a` (..., N, N): `w` (..., N), `v` as `a`, `info` (...)."""
+    """Map square `a` (..., N, N) to `w` (..., N), `v` like `a` and `info` (...)."""
     stack, rows, _ = _square("eigh", bound)
     uplo = bound["uplo"]
     if not isinstance(uplo, str) or uplo not in ("L", "U"):
@@ -143,7 +143,10 @@ def eigh(bound: Arguments) -> Shapes:
 
 
 def lstsq(bound: Arguments) -> Shapes:
-    """`a` (..., M, N), `b` (..., M, K): `x` (..., N, K), `residuals` (..., K), `rank` (...), `s` (..., min(M, N))."""
+    """Map `a` (..., M, N) and `b` (..., M, K) to the shapes of the five outputs.
+
+    They are `x` (..., N, K), `residuals` (..., K), `rank` (...), `s` (..., min(M, N)) and `info` (...).
+    """
     stack, rows, columns = _matrices("lstsq", bound)
     if bound["rcond"] is not None and as_real(bound["rcond"]) is None:
         raise ArgumentError(f"lstsq's rcond must be a real number; got {shown(bound['rcond'])}; give one, or None")
@@ -152,7 +155,7 @@ def lstsq(bound: Arguments) -> Shapes:
 
 
 def dtypes(words: str) -> Callable[[np.dtype[Any]], tuple[np.dtype[Any], ...]]:
-    """From the registry dtype to those of the outputs: a letter each, ``s`` the same, ``r`` real, ``i`` int32."""
+    """Return a rule from the registry dtype to the outputs' dtypes; letters: ``s`` same, ``r`` real, ``i`` int32."""
 
     def rule(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], ...]:
         found = {"s": dtype, "r": real_dtype(dtype), "i": _INT32}

@@ -1,10 +1,9 @@
-"""The derivatives of the declared ops: one table, from an op to its formulas over ops, or to why it has none.
+"""The derivatives of the declared ops: a table that maps each op to its formulas, or to the reason why it has none.
 
-A formula gets the gradient of the output and the forward call, and gives the gradient of one parameter by calling ops
-and views; so it runs on every kind, is captured and race-checked as any call is, and has a derivative itself. It need
-not undo broadcasting or promotion: `fitted` sums its result to the parameter's shape and casts it to its dtype.
-Sources: the chain rule; softmax and layer_norm as in the papers that `cuassay.ops.catalog` names; det after M. Giles,
-"Collected matrix derivative results", 2008.
+A formula takes the gradient of the output and the forward call, and returns the gradient of one parameter. It calls
+only ops and views, so it runs on every device kind, is captured and race-checked like any call, and can be
+differentiated. It need not undo broadcasting or promotion: `fitted` sums its result to the parameter's shape and casts
+it to its dtype. Sources: the chain rule, and for softmax and layer_norm the papers that `cuassay.ops.catalog` names.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Array = Any
 
 
 def fitted(grad: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """`grad` summed over what was broadcast from `shape`, in `dtype`."""
+    """Return `grad` in `dtype`, summed over the axes along which `shape` was broadcast."""
     if tuple(grad.shape) != shape:
         leading = grad.ndim - len(shape)
         axes = [axis for axis in range(grad.ndim) if axis < leading or shape[axis - leading] != grad.shape[axis]]
@@ -55,7 +54,7 @@ _pass = Formula(lambda grad, forward: grad)
 
 
 def _not_above_zero(grad: Array, array: Array) -> Array:
-    """`grad`, and 0 where the array is 0 or less; where that is NaN it passes, as in torch."""
+    """Return `grad`, with 0 where the array is at most 0; NaN elements of the array pass the gradient, as in torch."""
     return ops.where(ops.less_equal(array, 0), 0.0, grad)
 
 
@@ -64,7 +63,7 @@ def _gelu_slope(grad: Array, forward: Forward) -> Array:
 
 
 def _gelu_bend(grad: Array, forward: Forward) -> Array:
-    """By the input of `gelu`, of its slope: ``phi(a) (2 - a^2)``, or the derivative of the form by tanh."""
+    """Return the derivative of gelu's slope: ``phi(a) (2 - a^2)``, or the derivative of the tanh form."""
     a = _wide(forward.a)
     squares = ops.mul(a, a)
     if forward.approximate == "none":
@@ -74,7 +73,7 @@ def _gelu_bend(grad: Array, forward: Forward) -> Array:
         k, c = math.sqrt(2 / math.pi), 0.044715
         twice = ops.mul(ops.mul(a, ops.add(ops.mul(squares, c), 1.0)), 2 * k)
         slope, tanh = ops.mul(ops.add(ops.mul(squares, 3 * c), 1.0), k), ops.tanh(ops.mul(twice, 0.5))
-        rest = ops.mul(ops.mul(ops.sigmoid(twice), ops.sigmoid(ops.neg(twice))), 4.0)  # 1 - tanh^2, which cancels
+        rest = ops.mul(ops.mul(ops.sigmoid(twice), ops.sigmoid(ops.neg(twice))), 4.0)  # 1 - tanh^2, without cancelling
         turn = ops.sub(ops.mul(a, 3 * k * c), ops.mul(tanh, ops.mul(slope, slope)))
         bend = ops.mul(rest, ops.add(slope, ops.mul(a, turn)))
     return ops.mul(ops.mul(_wide(grad), _wide(forward.grad)), bend)
@@ -84,7 +83,7 @@ def _gelu_bend(grad: Array, forward: Forward) -> Array:
 
 
 def _kept(grad: Array, forward: Forward) -> Array:
-    """The gradient of a reduction, with extent 1 where it reduced."""
+    """Return the gradient of a reduction with extent 1 along the reduced axes."""
     shape = forward.a.shape
     axes = reduced_axes(forward.axis, len(shape))
     return grad.reshape(tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)))
@@ -95,7 +94,7 @@ def _sum(grad: Array, forward: Forward) -> Array:
 
 
 def _amax(grad: Array, forward: Forward) -> Array:
-    """Equal parts to the elements that are the maximum, or the minimum, as in torch."""
+    """Share the gradient equally between the elements that are the maximum or minimum, as in torch."""
     grad, is_largest = _kept(grad, forward), ops.equal(forward.a, _kept(forward.out, forward))
     zeros = ops.where(ops.equal(grad, grad), 0.0, grad)
     count = ops.sum(_wide(ops.where(is_largest, 1.0, zeros)), axis=forward.axis, keepdims=True)
@@ -103,7 +102,7 @@ def _amax(grad: Array, forward: Forward) -> Array:
 
 
 def _foreach_max(grad: Array, forward: Forward) -> list[Array]:
-    """Of each array as of `amax`."""
+    """Apply the rule of `amax` to each array."""
     values = {"axis": None, "keepdims": False}
     return [
         _amax(grad[place, ...], Forward({**values, "a": one, "out": forward.out[place, ...]}))
@@ -128,7 +127,7 @@ def _var(grad: Array, forward: Forward) -> Array:
 
 
 def _prod(grad: Array, forward: Forward) -> Array:
-    """The product of the others: where one element is 0 it alone has a gradient, and where several are, none."""
+    """Multiply by the product of the other elements; a single 0 alone gets a gradient, and several zeros get none."""
     grad, a = _wide(_kept(grad, forward)), _wide(forward.a)
     is_zero = ops.equal(a, 0)
     zeros = ops.sum(ops.where(is_zero, 1.0, ops.mul(a, 0.0)), axis=forward.axis, keepdims=True)
@@ -150,7 +149,7 @@ def _log_softmax(grad: Array, forward: Forward) -> Array:
 
 
 def _cumsum(grad: Array, forward: Forward) -> Array:
-    """The sums from the other end."""
+    """Sum from the other end."""
     axis = normalize_axis(forward.axis, len(forward.a.shape))
     turned = (*(slice(None) for _ in range(axis)), slice(None, None, -1))
     return ops.cumsum(grad[turned], axis=axis)[turned]
@@ -165,7 +164,7 @@ def _inside(grad: Array, forward: Forward) -> Array:
 
 
 def _as_matrices(grad: Array, forward: Forward) -> tuple[Array, bool, bool]:
-    """The gradient of a product of matrices, and whether each operand was a vector."""
+    """Return the gradient with matrices instead of vectors, and whether each operand was a vector."""
     vectors = len(forward.a.shape) == 1, len(forward.b.shape) == 1
     shape = list(grad.shape)
     if vectors[1]:
@@ -176,7 +175,7 @@ def _as_matrices(grad: Array, forward: Forward) -> tuple[Array, bool, bool]:
 
 
 def _rows(array: Array) -> Array:
-    """All but the last axis as one."""
+    """Return the array with all axes but the last merged."""
     return array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))
 
 
@@ -190,7 +189,7 @@ def _matmul_a(grad: Array, forward: Forward) -> Array:
 def _matmul_b(grad: Array, forward: Forward) -> Array:
     grad, other_is_vector, is_vector = _as_matrices(grad, forward)
     a = forward.a.reshape((1, -1)) if other_is_vector else forward.a
-    if len(forward.b.shape) <= 2 and a.ndim > 2:  # one product over all rows, instead of one a matrix and their sum
+    if len(forward.b.shape) <= 2 and a.ndim > 2:  # one product over all rows is faster than a product per matrix
         grad, a = _rows(grad), _rows(a)
     found = ops.matmul(_transposed(a), grad, precision=forward.precision)
     return found.reshape(found.shape[:-1]) if is_vector else found
@@ -209,7 +208,7 @@ def _times(factor: float, array: Array) -> Array:
 
 
 def _before_activation(grad: Array, forward: Forward, product: Callable[[], Array]) -> Array:
-    """The gradient of what the activation got; GELU's is computed again, since only its result was kept."""
+    """Return the gradient of the activation's input; GELU's input is recomputed, because only its output was kept."""
     if forward.activation is None:
         return grad
     if forward.activation == "relu":
@@ -218,7 +217,7 @@ def _before_activation(grad: Array, forward: Forward, product: Callable[[], Arra
 
 
 def _reads(*own: str, all_of: tuple[str, ...]) -> Reads:
-    """What the formula of a product with an activation reads: the result for ReLU, the operands for GELU."""
+    """Return what a product's formula reads for its activation: the result for ReLU, the operands for GELU."""
     more = {None: (), "relu": ("out",), "gelu_tanh": all_of}
     return lambda arguments: (*own, *more[arguments["activation"]])
 
@@ -260,7 +259,7 @@ def _grouped_a(grad: Array, forward: Forward) -> Array:
 
 
 def _grouped_b(grad: Array, forward: Forward) -> Array:
-    """A product a group, into the matrix of that group."""
+    """Multiply per group, and write each product into that group's matrix."""
     backend = registry.backend_of(type(grad))
     if backend is None or registry.backend_of(type(forward.a)) is None:
         raise GradientError(
@@ -295,7 +294,7 @@ def _index_add_source(grad: Array, forward: Forward) -> Array:
 
 
 def _back(grad: Array, forward: Forward) -> Array:
-    """To where the original is."""
+    """Return the gradient on the device of the original."""
     is_there = registry.device_of(grad, "the gradient") == forward.home
     return grad if is_there else ops.copy(grad, device=forward.home)
 

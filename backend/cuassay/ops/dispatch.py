@@ -1,8 +1,8 @@
 """One call of an op, from arguments to kernel: bind, interpose, route, place, check the output, run.
 
-Interposers (autocast, tracing, profiling) see every call, outermost first, without being imported here; with
-none set, a call pays one comparison. `schema` decides what an operation is, `registry` what serves it.
-What follows from the operands' types and dtypes alone is found once and kept: a `_Route`.
+Interposers (autocast, tracing, profiling) see every call, outermost first, without being imported here. If none is set,
+a call pays for one comparison. `schema` defines an operation, and `registry` finds its implementation. Decisions that
+depend only on the operands' types and dtypes are made once and cached as a `_Route`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["dispatch", "prepare", "redispatch"]
 
 
 def dispatch(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
-    """Compute one call."""
+    """Run one call through the interposers and return its result."""
     bound = op.schema.bind(args, scalars)
     if interposers.stack:
         return through(interposers.stack, Call(op, bound, out), _run_call)
@@ -63,7 +63,7 @@ def prepare(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -
 
 
 def redispatch(op: Op, kind: str, bound: Mapping[str, Any], dtype: np.dtype[Any], out: Any) -> None:
-    """Run kind `kind`'s kernel (or composition) on arrays that are already its own, past interposers and checks."""
+    """Run the kernel or composition of `kind` on arrays of that kind, without interposers and checks."""
     implementation = registry.find(op, kind, dtype)
     if implementation is not None:
         _invoke(op, implementation, bound, out)
@@ -75,20 +75,20 @@ def redispatch(op: Op, kind: str, bound: Mapping[str, Any], dtype: np.dtype[Any]
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """What the types and dtypes of a call's operands decide; kept in `registry.routes`.
+    """The decisions that depend only on the types and dtypes of a call's operands; cached in `registry.routes`.
 
     Attributes
     ----------
     backend : Backend
-        The kind of the arrays.
+        The backend of the arrays' kind.
     places : tuple of int
         Which operands are arrays; the others are Python numbers.
     dtype, result
-        The registry dtype; the output's, a tuple where there are several, None where the op makes none.
+        The registry dtype; the output's dtype, a tuple for several outputs, or None if the op makes no array.
     serve : callable
-        Computes: ``serve(bound, out)``.
+        Computes the result: ``serve(bound, out)``.
     output : callable
-        A new output or the caller's, checked: ``output(op, bound, route, device, out)``.
+        Returns a new output, or checks the caller's: ``output(op, bound, route, device, out)``.
     """
 
     backend: Backend
@@ -123,7 +123,7 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
 
 
 def _view(op: Op, bound: Mapping[str, Any], route: _Route, device: Device) -> Any:
-    """The view that the op's composition gives; nothing moves, on kinds that have views."""
+    """Return the view that the op's composition makes; kinds with views move no data."""
     output_shape(op.schema, bound)
     view = partial(cast("Callable[..., Any]", op.composite), **bound)
     if is_explaining():
@@ -133,7 +133,7 @@ def _view(op: Op, bound: Mapping[str, Any], route: _Route, device: Device) -> An
 
 
 def _plan_view(op: Op, bound: Mapping[str, Any], route: _Route, device: Device) -> Plan:
-    """A plan whose output shows the array for good; where it had to be a copy, each run copies again."""
+    """Return a plan whose output is a view of the array; if it had to be a copy, each run copies again."""
     out = _view(op, bound, route, device)
     shares = route.backend.overlap(bound[op.schema.view_of], out) != "none"
     run: Callable[[], Any] = (lambda: None) if shares or not out.size else partial(route.serve, dict(bound), out)
@@ -141,7 +141,7 @@ def _plan_view(op: Op, bound: Mapping[str, Any], route: _Route, device: Device) 
 
 
 def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device, Device]:
-    """The route, where the arrays are, and where the output goes: to them, unless the op moves arrays."""
+    """Return the route, the arrays' device, and the output's device, which differs only if the op moves arrays."""
     operands = _operands(op.schema, bound)
     route = _route(op, bound, operands)
     device_of = route.backend.device_of
@@ -153,23 +153,23 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     devices = [device_of(operands[place]) for place in _places(op, route, operands)]
     device = devices[0]
     if devices.count(device) < len(devices):
-        place_of(op, bound)  # raises, naming two that differ
+        place_of(op, bound)  # raises, and names two arrays on different devices
     return route, device, device if op.schema.place is None else destination(op, bound, out, device)
 
 
 def _check_owner(op: Op, bound: Mapping[str, Any], operands: Sequence[Any], backend: Backend) -> None:
-    """A route is kept by what decides the dtype: the arrays of the other lists may still be of another kind."""
+    """Raise if an array is of another kind; a cached route is chosen only by the lists that decide the dtype."""
     if not all(map(backend.owns, set(map(type, operands)))):
-        place_of(op, bound)  # raises where one is not an array
+        place_of(op, bound)  # raises if an argument is not an array
 
 
 def _places(op: Op, route: _Route, operands: Sequence[Any]) -> Sequence[int]:
-    """Which operands are arrays; lists hold nothing else, and are of another length at each call."""
+    """Return which operands are arrays; lists hold only arrays, and their length may change between calls."""
     return range(len(operands)) if op.schema.is_irregular else route.places
 
 
 def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
-    """The arrays, and the Python numbers that stand for some, in order; lists of arrays one by one."""
+    """Return the arrays, and the Python numbers given for arrays, in order; lists are flattened."""
     if schema.is_irregular:
         return [value for param in schema.arrays for value in param.values(bound[param.name])]
     return schema.pick_arrays(bound)
@@ -192,7 +192,7 @@ def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
 
 def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     backend, _ = place_of(op, bound)
-    if all(map(is_number, operands)):  # an array of one element does not count: it represents a number
+    if all(map(is_number, operands)):  # an array of one element counts as a number here
         raise ArgumentError(f"{op.name} needs at least one array in {op.schema.arrays[0].name}; got an empty list")
     dtype = op.schema.registry_dtype(
         [one if is_number(one) else as_dtype(one.dtype) for one in promoted_operands(op.schema, bound)]
@@ -205,7 +205,7 @@ def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _R
 
 
 def _alerting(op: Op, serve: Callable[[dict[str, Any], Any], None]) -> Callable[[dict[str, Any], Any], None]:
-    """`serve` of an op that may give other bits at the next run: refused or warned of, where the process asked."""
+    """Wrap the `serve` of a nondeterministic op, so that it warns or raises if the process asked for determinism."""
 
     def run(bound: dict[str, Any], out: Any) -> None:
         determinism.alert(op.name)
@@ -215,7 +215,7 @@ def _alerting(op: Op, serve: Callable[[dict[str, Any], Any], None]) -> Callable[
 
 
 def _kernel_for(op: Op, kind: str, dtype: np.dtype[Any]) -> Callable[[dict[str, Any], Any], None]:
-    """What computes on `kind`: its kernel, its boxed fallback, the composition, else the error that says so."""
+    """Return what computes on `kind`: its kernel, the boxed fallback, the composition, or a function that raises."""
     implementation, boxed, composite = registry.find(op, kind, dtype), registry.fallback(kind), op.composite
     if implementation is not None:
         return partial(_invoke, op, implementation)
@@ -248,18 +248,18 @@ def _plan_across(op: Op, bound: Mapping[str, Any], route: _Route, out: Any, targ
 
 
 def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target: Device) -> Any:
-    """Between kinds: through a host array, which both understand."""
+    """Copy between kinds through a host array, which both kinds understand."""
     (_, array), *_ = arrays(op.schema, bound)
     arrived = registry.backend(target.kind).from_host(backend.to_host(array), target.index)
     return arrived if out is None else op(arrived, out=out)
 
 
 def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
-    """A new output on `device`, or the caller's, checked."""
+    """Return a new output on `device`, or the caller's output after checking it."""
     schema, backend = op.schema, route.backend
     try:
         shape = schema.shape(bound)
-    except (TypeError, ValueError) as error:  # not `output_shape`: another frame costs each call 1 %
+    except (TypeError, ValueError) as error:  # inlined `output_shape`: another frame costs 1 % per call
         blame_shape(schema, bound, error)
     if out is None:
         return backend.empty(shape, route.result, device.index)
@@ -270,7 +270,7 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
 
 
 def _outputs(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
-    """As `_output`, of an op with several: a named tuple of arrays."""
+    """Return a named tuple of new outputs, or of the caller's outputs after checking them."""
     schema, backend = op.schema, route.backend
     made = cast("Callable[..., Any]", schema.result_type)
     shapes = each_shape(schema, output_shape(schema, bound))
@@ -284,7 +284,7 @@ def _outputs(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, ou
 
 
 def _no_output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> None:
-    """As `_output`, of an op that makes no array: its arguments are checked."""
+    """Reject `out`, and check the arguments of an op that makes no array."""
     refuse_out(op.schema, out)
     try:
         op.schema.shape(bound)

@@ -1,7 +1,7 @@
-"""Derivatives of elementwise ops: what `cuassay.ops.derivatives` says of one formula for each parameter holds here.
+"""Derivatives of elementwise ops; `cuassay.ops.derivatives` describes what a formula may do.
 
-Where a result does not change smoothly, the gradient is torch's: both operands of `maximum` share it where they are
-equal, and at the bounds of `clamp` it passes.
+At points where the result is not differentiable, the gradient is torch's: both operands of `maximum` share it if they
+are equal, and `clamp` passes it at its bounds.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["ELEMENTWISE", "NONE", "by", "wide"]
 
 Array = Any
 
-#: Of a result that does not change when a parameter changes a little.
+#: For ops whose result does not change when a parameter changes a little.
 NONE: Mapping[str, Formula | str] = {}
 
 
 def by(*reads: str) -> Callable[[Callable[[Array, Forward], Array]], Formula]:
-    """Make a formula of a function that reads these."""
+    """Return a decorator that makes a `Formula` of a function that reads these values."""
     return lambda function: Formula(function, reads)
 
 
 def wide(array: Array) -> Array:
-    """In float32 where it has 16 bits: what is summed or subtracted below would be rounded at each step."""
+    """Cast 16-bit floats to float32, so that the sums and differences of a formula are not rounded at each step."""
     return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
 
 
 def _silu(grad: Array, forward: Forward) -> Array:
-    """``s * (1 + a * (1 - s))``, s the sigmoid."""
+    """Compute ``s * (1 + a * (1 - s))``; s is the sigmoid."""
     a = wide(forward.a)
     gate = ops.sigmoid(a)
     return ops.mul(wide(grad), ops.mul(gate, ops.add(1.0, ops.mul(a, ops.sub(1.0, gate)))))
@@ -46,7 +46,7 @@ def _erf(grad: Array, forward: Forward) -> Array:
 
 
 def _pow_a(grad: Array, forward: Forward) -> Array:
-    """``b * a ** (b - 1)``, and 0 where b is 0, also for an `a` of 0."""
+    """Compute ``b * a ** (b - 1)``, and 0 where b is 0, even if `a` is 0."""
     b = forward.b
     if not hasattr(b, "dtype"):
         return ops.mul(wide(grad), ops.mul(ops.pow(wide(forward.a), b - 1), b)) if b else ops.mul(grad, 0.0)
@@ -55,7 +55,7 @@ def _pow_a(grad: Array, forward: Forward) -> Array:
 
 
 def _pow_b(grad: Array, forward: Forward) -> Array:
-    """``a ** b * log(a)``, and 0 where `a` is 0 and b not below it."""
+    """Compute ``a ** b * log(a)``, and 0 where `a` is 0 and b is at least 0."""
     out = wide(forward.out)
     if not hasattr(forward.a, "dtype"):
         return ops.mul(ops.mul(wide(grad), out), math.log(forward.a)) if forward.a > 0 else ops.mul(grad, 0.0)
@@ -64,13 +64,13 @@ def _pow_b(grad: Array, forward: Forward) -> Array:
 
 
 def _of_larger(grad: Array, this: Array, other: Array, *, is_less: Callable[..., Array]) -> Array:
-    """The gradient where `this` was taken, half of it where both are equal; all of it where one is NaN, as in torch."""
+    """Pass the gradient where `this` was taken, half of it where both are equal, and all of it at NaN, as in torch."""
     halved = ops.where(ops.equal(this, other), ops.mul(grad, 0.5), grad)
     return ops.where(is_less(this, other), 0.0, halved)
 
 
 def _clamp(grad: Array, forward: Forward) -> Array:
-    """The gradient where nothing was cut off, and at the bounds themselves."""
+    """Pass the gradient where the value is within the bounds or equal to one."""
     if forward.min is not None:
         grad = ops.where(ops.less(forward.a, forward.min), 0.0, grad)
     return grad if forward.max is None else ops.where(ops.greater(forward.a, forward.max), 0.0, grad)

@@ -1,6 +1,7 @@
-"""The way of one call, from the op to the library: each step as it was taken, in words; and the calls of a process.
+"""Explain how a call is served, from the op to the library, as a list of the steps taken; note the calls of a process.
 
-Dispatch notes the ops, implementations note what they do with them. Where nobody asks, that costs one comparison.
+Dispatch notes the ops, and implementations note how they compute them. If no call is explained, this costs one
+comparison.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Explanation", "Step", "described", "explain", "is_explaining", "note
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step, and how deep below the call it lies."""
+    """One step, and its depth below the call."""
 
     depth: int
     text: str
@@ -33,7 +34,7 @@ class Step:
 
 @dataclass(slots=True)
 class Explanation:
-    """The steps of one call, in order; printed, one line each."""
+    """The steps of one call, in order; it prints one line per step."""
 
     steps: list[Step] = field(default_factory=list)
     result: Any = None
@@ -53,19 +54,19 @@ _recording = _Recording()
 
 
 def is_explaining() -> bool:
-    """Whether this thread's call is being explained."""
+    """Return whether this thread's current call is being explained."""
     return interposers.is_explaining
 
 
 def note(text: str) -> None:
-    """Add a step below those that are open."""
+    """Add a step at the current depth."""
     if _recording.explanation is not None:
         _recording.explanation.steps.append(Step(_recording.depth, text))
 
 
 @contextmanager
 def within(text: str) -> Iterator[None]:
-    """Add a step; those noted inside the block lie below it."""
+    """Add a step, and nest the steps noted inside the block below it."""
     note(text)
     _recording.depth += 1
     try:
@@ -75,7 +76,7 @@ def within(text: str) -> Iterator[None]:
 
 
 def described(name: str, bound: Mapping[str, Any], place: object) -> str:
-    """A call in words: ``mm(a (8, 33) bfloat16, b (33, 5) bfloat16) on cuda:0``; scalars that are None are left out."""
+    """Describe a call as ``mm(a (8, 33) bfloat16, b (33, 5) bfloat16) on cuda:0``, without scalars that are None."""
     parts = (f"{key} {_value(value)}" for key, value in bound.items() if value is not None)
     return f"{name}({', '.join(parts)}) on {place}"
 
@@ -87,9 +88,9 @@ def _value(value: Any) -> str:
 
 
 def note_calls(note: Callable[[str], None]) -> None:
-    """Call `note` before each call of an op, with its name, arguments and line, until this process ends.
+    """Call `note` before each call of an op, with its name, arguments and line, for the rest of the process.
 
-    It takes the place of the method, so that a process in which nobody asks for it pays nothing.
+    It replaces the method, so that a process that does not use it pays nothing.
     """
 
     def noting(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,25 +105,25 @@ def note_calls(note: Callable[[str], None]) -> None:
 
 
 def _shown(value: object) -> str:
-    """In words, whatever it is: a call with wrong arguments is noted as well."""
+    """Describe any value: calls with wrong arguments are noted too."""
     try:
         return _value(value)
-    except Exception:  # noqa: BLE001  of foreign types
+    except Exception:  # noqa: BLE001  foreign types may raise anything
         return type(value).__name__
 
 
 def explain(call: Call | Callable[[], Any]) -> Explanation:
-    """Run `call` and say which way it took, from the op to the library's call.
+    """Run `call` and report how it was served, from the op to the library's function.
 
     Parameters
     ----------
     call : Call or callable
-        A call as an interposer sees it, or anything without arguments: ``lambda: ops.linear(x, weight, bias)``.
+        A call as an interposer sees it, or a function without arguments: ``lambda: ops.linear(x, weight, bias)``.
 
     Returns
     -------
     Explanation
-        ``print`` it; ``result`` has what the call gave.
+        Print it for the steps; ``result`` holds the call's result.
     """
     former = _recording.explanation, _recording.depth
     found = _recording.explanation = Explanation()

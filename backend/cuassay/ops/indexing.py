@@ -1,4 +1,4 @@
-"""Shape rules of operations that read or add up where an array of whole numbers says."""
+"""Shape rules of operations that read or add elements at positions given by an array of whole numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 
 def _index(name: str, bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``index``, which must be an array of whole numbers."""
+    """Return the shape of ``index``, which must be an array of whole numbers."""
     index = bound["index"]
     if not hasattr(index, "dtype") or dtype_name(index.dtype) not in INTEGERS:
         raise DTypeError(f"{name}'s index must be an array of whole numbers; got {shown(index)}; give int64")
@@ -36,7 +36,7 @@ def _extent(name: str, word: str, value: Any) -> int:
 
 
 def embedding(bound: Mapping[str, Any]) -> Shape:
-    """``index.shape`` and the row length of ``weight``, a matrix."""
+    """Return ``index.shape`` followed by the row length of the matrix ``weight``."""
     index, weight = _index("embedding", bound), shape_of(bound["weight"])
     if len(weight) != 2:
         raise ShapeError(f"embedding needs a weight of rows, (V, D); got {weight}; reshape it")
@@ -44,7 +44,7 @@ def embedding(bound: Mapping[str, Any]) -> Shape:
 
 
 def segment_sum(bound: Mapping[str, Any]) -> Shape:
-    """``count`` rows of what follows ``index.shape`` in the shape of ``a``."""
+    """Return ``count`` followed by the axes of ``a`` after those of ``index``."""
     index, a = _index("segment_sum", bound), shape_of(bound["a"])
     if a[: len(index)] != index:
         raise ShapeError(f"segment_sum needs an a that begins with the shape of index, {index}; got {a}")
@@ -52,7 +52,7 @@ def segment_sum(bound: Mapping[str, Any]) -> Shape:
 
 
 def index_add(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``; ``source`` has it too, but along ``axis`` the length of ``index``."""
+    """Return the shape of ``a``; ``source`` must have it too, except that along ``axis`` it is as long as ``index``."""
     index, a, source = _index("index_add", bound), shape_of(bound["a"]), shape_of(bound["source"])
     axis = normalize_axis(bound["axis"], len(a))
     wanted = (*a[:axis], *index, *a[axis + 1 :])
@@ -65,7 +65,7 @@ def index_add(bound: Mapping[str, Any]) -> Shape:
 
 
 def gather(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``index``, which is that of ``a`` but along ``axis``."""
+    """Return the shape of ``index``, which must equal that of ``a`` except along ``axis``."""
     index, a = _index("gather", bound), shape_of(bound["a"])
     axis = normalize_axis(bound["axis"], len(a))
     if len(index) != len(a) or (*index[:axis], *index[axis + 1 :]) != (*a[:axis], *a[axis + 1 :]):
@@ -77,7 +77,7 @@ def gather(bound: Mapping[str, Any]) -> Shape:
 
 
 def scatter_sum(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a`` and ``index``, with ``count`` along ``axis``."""
+    """Return the shape that ``a`` and ``index`` share, with ``count`` along ``axis``."""
     index, a = _index("scatter_sum", bound), shape_of(bound["a"])
     axis = normalize_axis(bound["axis"], len(a))
     if index != a:

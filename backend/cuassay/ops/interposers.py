@@ -1,4 +1,4 @@
-"""Interposers: what sees a call before it runs, such as autocast, tracing and profiling; each thread has its own."""
+"""Interposers, such as autocast, tracing and profiling, which see a call before it runs; each thread has its own."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["Interposer", "interpose", "interposers", "through"]
 
 
 class Interposer(Protocol):
-    """Sees a call before it runs, and decides what becomes of it."""
+    """A callable that sees a call before it runs, and decides how to run it."""
 
     def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
-        """Give the call's result: usually that of ``proceed(call)``, with the call as it is or changed."""
+        """Return the call's result, usually that of ``proceed(call)`` with the call unchanged or modified."""
 
 
 class _Interposers(threading.local):
-    """Who watches this thread's calls.
+    """The interposers of this thread.
 
     Attributes
     ----------
     stack : tuple of Interposer
-        Outermost first.
+        The interposers, outermost first.
     is_explaining : bool
-        Whether the steps of a call are noted; see `cuassay.ops.explain`.
+        Whether the steps of calls are noted; see `cuassay.ops.explain`.
     is_watched : bool
-        Whether either is so: what each call asks, in one look-up.
+        Whether there is an interposer or calls are explained, so that each call needs only one look-up.
     """
 
     stack: tuple[Interposer, ...] = ()
@@ -38,12 +38,12 @@ class _Interposers(threading.local):
     is_watched: bool = False
 
     def put(self, stack: tuple[Interposer, ...]) -> None:
-        """Put `stack` in the place of the one there is."""
+        """Replace the stack."""
         self.stack = stack
         self.is_watched = bool(stack) or self.is_explaining
 
     def note_steps(self, *, enabled: bool) -> None:
-        """Whether calls are explained from here."""
+        """Set whether calls are explained."""
         self.is_explaining = enabled
         self.is_watched = bool(self.stack) or enabled
 
@@ -53,10 +53,10 @@ interposers = _Interposers()
 
 @contextmanager
 def interpose(interposer: Interposer) -> Iterator[None]:
-    """Calls of this thread inside the block pass through `interposer`; one set earlier sees them first.
+    """Pass this thread's calls inside the block through `interposer`; interposers set earlier see them first.
 
-    An interposer with a true attribute ``innermost`` sees them after all others, and the newest of several such first:
-    what records calls must see those that another interposer, such as autocast, makes of them.
+    An interposer with a true attribute ``innermost`` sees calls after all others, and the newest of several sees them
+    first: a recorder must see the calls that another interposer, such as autocast, makes of the original ones.
     """
     former = interposers.stack
     place = next((at for at, one in enumerate(former) if getattr(one, "innermost", False)), len(former))
@@ -68,7 +68,7 @@ def interpose(interposer: Interposer) -> Iterator[None]:
 
 
 def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any]) -> Any:
-    """Hand `call` to the outermost of `stack`; after the last, `run` does it. Calls made there start at the top."""
+    """Pass `call` through `stack`, outermost first, then to `run`; calls made meanwhile see only what is further in."""
     former, rest = interposers.stack, stack[1:]
     interposers.put(rest)
     try:

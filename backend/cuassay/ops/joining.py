@@ -1,4 +1,4 @@
-"""Shape rules of operations that put the arrays of a list together."""
+"""Shape rules of operations that join the arrays of a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def joined(bound: Mapping[str, Any]) -> Shape:
-    """The shape of each of ``a``, and along ``axis`` the sum of their extents."""
+    """Return the shape of the arrays of ``a``, with the sum of their extents along ``axis``."""
     shapes = list(map(shape_of, bound["a"]))
     axis = normalize_axis(bound["axis"], len(shapes[0]))
     rest = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
@@ -29,7 +29,7 @@ def joined(bound: Mapping[str, Any]) -> Shape:
 
 
 def stacked(bound: Mapping[str, Any]) -> Shape:
-    """The one shape of ``a``, with their number as extent of a new axis ``axis``."""
+    """Return the common shape of ``a``, with a new axis ``axis`` as long as the list."""
     shapes = list(map(shape_of, bound["a"]))
     _check_equal(shapes)
     axis = normalize_axis(bound["axis"], len(shapes[0]) + 1)

@@ -1,6 +1,6 @@
-"""Derivatives of what puts arrays together: of each array its part of the gradient, a view.
+"""Derivatives of operations that join arrays: each array gets its part of the gradient, as a view.
 
-What `cuassay.ops.derivatives` says of formulas holds here.
+`cuassay.ops.derivatives` describes what a formula may do.
 """
 
 from __future__ import annotations

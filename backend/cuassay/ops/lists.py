@@ -1,7 +1,7 @@
-"""What ops over lists of arrays ask of their arguments: lists of equal shapes, one dtype a list, hyperparameters.
+"""Shape rules of ops over lists of arrays: they check for equal shapes, a common dtype, and valid hyperparameters.
 
-Rules as `cuassay.ops.shapes` has them; those of ops that make no array only check. They run when a call is made
-or a plan prepared, not when a plan runs.
+They are rules as in `cuassay.ops.shapes`; those of ops that make no array only check. They run when a call is made
+or a plan is prepared, and not when a plan runs.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ Arrays = Sequence[Any]
 
 
 def aligned(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
-    """Lists of equal length whose arrays have equal shapes, place by place, and are contiguous.
+    """Make the rule for lists of equal length whose arrays are contiguous and have equal shapes at equal positions.
 
-    The first is written: none of its arrays may stand at another place as well. Views that overlap are not looked for.
+    The first list is written, so none of its arrays may also appear at another position. Views that overlap are not
+    detected.
 
     Parameters
     ----------
     *names : str
-        All but the first may be a number, or an array of one element.
+        The lists; all but the first may instead be a number or an array of one element.
     one_dtype : bool
-        All arrays of all lists have the same dtype; otherwise all of each list.
+        Whether all lists share one dtype; otherwise each list has its own.
     scalar : str
-        A parameter that is such a number, never a list.
+        A parameter that must be a number or an array of one element, never a list.
     """
 
     def rule(bound: Arguments) -> tuple[int, ...]:
@@ -46,8 +47,8 @@ def aligned(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
             _check_scalar("alpha", bound["alpha"], None)
         dtypes = {name: _dtype_of(name, arrays) for name, arrays in lists.items() if arrays}
         if one_dtype and len(set(dtypes.values())) > 1:
-            told = ", ".join(f"{name} {dtype_name(dtype)}" for name, dtype in dtypes.items())
-            raise DTypeError(f"the lists must have one dtype; got {told}; cast one with foreach_copy_")
+            found = ", ".join(f"{name} {dtype_name(dtype)}" for name, dtype in dtypes.items())
+            raise DTypeError(f"the lists must have one dtype; got {found}; cast one with foreach_copy_")
         for name in (*names[1:], *([scalar] if scalar else [])):
             if name not in lists:
                 _check_scalar(name, bound[name], dtypes[names[0]])
@@ -61,7 +62,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _check_scalar(name: str, value: Any, dtype: Any) -> None:
-    """A Python number, or one number on the device, in the dtype that the lists are computed in."""
+    """Check for a Python number, or a single number on the device in the dtype that the lists are computed in."""
     if hasattr(value, "dtype") and dtype is not None:
         check_one(name, value, dtype_name(compute_dtype(dtype)))
     elif not isinstance(value, Real):
@@ -71,7 +72,7 @@ def _check_scalar(name: str, value: Any, dtype: Any) -> None:
 
 
 def check_one(name: str, array: Any, *dtypes: str) -> None:
-    """`array` holds one element, of one of `dtypes`. Raises `ShapeError`, `DTypeError`."""
+    """Check that `array` holds one element of one of `dtypes`. Raises `ShapeError`, `DTypeError`."""
     if math.prod(array.shape) != 1:
         raise ShapeError(f"{name} must have one element; got shape {tuple(array.shape)}; give a 0-d array")
     if dtype_name(array.dtype) not in dtypes:
@@ -94,7 +95,7 @@ def _check_same_shapes(lists: Mapping[str, Arrays]) -> None:
 
 
 def _check_written(lists: Mapping[str, Arrays]) -> None:
-    """The first list, which is written, has each array once; another may have it too, at the same place."""
+    """Check that the first list, which is written, has each array once; others may have it at the same position."""
     (first, arrays), *others = lists.items()
     places = {id(array): place for place, array in reversed([*enumerate(arrays)])}
     for name, some in ((first, arrays), *others):
@@ -104,7 +105,7 @@ def _check_written(lists: Mapping[str, Arrays]) -> None:
 
 
 def _check_apart(lists: Mapping[str, Arrays], *, shared: str = "") -> None:
-    """No array appears twice, in whatever lists; in the list `shared`, which is only read, one may."""
+    """Check that no array appears twice in all lists; the list `shared`, which is only read, may repeat its arrays."""
     seen: dict[int, tuple[str, int]] = {}
     for name, arrays in lists.items():
         for place, array in enumerate(arrays):
@@ -121,7 +122,7 @@ def _twice(name: str, place: int, former: str, at: int) -> ArgumentError:
 
 
 def _check_contiguous(name: str, arrays: Arrays) -> None:
-    """A kernel over lists walks bytes, not axes."""
+    """Check that the arrays are contiguous, because kernels over lists iterate over bytes, not axes."""
     for place, array in enumerate(arrays):
         if not _is_contiguous(array):
             raise ArgumentError(
@@ -131,7 +132,7 @@ def _check_contiguous(name: str, arrays: Arrays) -> None:
 
 
 def _is_contiguous(array: Any) -> bool:
-    """By strides, which every kind's arrays have; a `Meta` has none."""
+    """Decide by strides, which arrays of every kind have; a `Meta` has none and counts as contiguous."""
     strides, expected = getattr(array, "strides", None), array.dtype.itemsize
     if strides is None or 0 in array.shape:
         return True
@@ -154,7 +155,7 @@ def _dtype_of(name: str, arrays: Arrays) -> Any:
 
 
 def norms(bound: Arguments) -> tuple[int, ...]:
-    """One number an array, and at least one array."""
+    """Return the shape (n,), one number per array of a list that must not be empty."""
     _check_same_shapes({"a": bound["a"]})
     _dtype_of("a", bound["a"])
     if bound["ord"] not in (2, math.inf):
@@ -163,7 +164,7 @@ def norms(bound: Arguments) -> tuple[int, ...]:
 
 
 def maxima(bound: Arguments) -> tuple[int, ...]:
-    """One number an array, of arrays that have elements; strides do not matter."""
+    """Return the shape (n,), one number per array; each array must have elements, and strides do not matter."""
     _dtype_of("a", bound["a"])
     for place, array in enumerate(bound["a"]):
         if 0 in array.shape:
@@ -174,7 +175,7 @@ def maxima(bound: Arguments) -> tuple[int, ...]:
 
 
 def global_norm(bound: Arguments) -> tuple[int, ...]:
-    """Gradients of one dtype; one float32 element in each of the others."""
+    """Check for gradients of one dtype, and for one float32 element in each other array."""
     _check_same_shapes({"grads": bound["grads"]})
     _dtype_of("grads", bound["grads"])
     check_ones(bound, "norm", "found_inf", "grad_scale")
@@ -183,7 +184,7 @@ def global_norm(bound: Arguments) -> tuple[int, ...]:
 
 
 def unscaled(bound: Arguments) -> tuple[int, ...]:
-    """As `global_norm`, without a norm; gradients are written, each once."""
+    """Check as `global_norm` does; the gradients are written, so each may appear only once."""
     _check_same_shapes({"grads": bound["grads"]})
     _check_written({"grads": bound["grads"]})
     _dtype_of("grads", bound["grads"])
@@ -205,7 +206,7 @@ def check_ones(bound: Arguments, *names: str) -> None:
 
 
 def adam(bound: Arguments) -> tuple[int, ...]:
-    """Parameters with gradients and states that fit, and hyperparameters that are numbers Adam is defined for."""
+    """Check that gradients and states match the parameters, and that the hyperparameters are valid for Adam."""
     lists = {name: bound[name] for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")}
     lists |= {name: bound[name] for name in ("max_exp_avg_sqs", "masters") if bound[name]}
     _check_same_shapes(lists)
@@ -227,7 +228,7 @@ def adam(bound: Arguments) -> tuple[int, ...]:
 
 
 def loss_scale(bound: Arguments) -> tuple[int, ...]:
-    """The numbers of a loss scale, and what moves it."""
+    """Check the arrays of a loss scale, and the factors and interval that change it."""
     for name in ("scale", "inv_scale", "found_inf"):
         check_one(name, bound[name], "float32")
     check_one("growth_tracker", bound["growth_tracker"], "int32")
@@ -243,7 +244,7 @@ def loss_scale(bound: Arguments) -> tuple[int, ...]:
     return ()
 
 
-#: What the two moments may be kept in, by the dtype of the parameters.
+#: The dtypes allowed for the two moments, by the dtype of the parameters.
 _STATES: dict[str, tuple[str, ...]] = {
     "float64": ("float64",),
     "float32": ("float32", "bfloat16"),
@@ -268,7 +269,7 @@ def _check_adam_dtypes(dtypes: Mapping[str, str]) -> None:
 
 
 def check_hyperparameters(bound: Arguments) -> None:
-    """Of numbers on the host: lr, betas, eps, weight decay and max_norm. Raises `ArgumentError`, `DTypeError`."""
+    """Check lr, betas, eps, weight decay and max_norm on the host. Raises `ArgumentError`, `DTypeError`."""
     lr = bound["lr"]
     if hasattr(lr, "dtype"):
         check_one("lr", lr, "float32", "float64")

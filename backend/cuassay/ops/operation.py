@@ -1,6 +1,6 @@
-"""A declared operation and one call of it, as callers, interposers and implementations hold them.
+"""A declared operation and one call of it, as callers, interposers and implementations see them.
 
-How a call finds its kernel is decided in `dispatch`, which is above: whoever declares an op gives it.
+How a call finds its kernel is decided in the higher module `dispatch`; whoever declares an op passes it in.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Op", "Shortcut", "promoted_operands"]
 
-#: From a call's arrays, its ``out`` and its scalars to the result; or `NotImplemented`, and nothing was done.
+#: From a call's arrays, ``out`` and scalars to the result, or to `NotImplemented` if nothing was done.
 Shortcut = Callable[[tuple[Any, ...], Any, Mapping[str, Any]], Any]
 
-#: From an op, a call's arguments, its ``out`` and its scalars to the result.
+#: From an op and a call's arguments, ``out`` and scalars to the result.
 Dispatch = Callable[["Op", Sequence[Any], Any, Mapping[str, Any]], Any]
 
-#: From the same to a plan.
+#: From the same arguments to a plan.
 Prepare = Callable[["Op", Sequence[Any], Any, Mapping[str, Any]], "Plan"]
 
 
@@ -37,20 +37,21 @@ class Op:
     Parameters
     ----------
     schema : Schema
-        What it is.
+        The declaration.
     composite : callable, optional
-        The same operation written in terms of other ops; used on kinds that have no kernel for it. Of an op with
-        `Schema.view_of`, what gives the view.
+        The same operation in terms of other ops, for kinds that have no kernel for it. For an op with `Schema.view_of`,
+        the function that makes the view.
     parts : sequence of str
-        Names of the ops `composite` calls.
+        Names of the ops that `composite` calls.
     dispatch, prepare : callable
-        Of `cuassay.ops.dispatch`, which is above: from the op, a call's arguments, its ``out`` and its scalars to
-        the result, and to the plan.
+        The functions of `cuassay.ops.dispatch`, a higher module. They map the op and a call's arguments, ``out`` and
+        scalars to the result and to the plan.
 
     Attributes
     ----------
     shortcuts : dict
-        By the type of the first array, what serves plain calls at once, the first that can; filled by kinds.
+        Functions that serve plain calls directly, by the type of the first array; the first that can is used. Kinds add
+        them.
     """
 
     def __init__(
@@ -80,27 +81,27 @@ class Op:
         return f"Op({self.schema.signature!r})"
 
     def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
-        """Run on the device the arrays live on, in order of its current stream.
+        """Run on the device of the arrays, in order of its current stream.
 
         Parameters
         ----------
         *args, **scalars
-            As in the signature. In elementwise ops Python numbers may stand for arrays, all but one.
+            As in the signature. In elementwise ops Python numbers may replace all arrays but one.
         out : array, optional
-            Written instead of a new array; must have the shape, dtype and device of the result. A tuple of arrays,
-            where the op has several outputs.
+            Written instead of a new array; it must have the shape, dtype and device of the result. A tuple of arrays if
+            the op has several outputs.
 
         Returns
         -------
         array
-            Or a named tuple of arrays, where the op has several outputs; None where it has none.
+            A named tuple of arrays if the op has several outputs, and None if it has none.
 
         Raises
         ------
         ArgumentError, ShapeError, DTypeError
             If the arguments do not fit the schema.
         DeviceError
-            If the arrays live on several devices.
+            If the arrays are on several devices.
         KernelNotFoundError
             If the device kind has no implementation.
         """
@@ -113,7 +114,7 @@ class Op:
         return self._dispatch(self, args, out, scalars)
 
     def run_bound(self, bound: Mapping[str, Any], out: Any) -> Any:
-        """The call with its arguments by name, past all interposers: by a shortcut, or NotImplemented."""
+        """Run a call with its arguments by name and without interposers by a shortcut, or return NotImplemented."""
         args = tuple(self.schema.pick_arrays(bound))
         for shortcut in self.shortcuts.get(args[0].__class__, ()):
             served = shortcut(args, out, {name: bound[name] for name in self.schema.scalar_names})
@@ -122,22 +123,22 @@ class Op:
         return NotImplemented
 
     def dispatch(self, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
-        """The call without shortcuts: what they are measured by."""
+        """Run a call without shortcuts; benchmarks compare shortcuts with it."""
         return self._dispatch(self, args, out, scalars)
 
     def inplace(self, *args: Any, **scalars: Any) -> Any:
-        """Like calling it with the first array as ``out``. Raises `SchemaError` where that would be read too late."""
+        """Call with the first array as ``out``. Raises `SchemaError` if that would overwrite unread values."""
         if not self.schema.in_place:
             raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
         return self(*args, out=args[0] if args else None, **scalars)
 
     def meta(self, *args: Any, **scalars: Any) -> Any:
-        """Shape, dtype and bytes of the result, without memory: arrays, `Meta` or ``(shape, dtype)`` go in.
+        """Return shape and dtype of the result without memory; takes arrays, `Meta` or ``(shape, dtype)``.
 
         Returns
         -------
         Meta
-            Or the op's named tuple of them, where it has several outputs.
+            The op's named tuple of them if it has several outputs.
 
         Raises
         ------
@@ -157,26 +158,26 @@ class Op:
         return Meta(shape, found) if made is None else made(*map(Meta, each_shape(self.schema, shape), found))
 
     def dtypes(self, kind: str) -> tuple[str, ...]:
-        """The registry dtypes that run on `kind`, once that kind is loaded."""
+        """Return the registry dtypes that run on `kind`, which must be loaded."""
         return registry.dtypes(self, kind)
 
     def prepare(self, *args: Any, out: Any = None, **scalars: Any) -> Plan:
-        """Resolve everything that does not depend on values; the plan's owner may run it many times.
+        """Resolve everything that does not depend on values; the caller may run the plan many times.
 
-        The plan holds the arrays given here. What an implementation keeps between runs (descriptors, pointer
-        tables, workspaces) it returns from its own ``prepare`` attribute, and lives in the plan.
+        The plan holds the arrays given here. An implementation may keep descriptors, pointer tables and workspaces
+        between runs: its own ``prepare`` attribute returns them, and they live in the plan.
 
         Parameters
         ----------
         args, scalars
             As for a call.
         out : array, optional
-            Written by each run; made here where there is none.
+            Written by each run; a new array by default.
 
         Raises
         ------
         ArgumentError, ShapeError, DTypeError, DeviceError, CapabilityError
-            As a call would.
+            As in a call.
         """
         return self._prepare(self, args, out, scalars)
 
@@ -191,6 +192,6 @@ class Call:
 
 
 def promoted_operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
-    """The operands whose promotion is the registry dtype."""
+    """Return the operands whose promotion is the registry dtype."""
     wanted = schema.dtype_from or schema.array_names
     return [array for param in schema.arrays if param.name in wanted for array in param.values(bound[param.name])]

@@ -1,4 +1,4 @@
-"""Where a call's result goes: a new array, or the caller's, checked whole before anything is written."""
+"""Where a call's result goes: to a new array, or to the caller's, which is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["check_out", "check_outs", "check_written", "is_read_only", "overlaps
 
 
 def refuse_out(schema: Schema, out: Any) -> None:
-    """Raise `ArgumentError` where an op that makes no array is given one to write."""
+    """Raise `ArgumentError` if ``out=`` is given to an op that makes no array."""
     if out is not None:
         raise ArgumentError(f"{schema.name} makes no array, it writes its parameters; got out=; omit out=")
 
@@ -37,16 +37,16 @@ def check_out(
     dtype: np.dtype[Any],
     name: str = "out",
 ) -> None:
-    """Raise unless `out` can take a result of `shape` and `dtype` on `device`, the arrays of `bound` being read.
+    """Check that `out` can take a result of `shape` and `dtype` on `device` while the arrays of `bound` are read.
 
     Errors call it `name`.
 
     Raises
     ------
     DeviceError, ShapeError, DTypeError
-        If it is elsewhere, or of another shape or dtype.
+        If its device, shape or dtype is wrong.
     ArgumentError
-        If two of its elements share memory, or if it shares memory with an operand in another order.
+        If two of its elements share memory, or if it shares memory with an operand in another element order.
     """
     if not backend.owns(type(out)) or not _is_same(backend.device_of(out), device):
         owner = registry.backend_of(type(out))
@@ -91,7 +91,7 @@ def check_outs(
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[np.dtype[Any]],
 ) -> None:
-    """As `check_out`, of an op with several outputs: `outs` is an array for each, and no two share memory."""
+    """Check as `check_out` does for several outputs: `outs` has an array for each, and no two share memory."""
     count = len(schema.outputs)
     if not isinstance(outs, tuple | list) or len(outs) != count:
         raise ArgumentError(
@@ -117,13 +117,13 @@ def _place(schema: Schema, place: int) -> str:
 
 
 def _takes_place(schema: Schema, bound: Mapping[str, Any], operand: Any) -> bool:
-    """Whether `operand` is only the array that the result may take the place of."""
+    """Return whether `operand` is only the array that the op accumulates into, so that `out` may be that array."""
     names = [name for name in schema.array_names if bound[name] is operand]
     return names == [schema.accumulates]
 
 
 def read_only(schema: Schema, out: Any, place: int = 0) -> ArgumentError:
-    """The error for an `out` that cannot be written: made when the kernel fails, as each call would pay for asking."""
+    """Return the error for an `out` that cannot be written; made only after the kernel failed, to keep calls cheap."""
     return ArgumentError(
         f"{schema.name}'s {_place(schema, place)} is read-only; got {tuple(out.shape)} {dtype_name(out.dtype)}; give "
         "array.copy()"
@@ -131,9 +131,9 @@ def read_only(schema: Schema, out: Any, place: int = 0) -> ArgumentError:
 
 
 def check_written(schema: Schema, bound: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` where a parameter that is written is read-only, before any of them is written.
+    """Raise `ArgumentError` if a parameter that the op writes is read-only, before anything is written.
 
-    Only NumPy's arrays are looked at: other kinds have no such flag. Names are put together for the message alone.
+    Only NumPy arrays are checked, because other kinds have no such flag. Names are built only for the message.
     """
     for param in schema.written:
         given = bound[param.name]
@@ -147,18 +147,18 @@ def check_written(schema: Schema, bound: Mapping[str, Any]) -> None:
 
 
 def is_read_only(array: Any) -> bool:
-    """By NumPy's flag, which CuPy's arrays do not have."""
+    """Return whether NumPy's flag forbids writing; CuPy's arrays have no such flag."""
     return not getattr(array.flags, "writeable", True)
 
 
 def _name(schema: Schema, bound: Mapping[str, Any], operand: Any) -> str:
-    """What the schema calls the array that is `operand`."""
+    """Return the schema's name for `operand`."""
     members = (member for param in schema.arrays for member in param.members(bound[param.name]))
     return next(name for name, value in members if value is operand)
 
 
 def overlaps_itself(array: Any) -> bool:
-    """Whether writing one element of `array` may change another."""
+    """Return whether writing one element of `array` may change another."""
     strides: Sequence[int] = array.strides
     return not _nests(array.shape, strides, array.dtype.itemsize) and layout.has_internal_overlap(
         array.shape, strides, array.dtype.itemsize
@@ -166,7 +166,7 @@ def overlaps_itself(array: Any) -> bool:
 
 
 def _nests(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Whether each axis steps over all of the next: so it is in C order, with gaps or without."""
+    """Return whether each axis steps over the whole of the next: the array is in C order, with or without gaps."""
     reach = itemsize
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if stride < reach and extent > 1:
@@ -176,4 +176,4 @@ def _nests(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
 
 
 def _is_same(a: Device, b: Device) -> bool:
-    return a is b or a == b  # a kind mostly gives the same object, and comparing two costs 0.4 µs
+    return a is b or a == b  # kinds usually return the same object, and comparing two costs 0.4 µs

@@ -1,4 +1,4 @@
-"""Where a call's arrays are: one kind, one device, or an error that names two that differ."""
+"""Where a call's arrays are: on one device of one kind, or an error that names two that differ."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ __all__ = ["arrays", "destination", "is_number", "place_of"]
 
 
 def arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each array with its name, those of lists one by one; Python numbers that stand for arrays among them."""
+    """Yield each array with its name, including Python numbers given for arrays; lists are flattened."""
     for param in schema.params:
         if param.form != "scalar":
             yield from param.members(bound[param.name])
 
 
 def is_number(value: Any) -> bool:
-    """A Python number. Exactly: ``numpy.float64`` is a `float` too, but an array's element, and not weak."""
+    """Return whether `value` is exactly a Python number; ``numpy.float64`` subclasses `float`, but is not weak."""
     return type(value) in NUMBERS
 
 
 def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
-    """The one backend and device of all array arguments."""
+    """Return the common backend and device of all array arguments."""
     place: tuple[Backend, Device] | None = None
     first = ""
     for name, value in arrays(op.schema, bound):
         if is_number(value) and op.schema.elementwise and not op.schema.is_irregular:
             continue
         backend = registry.backend_of(type(value))
-        if backend is None:  # asked first: to put the words together at each call costs as much as the look-up
+        if backend is None:  # checked first, because building the message costs as much as the look-up
             backend = registry.owner_of(value, f"{op.name}'s {name}")
         device = backend.device_of(value)
         if place is None:
@@ -63,7 +63,7 @@ def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
 
 
 def destination(op: Op, bound: Mapping[str, Any], out: Any, device: Device) -> Device:
-    """Where an op that moves arrays puts its output. Raises `DeviceError` where that does not exist."""
+    """Return the device of the output of an op that moves arrays. Raises `DeviceError` if it does not exist."""
     assigned = op.schema.place
     target = device if assigned is None else assigned(bound, out, device)
     if target != device and out is None:

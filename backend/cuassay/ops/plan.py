@@ -1,4 +1,4 @@
-"""A call made ready, which its owner runs again and again."""
+"""A prepared call, which its owner runs many times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Plan", "on"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A call made ready: `run` computes on the same arrays again and gives `out`."""
+    """A prepared call: `run` computes on the same arrays again and returns `out`."""
 
     op: Op
     device: Device
@@ -29,7 +29,7 @@ class Plan:
     renew: Callable[[Mapping[str, Any]], Callable[[], Any] | None] | None = None
 
     def run(self) -> Any:
-        """Compute; gives the output array (None where the op makes none)."""
+        """Compute, and return the output array, or None if the op makes none."""
         try:
             self.execute()
         except (ArithmeticError, TypeError, ValueError) as error:
@@ -37,10 +37,10 @@ class Plan:
         return self.out
 
     def rebind(self, **changed: Any) -> Plan:
-        """A plan of the same call with these arguments changed; this one may no longer be run.
+        """Return a plan of the same call with these arguments changed; this plan must not be run again.
 
-        What an implementation has made ready and can keep, it keeps: of a fused optimizer a new learning rate costs
-        microseconds, new gradients of the same shapes their addresses. Everything is checked as `Op.prepare` does.
+        The implementation keeps prepared state that is still valid: for a fused optimizer, a new learning rate costs
+        microseconds, and new gradients of the same shapes cost only new pointers. All checks of `Op.prepare` are made.
         """
         backend = registry.backend(self.device.kind)
         try:
@@ -57,7 +57,7 @@ class Plan:
 
 
 def on(backend: Backend, index: int, run: Callable[[], Any]) -> Any:
-    """Run a plan, or prepare a new one, with its device current."""
+    """Run a plan, or prepare one, with its device current."""
     if backend.is_current(index):
         return run()
     with backend.activate(index):

@@ -1,6 +1,6 @@
-"""Shape rules of matrix products, usable alone; those of stacks, vectors and layers stand in `shapes`.
+"""Shape rules of matrix products, usable without calls; those of stacks, vectors and layers are in `shapes`.
 
-Each checks what every kind of device must refuse alike: extents, activations, offsets, how fp8 operands are scaled.
+Each rule checks what every device kind must reject alike: extents, activations, offsets, and scales of fp8 operands.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["ACTIVATIONS", "added", "formats", "grouped", "groups", "layer", "mat
 
 Shape = tuple[int, ...]
 
-#: What may follow a product in the same pass. GELU is the one by tanh: that is what libraries fuse.
+#: The activations that may follow a product in the same pass. GELU is the tanh form, because libraries fuse that one.
 ACTIVATIONS = (None, "relu", "gelu_tanh")
 
 
 def matrices(bound: Arguments) -> Shape:
-    """(M, K) and (K, N) give (M, N); nothing broadcasts."""
+    """Map (M, K) and (K, N) to (M, N) without broadcasting."""
     a, b = shapes.shape_of(bound["a"]), shapes.shape_of(bound["b"])
     if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
         raise ShapeError(f"mm needs matrices (M, K) and (K, N); got {a} and {b}; use matmul for vectors and stacks")
@@ -35,7 +35,7 @@ def matrices(bound: Arguments) -> Shape:
 
 
 def pairs(bound: Arguments) -> Shape:
-    """(B, M, K) and (B, K, N) give (B, M, N); nothing broadcasts."""
+    """Map (B, M, K) and (B, K, N) to (B, M, N) without broadcasting."""
     a, b = shapes.shape_of(bound["a"]), shapes.shape_of(bound["b"])
     if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
         raise ShapeError(f"bmm needs stacks (B, M, K) and (B, K, N); got {a} and {b}; use matmul to broadcast them")
@@ -44,7 +44,7 @@ def pairs(bound: Arguments) -> Shape:
 
 
 def _check_out_dtype(bound: Arguments) -> None:
-    """A dtype that holds what is computed: floating, complex where an operand is."""
+    """Check that ``out_dtype`` can hold the result: a floating dtype, or complex if an operand is complex."""
     named = bound.get("out_dtype")
     if named is None:
         return
@@ -54,7 +54,7 @@ def _check_out_dtype(bound: Arguments) -> None:
 
 
 def added(rule: ShapeRule) -> ShapeRule:
-    """`rule`, and a `c` that broadcasts to what it gives; the activation, where there is one, exists."""
+    """Extend `rule` by a check that `c` broadcasts to its shape and that the activation, if any, exists."""
 
     def checked(bound: Arguments) -> Shape:
         shape, c = rule(bound), shapes.shape_of(bound["c"])
@@ -68,17 +68,17 @@ def added(rule: ShapeRule) -> ShapeRule:
 
 
 def _check_factors(bound: Arguments) -> None:
-    """Numbers on the host: complex ones where the operands are."""
+    """Check that alpha and beta are numbers on the host, and complex only if an operand is."""
     for name in ("alpha", "beta"):
         value = bound[name]
-        if type(value) in (float, int) or isinstance(value, Real):  # the first is what each call pays
+        if type(value) in (float, int) or isinstance(value, Real):  # exact types first, for speed
             continue
         if not isinstance(value, Complex) or not any(is_complex(bound[one].dtype) for one in ("c", "a", "b")):
             raise ArgumentError(f"{name} must be a number, complex only if an operand is; got {value!r}; give a float")
 
 
 def layer(bound: Arguments) -> Shape:
-    """`shapes.linear`, and an activation that exists."""
+    """Apply `shapes.linear`, and check that the activation exists."""
     _check_activation(bound)
     return shapes.linear(bound)
 
@@ -96,7 +96,7 @@ def _check_activation(bound: Arguments) -> None:
 
 
 def grouped(bound: Arguments) -> Shape:
-    """Rows (T, K), in groups that end at ``offs``, and (G, K, N) give (T, N)."""
+    """Map rows (T, K), in groups that end at ``offs``, and (G, K, N) to (T, N)."""
     a, b = shapes.shape_of(bound["a"]), shapes.shape_of(bound["b"])
     if len(a) != 2 or len(b) != 3 or a[1] != b[1]:
         raise ShapeError(f"grouped_mm needs rows (T, K) and matrices (G, K, N); got {a} and {b}; reshape an operand")
@@ -105,7 +105,7 @@ def grouped(bound: Arguments) -> Shape:
 
 
 def groups(offs: Any, count: int, rows: int) -> tuple[tuple[int, int], ...]:
-    """First row, and the one past the last, of each of `count` groups that end at `offs`; rows past the last are 0.
+    """Return first row and end of each of `count` groups that end at `offs`; rows after the last group become 0.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def groups(offs: Any, count: int, rows: int) -> tuple[tuple[int, int], ...]:
 
 
 def scaled(bound: Arguments) -> Shape:
-    """(M, K) and (K, N) of fp8, scaled one by one or by row and column, give (M, N)."""
+    """Map fp8 (M, K) and (K, N), with one scale per array or per row and column, to (M, N)."""
     shape = matrices(bound)
     formats(bound)
     scaling(bound)
@@ -145,12 +145,12 @@ def scaled(bound: Arguments) -> Shape:
 
 
 def formats(bound: Arguments) -> tuple[str, str]:
-    """The fp8 formats of `a` and `b`: of their dtypes, or, of codes held as uint8, those named.
+    """Return the fp8 formats of `a` and `b`: their dtypes or, for codes held as uint8, the named formats.
 
     Raises
     ------
     DTypeError
-        If one is named twice, or not at all.
+        If a format is ambiguous or missing.
     """
     return _format(bound, "a"), _format(bound, "b")
 
@@ -168,12 +168,12 @@ def _format(bound: Arguments, name: str) -> str:
 
 
 def scaling(bound: Arguments) -> str:
-    """``"tensor"``: one scale each; ``"outer"``: one for each row of `a`, (M, 1), and column of `b`, (1, N).
+    """Return ``"tensor"`` for one scale per array, or ``"outer"`` for one per row of `a` and per column of `b`.
 
     Raises
     ------
     ShapeError
-        If the scales are neither.
+        If the scales have neither form.
     DTypeError
         If they are not floating numbers.
     """

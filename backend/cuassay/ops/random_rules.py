@@ -1,7 +1,7 @@
 """The shape rules of operations that draw random numbers.
 
-They look at the scalars too: a bad one is refused at the call, on every kind and while capturing, before anything is
-drawn. Each takes the arguments by name and gives the shape of ``like``.
+They check the scalars too, so that a bad one is rejected at the call, on every kind and during capture, before anything
+is drawn. Each takes the arguments by name and returns the shape of ``like``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Shape = tuple[int, ...]
 
 
 def uniform(bound: Mapping[str, Any]) -> Shape:
-    """``low`` and ``high`` are finite, and in order."""
+    """Check that ``low`` and ``high`` are finite and in order."""
     bounds(_number(bound, "low"), _number(bound, "high"), as_dtype(bound["like"].dtype))
     return _drawn(bound, "like")
 
 
 def normal(bound: Mapping[str, Any]) -> Shape:
-    """``mean`` and ``std`` are finite, ``std`` not negative."""
+    """Check that ``mean`` and ``std`` are finite and ``std`` is not negative."""
     mean, std = _number(bound, "mean"), _number(bound, "std")
     if not (math.isfinite(mean) and math.isfinite(std) and std >= 0):
         raise ArgumentError(f"normal numbers need a finite mean and std >= 0; got {mean!r} and {std!r}; give such")
@@ -40,7 +40,7 @@ def normal(bound: Mapping[str, Any]) -> Shape:
 
 
 def integers(bound: Mapping[str, Any]) -> Shape:
-    """``low < high``, whole numbers, both of which the dtype reaches (``high`` less one)."""
+    """Check that ``low < high``, and that both ``low`` and ``high - 1`` are whole numbers within the dtype."""
     low, high = bound["low"], bound["high"]
     reach = np.iinfo(as_dtype(bound["like"].dtype))
     least, most = int(reach.min), int(reach.max)
@@ -53,24 +53,24 @@ def integers(bound: Mapping[str, Any]) -> Shape:
 
 
 def mask(bound: Mapping[str, Any]) -> Shape:
-    """``p`` is a probability."""
+    """Check that ``p`` is a probability."""
     _check_probability(bound)
     return _drawn(bound, "like")
 
 
 def dropout(bound: Mapping[str, Any]) -> Shape:
-    """``p`` is a probability."""
+    """Check that ``p`` is a probability."""
     _check_probability(bound)
     return _drawn(bound, "a")
 
 
 def probabilities(bound: Mapping[str, Any]) -> Shape:
-    """Any: what is in ``p`` is not looked at."""
+    """Return the shape of ``p``; its values are not checked."""
     return _drawn(bound, "p")
 
 
 def permutation(bound: Mapping[str, Any]) -> Shape:
-    """One dimension, every index within the dtype."""
+    """Check for one dimension, with every index within the dtype."""
     shape = _drawn(bound, "like")
     if len(shape) != 1:
         raise ShapeError(f"a permutation has one dimension; got shape {shape}; give a vector")

@@ -1,8 +1,8 @@
 """Which implementation serves (op, device kind, dtype), and what exists when none does.
 
-Kinds register here when they are loaded. This storey imports none of them, with one exception, by name and at the
-first array or device: `_loaders` imports `cuassay.devices`, which then says how a kind is loaded. A kind may have a
-*boxed fallback*, which gets every call that has no kernel of that kind's own.
+Kinds register here when they are loaded. This module imports no kind, with one exception: at the first array or device,
+`_loaders` imports `cuassay.devices` by name, which defines how a kind is loaded. A kind may have a *boxed fallback*,
+which receives every call for which that kind has no kernel.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
     "unlist",
 ]
 
-#: Called as ``implementation(*arrays, **scalars, out=out)``; writes `out` (no `out` where the op makes none).
+#: Called as ``implementation(*arrays, **scalars, out=out)``; writes `out` (without `out` if the op makes no array).
 #: An implementation may carry ``prepare(op, bound, out) -> plan``; see `cuassay.ops.Op.prepare`.
 Implementation = Callable[..., None]
 
@@ -64,18 +64,18 @@ _fallbacks: dict[str, tuple[Fallback, str]] = {}
 _backends: dict[str, Backend] = {}
 _kind_of_type: dict[type, Backend] = {}
 
-#: What dispatch has resolved so far, by op and the types and dtypes of its operands. A change of the registry puts a
-#: new dict in its place, never empties it: a call that resolved before the change may still store what it found.
+#: The routes that dispatch has resolved so far, by op and by the types and dtypes of its operands. A change of the
+#: registry replaces the dict and never clears it, because a concurrent call may still store what it resolved before.
 routes: dict[tuple[Any, ...], Any] = {}
 
 
 def _forget_routes() -> None:
-    global routes  # noqa: PLW0603  the one dict that dispatch reads at each call
+    global routes  # noqa: PLW0603  the single dict that dispatch reads at each call
     routes = {}
 
 
 class _Loaders(NamedTuple):
-    """How a kind not loaded yet is loaded: by the type of an array of it, or by its name. Both may do nothing."""
+    """How to load a kind by the type of its arrays, or by its name; either may do nothing."""
 
     for_type: Callable[[type], object]
     for_kind: Callable[[str], object]
@@ -85,27 +85,27 @@ _given_loaders: _Loaders | None = None
 
 
 def _loaders() -> _Loaders:
-    """Those that `cuassay.devices` gave.
+    """Return the loaders that `cuassay.devices` set.
 
-    This is the one step from a lower storey to a higher one: a program that imports only ``cuassay.ops`` has loaded
-    no kind when its first array comes.
+    This is the only import from a lower layer to a higher one: a program that imports only ``cuassay.ops`` has loaded
+    no kind when its first array arrives.
     """
     if _given_loaders is None:
         import_module("cuassay.devices")
-    if _given_loaders is None:  # while it is being imported, as by a kind's own module
+    if _given_loaders is None:  # while it is being imported, for example by a kind's own module
         return _Loaders(lambda array_type: None, lambda kind: None)
     return _given_loaders
 
 
 def register_op(declared: Op) -> None:
-    """Enter an op into the catalog. Raises `SchemaError` when the name is taken."""
+    """Add an op to the catalog. Raises `SchemaError` if the name is taken."""
     if declared.name in _ops:
         raise SchemaError(f"an op named {declared.name!r} exists already; choose another name")
     _ops[declared.name] = declared
 
 
 def op(name: str) -> Op:
-    """The declared op of that name. Raises `SchemaError` when there is none."""
+    """Return the declared op of that name. Raises `SchemaError` if there is none."""
     try:
         return _ops[name]
     except KeyError:
@@ -116,27 +116,27 @@ def op(name: str) -> Op:
 
 
 def ops() -> tuple[Op, ...]:
-    """Every declared op, in the order of declaration, without those that were `unlist`ed."""
+    """Return every declared op, in the order of declaration, without those passed to `unlist`."""
     return tuple(op for name, op in _ops.items() if name not in _unlisted)
 
 
 def unlist(name: str) -> None:
-    """Leave an op out of `ops`: one that a program made of a text, and that nobody asks the catalog for."""
+    """Omit an op from `ops`: a program generated it from text, and it does not belong to the catalog."""
     _unlisted.add(op(name).name)
 
 
 def is_declared(name: str) -> bool:
-    """Whether the name of an op is taken."""
+    """Return whether the name of an op is taken."""
     return name in _ops
 
 
 def implement(name: str, *, kind: str, dtypes: Iterable[str]) -> Callable[[Implementation], Implementation]:
-    """Decorator: the function computes op `name` on device kind `kind` for these registry dtypes.
+    """Decorate a function that computes op `name` on device kind `kind` for these registry dtypes.
 
     Raises
     ------
     SchemaError
-        If the op is not declared, not defined for a dtype, or has that implementation already.
+        If the op is not declared, is not defined for a dtype, or already has that implementation.
     """
     declared = op(name).schema
 
@@ -162,7 +162,7 @@ def _defined(schema: Schema, dtype: str) -> str:
 
 @contextmanager
 def substituted(name: str, *, kind: str, wrap: Callable[[Implementation], Implementation]) -> Iterator[None]:
-    """Serve `wrap(kernel)` for each kernel of `name` on `kind` inside the block: to plant faults, or to spy."""
+    """Replace each kernel of `name` on `kind` by `wrap(kernel)` inside the block, to plant faults or observe calls."""
     op(name)
     former = {key: kernel for key, kernel in _implementations.items() if key[:2] == (name, kind)}
     _implementations.update({key: wrap(kernel) for key, kernel in former.items()})
@@ -175,24 +175,24 @@ def substituted(name: str, *, kind: str, wrap: Callable[[Implementation], Implem
 
 
 def register_fallback(kind: str, fallback: Fallback, *, like: str) -> None:
-    """Calls of `kind` without a kernel go to `fallback`, which supports what kind `like` supports."""
+    """Send calls of `kind` without a kernel to `fallback`, which supports what kind `like` supports."""
     _fallbacks[kind] = fallback, like
     _forget_routes()
 
 
 def find(declared: Op, kind: str, dtype: np.dtype[Any]) -> Implementation | None:
-    """The implementation of exactly (op, kind, dtype), or None."""
+    """Return the implementation of exactly (op, kind, dtype), or None."""
     return _implementations.get((declared.name, kind, dtype))
 
 
 def fallback(kind: str) -> Fallback | None:
-    """The boxed fallback of `kind`, or None."""
+    """Return the boxed fallback of `kind`, or None."""
     found = _fallbacks.get(kind)
     return None if found is None else found[0]
 
 
 def dtypes(declared: Op, kind: str) -> tuple[str, ...]:
-    """The registry dtypes `declared` runs in on `kind`, in the schema's order: kernels, fallback and composition."""
+    """Return the registry dtypes of `declared` on `kind`, in the schema's order: kernels, fallback and composition."""
     own = {dtype_name(dtype) for name, of, dtype in _implementations if name == declared.name and of == kind}
     if kind in _fallbacks:
         own |= set(dtypes(declared, _fallbacks[kind][1]))
@@ -202,7 +202,7 @@ def dtypes(declared: Op, kind: str) -> tuple[str, ...]:
 
 
 def not_found(declared: Op, kind: str, dtype: np.dtype[Any]) -> KernelNotFoundError:
-    """The error that says what exists instead."""
+    """Return the error that lists what exists instead."""
     here = ", ".join(dtypes(declared, kind)) or "no dtype"
     elsewhere = [other for other in _backends if dtype_name(dtype) in dtypes(declared, other)]
     return KernelNotFoundError(
@@ -213,25 +213,25 @@ def not_found(declared: Op, kind: str, dtype: np.dtype[Any]) -> KernelNotFoundEr
 
 
 def register_backend(backend: Backend) -> None:
-    """Make a kind's arrays known to dispatch; called by the kind's module when it loads."""
+    """Make a kind's arrays known to dispatch; the kind's module calls it when it loads."""
     _backends[backend.kind] = backend
     _kind_of_type.clear()
     _forget_routes()
 
 
 def backends() -> tuple[Backend, ...]:
-    """The kinds loaded so far."""
+    """Return the kinds loaded so far."""
     return tuple(_backends.values())
 
 
 def set_loaders(*, for_type: Callable[[type], object], for_kind: Callable[[str], object]) -> None:
-    """How a kind not loaded yet is loaded: by the type of an array of it, or by its name. Both may do nothing."""
-    global _given_loaders  # noqa: PLW0603  one pair a process
+    """Set how to load a kind by the type of its arrays, or by its name; either may do nothing."""
+    global _given_loaders  # noqa: PLW0603  one pair for the process
     _given_loaders = _Loaders(for_type, for_kind)
 
 
 def backend_of(array_type: type) -> Backend | None:
-    """The kind that owns arrays of this type, loading it if need be; None when it is not an array."""
+    """Return the kind that owns arrays of this type, loading it if necessary; None if it is not an array type."""
     found = _kind_of_type.get(array_type)
     if found is None:
         found = _owner(array_type)
@@ -243,7 +243,7 @@ def backend_of(array_type: type) -> Backend | None:
 
 
 def backend_for(array: Any) -> Backend | None:
-    """The kind of `array`, or of the array that it represents while calls are recorded."""
+    """Return the kind of `array`, or of the array that it represents while calls are recorded."""
     found = backend_of(type(array))
     if found is None and hasattr(type(array), "represents"):
         return backend_for(array.represents)
@@ -251,7 +251,7 @@ def backend_for(array: Any) -> Backend | None:
 
 
 def owner_of(array: Any, what: str) -> Backend:
-    """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` if no kind owns it."""
+    """Return the kind that owns `array`, named `what` in errors. Raises `ArgumentError` if no kind owns it."""
     found = backend_of(type(array))
     if found is None:
         if hasattr(type(array), "represents"):
@@ -271,7 +271,7 @@ def _type_name(value: Any) -> str:
 
 
 def device_of(array: Any, what: str) -> Device:
-    """Where `array` lives, or the array that it represents; otherwise as `owner_of`."""
+    """Return the device of `array`, or of the array that it represents; see `owner_of` for errors."""
     while hasattr(type(array), "represents"):
         array = array.represents
     return owner_of(array, what).device_of(array)
@@ -282,7 +282,7 @@ def _owner(array_type: type) -> Backend | None:
 
 
 def backend(kind: str) -> Backend:
-    """The backend of `kind`, loading it if need be. Raises `DeviceError` when there is none."""
+    """Return the backend of `kind`, loading it if necessary. Raises `DeviceError` if there is none."""
     if kind not in _backends:
         _loaders().for_kind(kind)
     try:

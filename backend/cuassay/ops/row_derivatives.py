@@ -1,35 +1,24 @@
-"""Derivatives of what is normalized row by row; what `cuassay.ops.derivatives` says of formulas holds here.
+"""Derivatives of normalizations of rows; `cuassay.ops.derivatives` describes what a formula may do.
 
-On plain arrays a gradient is one op. Where it is differentiated itself, it is made of ops that have formulas.
+On plain arrays a gradient is a single op. If it is differentiated itself, it is built from ops that have formulas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.ops import catalog as ops
 from cuassay.ops import registry, rules
-from cuassay.ops.rules import Formula, Forward
+from cuassay.ops.elementwise_derivatives import by, wide
+from cuassay.ops.rules import Forward
 
-__all__ = ["ROWS", "by", "wide"]
+__all__ = ["ROWS"]
 
 Array = Any
 
 
-def by(*reads: str) -> Callable[[Callable[[Array, Forward], Array]], Formula]:
-    """Make a formula of a function that reads these."""
-    return lambda function: Formula(function, reads)
-
-
-def wide(array: Array) -> Array:
-    """In float32 where it has 16 bits: what is summed or subtracted below would be rounded at each step."""
-    return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
-
-
 def _is_recorded(*arrays: Array) -> bool:
-    """Whether a derivative of this derivative is asked for: one op for all would have to have one itself."""
+    """Return whether this derivative is differentiated too; the single fused op has no derivative."""
     return any(registry.backend_of(type(one)) is None for one in arrays)
 
 
@@ -45,7 +34,7 @@ def _mean(array: Array) -> Array:
 
 
 def _normalized(forward: Forward) -> tuple[Array, Array]:
-    """The rows of mean 0 and variance 1, and what they were multiplied by."""
+    """Return the rows with mean 0 and variance 1, and the factor that scaled them."""
 
     def make() -> tuple[Array, Array]:
         a = wide(forward.a)
@@ -75,7 +64,7 @@ def _layer_norm_weight(grad: Array, forward: Forward) -> Array:
 
 
 def _filled(value: float, rows: Array) -> Array:
-    """A vector of one number, as long as the rows."""
+    """Return a vector of one value, as long as the rows."""
     backend = registry.owner_of(rows, "an array")
     made = backend.empty(tuple(rows.shape[-1:]), rows.dtype, backend.device_of(rows).index)
     made.fill(value)

@@ -1,7 +1,7 @@
-"""What a derivative of an op is: for each parameter a formula over ops, and which values the formula reads.
+"""What a derivative of an op is: a formula over ops for each parameter, and the values that the formula reads.
 
-The rules of the declared ops stand in `cuassay.ops.derivatives`; an op of a user's gets its own by
-``declare(..., derivative=)``. How calls are recorded and formulas run is decided in `cuassay.autograd`.
+The rules of the declared ops are in `cuassay.ops.derivatives`; a user's op gets its own by
+``declare(..., derivative=)``. `cuassay.autograd` decides how calls are recorded and formulas are run.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from cuassay.ops.schema import Schema
 __all__ = ["Derivative", "Formula", "Forward", "Reads", "derivative_of", "register"]
 
 
-#: From a call's arguments by name to those that are read.
+#: From a call's arguments by name to the names of those that are read.
 Reads = Callable[[Mapping[str, Any]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """From the gradient of the output to that of one parameter.
+    """A function from the gradient of the output to that of one parameter.
 
     Attributes
     ----------
     function : callable
-        ``function(grad, forward)``, where `forward` is a `Forward`. What it gives may be broadcast, or in a wider
-        dtype: it is summed to the parameter's shape and cast to its dtype. For a list of arrays it gives a list, one
+        ``function(grad, forward)``, where `forward` is a `Forward`. Its result may be broadcast or in a wider dtype: it
+        is summed to the parameter's shape and cast to its dtype. For a list of arrays it returns a list with one
         gradient for each.
     reads : tuple of str, or callable
         The parameters whose values it reads, and ``"out"``; or a function from the call's arguments by name to these.
-        Only they are kept from the forward call; of the other arrays shape and dtype are.
+        Only these values are kept from the forward call; of other arrays only shape and dtype are kept.
     """
 
     function: Callable[[Any, Forward], Any]
     reads: tuple[str, ...] | Reads = ()
 
     def read(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """What it reads of a call."""
+        """Return the names of the values that it reads of a call."""
         return self.reads if isinstance(self.reads, tuple) else self.reads(arguments)
 
 
 class Forward:
-    """A call as formulas see it: arguments by name, and ``out``; arrays that no formula reads as `Meta`.
+    """A call as formulas see it: arguments by name, and ``out``. Arrays that no formula reads are `Meta`.
 
     ``home`` is the device of the arguments.
 
     Parameters
     ----------
     values : mapping
-        Name to value.
+        The values by name.
     """
 
     __slots__ = ("_made", "_values")
@@ -68,7 +68,7 @@ class Forward:
             raise AttributeError(f"the call has no {name!r}; it has {', '.join(self._values)}") from None
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What `make` gives, computed by the first formula of the call that asks for `name`."""
+        """Return the result of `make`, computed by the first formula of the call that asks for `name`."""
         if self._made is None:
             self._made = {}
         if name not in self._made:
@@ -76,20 +76,21 @@ class Forward:
         return self._made[name]
 
 
-#: Parameter to its formula, or to why it has none. A parameter that is not named has no gradient, as a result of truth
-#: values has none: nothing changes when it changes a little. A text in place of all: why the op has no derivative.
+#: From a parameter to its formula, or to the reason why it has none. A parameter that is not named has no gradient,
+#: because small changes of it do not change the result, as in comparisons. A text instead of the mapping says why the
+#: op has no derivative.
 Derivative = Mapping[str, Formula | str] | str
 
 _derivatives: dict[str, Derivative] = {}
 
 
 def register(schema: Schema, derivative: Any) -> None:
-    """Enter the derivative of an op; a plain function as formula reads every argument and the output.
+    """Register the derivative of an op; a plain function used as a formula reads every argument and the output.
 
     Raises
     ------
     SchemaError
-        If it names a parameter that the op does not have, or gives something else than a formula or a reason.
+        If it names a parameter that the op does not have, or maps one to neither a formula nor a reason.
     """
     if isinstance(derivative, str):
         _derivatives[schema.name] = derivative
@@ -128,5 +129,5 @@ def _formula(schema: Schema, name: Any, given: Any) -> Formula | str:
 
 
 def derivative_of(name: str) -> Derivative:
-    """The derivative of the op of that name; a text that says so where it has none."""
+    """Return the derivative of the op of that name, or a text that says why it has none."""
     return _derivatives.get(name, "no rule is written for it; declare it with derivative={parameter: formula}")

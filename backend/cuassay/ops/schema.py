@@ -1,15 +1,15 @@
-"""What an operation is: parameters, shapes, dtypes. Says nothing of how it is computed.
+"""What an operation is: parameters, shapes, dtypes. A schema does not say how the operation is computed.
 
 A schema is written as one line, the *signature*::
 
-    "add(a, b) -> out"                       two arrays read, one array made
+    "add(a, b) -> out"                       reads two arrays, makes one array
     "softmax(a, *, axis=-1) -> out"          after the star: scalars, with defaults
     "foreach_lerp_(a!: arrays, b: arrays, *, weight) -> "   lists of arrays; ``!`` is read and written
-    "foreach_mul_(a!: arrays, b?: arrays, lr?) -> "   ``?``: may be missing (None), or a Python number
+    "foreach_mul_(a!: arrays, b?: arrays, lr?) -> "   ``?``: may be omitted (None), or be a Python number
     "eigh(a) -> values, vectors"             several outputs: the call gives a named tuple
 
-From it follow the functional form ``add(a, b)``, the ``out=`` form, and for elementwise operations the
-in-place form ``add.inplace(a, b)``.
+Every op has the functional form ``add(a, b)`` and the ``out=`` form; elementwise operations also have the in-place
+form ``add.inplace(a, b)``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REQUIRED: Any = object()
 #: The types of Python numbers, exactly: ``numpy.float64`` is a `float` too, but an array's element.
 NUMBERS = frozenset((bool, int, float, complex))
 
-#: Types of scalars that need no second look.
+#: Types of scalars that need no conversion.
 _PLAIN = NUMBERS | {type(None), str, tuple, list}
 
 
@@ -52,17 +52,17 @@ class Meta:
 
     @property
     def nbytes(self) -> int:
-        """Bytes the elements take, C-contiguous."""
+        """The bytes of its elements, C-contiguous."""
         return self.size * self.dtype.itemsize
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of axes."""
         return len(self.shape)
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter: an array, a list of arrays or a scalar; and whether it is read, or read and written."""
+    """One parameter: an array, a list of arrays or a scalar; it is read, or read and written."""
 
     name: str
     form: Form = "array"
@@ -80,26 +80,26 @@ class Param:
 
     @property
     def required(self) -> bool:
-        """True when the caller must give it."""
+        """Whether the caller must give it."""
         return self.default is _REQUIRED
 
     def members(self, value: Any) -> Iterator[tuple[str, Any]]:
-        """The arrays in `value`, an argument of this parameter, each by name: none where it may be missing and is."""
+        """Yield the arrays in `value`, an argument of this parameter, with their names; none if it was omitted."""
         is_list = self.form == "arrays" and isinstance(value, list | tuple)
         for position, array in enumerate(self.values(value)):
             yield f"{self.name}[{position}]" if is_list else self.name, array
 
     def values(self, value: Any) -> Sequence[Any]:
-        """As `members`, without the names, which cost more than all else that a call over lists does with an array."""
+        """Return the arrays without names; making names would dominate the cost of a call over lists."""
         if self.form == "arrays" and isinstance(value, list | tuple):
             return value
         return (value,) if self.required or (value is not None and type(value) not in NUMBERS) else ()
 
 
-#: The arguments of a call by parameter name, defaults filled in; for a shape rule, arrays as `Meta`.
+#: The arguments of a call by parameter name, with defaults filled in; for a shape rule, arrays as `Meta`.
 Arguments = Mapping[str, Any]
 
-#: Arguments to the shape of the output; to those of all outputs, in order, where there are several.
+#: From the arguments to the shape of the output, or to the shapes of several outputs, in order.
 ShapeRule = Callable[[Arguments], tuple[Any, ...]]
 
 
@@ -112,42 +112,41 @@ class Schema:
     name, params, outputs
         From the signature.
     shape : callable
-        The shape rule. Gets the arguments by name, arrays as `Meta`. Gives the output's shape, or a tuple of shapes if
-        there are several outputs. Of an op that makes no array it checks the arguments, and what it gives is not looked
-        at.
+        The shape rule. It maps the arguments by name, arrays as `Meta`, to the output's shape, or to a tuple of shapes
+        if there are several outputs. For an op that makes no array it only checks the arguments.
     dtypes : tuple of str
-        The registry dtypes the operation is defined for at all, whatever the device.
+        The registry dtypes that the operation is defined for, on any device.
     op_class : str
-        One of `cuassay.core.capability.OP_CLASSES`; with a dtype it names a capability.
+        One of `cuassay.core.capability.OP_CLASSES`; together with a dtype it names a capability.
     result : callable
-        Registry dtype to the output's dtype, or to a tuple of dtypes if there are several outputs. Of one output the
-        dtype is the same unless stated (`sum` of int32 is int64).
+        Maps the registry dtype to the output's dtype, or to a tuple of dtypes if there are several outputs; identity
+        by default (`sum` of int32 is int64).
     deterministic : bool
-        Two runs on the same input give the same bits.
+        Whether two runs on the same input give the same bits.
     place : callable, optional
-        Where the output goes, for an op that moves arrays: ``(bound, out, device) -> device``.
+        The output's device, for an op that moves arrays: ``(bound, out, device) -> device``.
     dtype_from : tuple of str
-        The parameters whose promotion is the registry dtype; all unless stated.
+        The parameters whose promotion is the registry dtype; all by default.
     out_dtype_from : str
-        The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` gives the dtype.
+        The scalar that names the output's dtype, such as ``out_dtype``; if it is None, `result` decides.
     view_of : str
-        The array whose memory the result shows: nothing is moved, unless `out` is given. The view is what `Op`'s
-        `composite` gives.
+        The array of which the result is a view: no data moves, unless `out` is given. `Op`'s `composite` makes the
+        view.
     accumulates : str
-        The array that `out` may be, as the first of an elementwise op may: an element of it is read for the element of
-        the result that takes its place alone.
+        The array that may also be `out`, as for the first array of an elementwise op: each of its elements is read only
+        for the element of the result at the same position.
     elementwise : bool
-        Whether each output element depends on one element of each input at most, so that in place is safe.
+        Whether each output element depends on at most one element of each input, so that in-place calls are safe.
     is_single : bool
         Whether there is exactly one output.
     result_type : type, optional
-        The named tuple that a call gives, of the op's name and the outputs' names; None unless there are several.
+        The named tuple that a call returns, with the op's and the outputs' names; None unless there are several.
     arrays, written, lists, array_names, scalar_names, writes, pick_arrays, is_irregular
-        From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; of a
-        call that may give nothing but arrays by position, whether each is written, else None; from arguments by name
-        to the arrays;
-        whether arrays cannot be told by place alone: there is a list, one that may be missing, or one that is written
-        and whose dtype does not count.
+        Derived from `params`. `arrays`: arrays and lists, in order. `written`: parameters that are written. `lists`:
+        required lists. `writes`: whether each array is written, if the required parameters are all of the arrays, no
+        lists and no scalars, else None. `pick_arrays`: from arguments by name to the arrays. `is_irregular`: whether
+        positions do not identify the arrays, because there is a list, an optional array, or a written array that
+        `dtype_from` does not name.
     """
 
     name: str
@@ -178,7 +177,7 @@ class Schema:
     _defaults: Mapping[str, Any] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Read off the parameters, once, what every call asks."""
+        """Derive once from the parameters what every call needs."""
         scalars = [param for param in self.params if param.form == "scalar"]
         names = tuple(param.name for param in self.params if param.form != "scalar")
         is_plain = all(p.form == "array" if p.required else p.form == "scalar" for p in self.params)
@@ -204,17 +203,17 @@ class Schema:
 
     @property
     def in_place(self) -> str:
-        """The array that the in-place form writes; empty where there is none."""
+        """The array that the in-place form writes; empty if there is no in-place form."""
         is_safe = self.elementwise and self.is_single
         return self.accumulates or (self.array_names[0] if is_safe and self.array_names else "")
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments by parameter name, defaults filled in.
+        """Return the arguments by parameter name, with defaults filled in.
 
         Raises
         ------
         ArgumentError
-            If one is missing, given twice, unknown, or a scalar is given by position.
+            If one is missing, given twice or unknown, or if a scalar is given by position.
         """
         if len(args) == len(self.arrays) and (not kwargs or kwargs.keys() <= set(self.scalar_names)):
             bound = dict(zip(self.array_names, args, strict=True))
@@ -225,7 +224,7 @@ class Schema:
                         break
                 bound |= {**self._defaults, **kwargs}
             if len(bound) == len(self.params):
-                return bound  # the common call; any other is read argument by argument
+                return bound  # the common call; others are bound argument by argument
         return self._bind_by_name(args, kwargs)
 
     def _bind_by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,12 +241,12 @@ class Schema:
         return bound | self._plain({name: bound[name] for name in self.scalar_names})
 
     def _plain(self, scalars: Mapping[str, Any]) -> dict[str, Any]:
-        """`scalars` with NumPy's numbers as Python's, so that a kernel meets one type on every kind of device.
+        """Return `scalars` with NumPy numbers as Python numbers, so that kernels of every kind get the same types.
 
         Raises
         ------
         ArgumentError
-            If an array is given for a scalar: compared with a word, it is not one truth.
+            If an array is given for a scalar: comparing it with a word does not give a single truth value.
         """
         return {name: self._plain_one(name, value) for name, value in scalars.items()}
 
@@ -255,7 +254,7 @@ class Schema:
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, type):
-            return value  # numpy.float32 names a dtype, and has the attributes of an array
+            return value  # numpy.float32 names a dtype, although it has an array's attributes
         if hasattr(value, "dtype") and hasattr(value, "shape") and value.shape != ():
             raise ArgumentError(
                 f"{self.name}'s {name} is not a parameter for arrays; got {shown(value)}; give a number or a word, "
@@ -289,7 +288,7 @@ class Schema:
         return f"{self.name}({inside}) -> {', '.join(self.outputs)}".rstrip()
 
     def registry_dtype(self, operands: Iterable[Any]) -> np.dtype[Any]:
-        """The dtype an implementation is looked up by: the promotion of the operands.
+        """Return the promotion of the operands: the dtype by which an implementation is looked up.
 
         Parameters
         ----------
@@ -310,7 +309,7 @@ class Schema:
         return dtype
 
     def infer(self, bound: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[Meta, ...]:
-        """Shape and dtype of every output, for arguments by name (arrays as `Meta`) and the registry dtype."""
+        """Return shape and dtype of every output, for arguments by name (arrays as `Meta`) and the registry dtype."""
         if not self.outputs:
             return ()
         shape, found = self.shape(bound), self.result_dtype(dtype, bound)
@@ -319,14 +318,14 @@ class Schema:
         return tuple(map(Meta, several_outputs.each_shape(self, shape), found))
 
     def result_dtype(self, dtype: np.dtype[Any], bound: Mapping[str, Any]) -> Any:
-        """The output's dtype, or a tuple of dtypes if there are several outputs.
+        """Return the output's dtype, or a tuple of dtypes if there are several outputs.
 
         Raises
         ------
         DTypeError
-            If what `result` gives is not a dtype.
+            If `result` does not return a dtype.
         SchemaError
-            If it does not give one for each of several outputs.
+            If it does not return one dtype for each of several outputs.
         """
         if self.result_type is not None:
             return tuple(map(as_dtype, several_outputs.each_dtype(self, self.result(dtype))))
@@ -338,7 +337,7 @@ _SIGNATURE = re.compile(r"(?P<name>\w+)\((?P<params>.*)\)\s*->\s*(?P<outputs>[\w
 
 
 def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]:
-    """Name, parameters and outputs of a signature line.
+    """Return name, parameters and outputs of a signature line.
 
     Raises
     ------
@@ -382,7 +381,7 @@ def _array(part: str, text: str) -> Param:
 
 
 def _scalars(inside: str, text: str) -> Iterable[Param]:
-    """What follows the star is Python: names, and defaults that are literals."""
+    """Parse the part after the star as Python: names, and defaults that are literals."""
     if not inside:
         return
     try:

@@ -1,6 +1,6 @@
-"""The shape rules of the declared operations, usable alone.
+"""The shape rules of the declared operations, usable without calls.
 
-Each rule gets the arguments by name, arrays as anything with a ``shape``, scalars as they are.
+Each rule takes the arguments by name: anything with a ``shape`` for an array, and scalars unchanged.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ Shape = tuple[int, ...]
 
 
 def shape_of(value: Any) -> Shape:
-    """The shape of an array; of a Python scalar ``()``."""
+    """Return the shape of an array, or ``()`` for a Python scalar."""
     return tuple(getattr(value, "shape", ()))
 
 
-#: Axes that an array of NumPy, and so of every kind, may have.
+#: The most axes of a NumPy array, and so of arrays of every kind.
 _MOST_AXES = 64
 
 
 def limited(name: str, shape: Shape) -> Shape:
-    """`shape`, of as many axes as arrays may have. Raises `ShapeError` where it has more."""
+    """Return `shape` if it does not have more axes than arrays may have. Raises `ShapeError` otherwise."""
     if len(shape) > _MOST_AXES:
         raise ShapeError(
             f"{name} would give {len(shape)} axes; an array has {_MOST_AXES} at most; join some by reshape"
@@ -62,13 +62,13 @@ def limited(name: str, shape: Shape) -> Shape:
 
 
 def broadcast(bound: Mapping[str, Any]) -> Shape:
-    """All arguments broadcast together, NumPy's rule; Python scalars have shape ``()``."""
+    """Broadcast all arguments by NumPy's rule; Python scalars have shape ``()``."""
     shapes = [shape_of(value) for value in bound.values()]
     return shapes[0] if len(set(shapes)) == 1 else broadcast_shapes(*shapes)
 
 
 def broadcast_arrays(*names: str) -> ShapeRule:
-    """`broadcast` of these arguments alone, for an operation that has scalars."""
+    """Make the rule that broadcasts only these arguments, for an operation that has scalars."""
 
     def rule(bound: Mapping[str, Any]) -> Shape:
         return broadcast({name: bound[name] for name in names})
@@ -77,7 +77,7 @@ def broadcast_arrays(*names: str) -> ShapeRule:
 
 
 def chosen(bound: Mapping[str, Any]) -> Shape:
-    """`broadcast`; ``condition`` must be an array of bool."""
+    """Broadcast all arguments; ``condition`` must be an array of bool."""
     condition = bound["condition"]
     if getattr(condition, "dtype", None) != np.bool_:
         raise DTypeError(
@@ -87,7 +87,7 @@ def chosen(bound: Mapping[str, Any]) -> Shape:
 
 
 def clamped(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``; ``min`` and ``max`` are numbers, whole ones for whole numbers, and one of them is given."""
+    """Return the shape of ``a``; ``min``, ``max`` or both must be given, as whole numbers for integer dtypes."""
     bounds = {name: bound[name] for name in ("min", "max") if bound[name] is not None}
     if not bounds:
         raise ArgumentError("clamp needs min=, max= or both; got neither; give a number")
@@ -103,7 +103,7 @@ def clamped(bound: Mapping[str, Any]) -> Shape:
 
 
 def same(name: str) -> ShapeRule:
-    """The shape of argument `name`; an ``axis`` argument, where there is one, must exist."""
+    """Make the rule that returns the shape of argument `name`; an ``axis`` argument, if any, must exist in it."""
 
     def rule(bound: Mapping[str, Any]) -> Shape:
         shape = shape_of(bound[name])
@@ -115,7 +115,7 @@ def same(name: str) -> ShapeRule:
 
 
 def softmax(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``, which has the axis ``axis``; ``dtype`` must be a floating one, or None."""
+    """Return the shape of ``a``, which must have the axis ``axis``; ``dtype`` must be a floating dtype or None."""
     named = bound["dtype"]
     if named is not None and dtype_name(as_dtype(named)) not in FLOATS:
         raise DTypeError(f"softmax gives one of {', '.join(FLOATS)}; got dtype {shown(named)}; cast the result")
@@ -123,14 +123,14 @@ def softmax(bound: Mapping[str, Any]) -> Shape:
 
 
 def along(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``, which has the axis ``axis``."""
+    """Return the shape of ``a``, which must have the axis ``axis``."""
     shape = shape_of(bound["a"])
     normalize_axis(bound["axis"], len(shape))
     return shape
 
 
 def padded(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``, each axis longer by its pair of ``widths``."""
+    """Return the shape of ``a``, with each axis extended by its pair of ``widths``."""
     shape, widths, value = shape_of(bound["a"]), bound["widths"], bound["value"]
     pairs = list(widths) if isinstance(widths, tuple | list) else []
     if len(pairs) != len(shape) or not all(_is_pair(pair) for pair in pairs):
@@ -153,7 +153,7 @@ def _is_pair(pair: Any) -> bool:
 
 
 def cast(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``; `dtype` must be a floating one."""
+    """Return the shape of ``a``; `dtype` must be a floating dtype."""
     wanted = as_dtype(bound["dtype"])
     if not is_float(wanted) or dtype_name(wanted) in FP8:
         raise DTypeError(f"cast goes between {', '.join(FLOATS)}; got {dtype_name(wanted)}; use the array's astype")
@@ -161,7 +161,7 @@ def cast(bound: Mapping[str, Any]) -> Shape:
 
 
 def reduced(bound: Mapping[str, Any]) -> Shape:
-    """``a`` without the axes in ``axis`` (None: all of them), or with length 1 there when ``keepdims``."""
+    """Return the shape of ``a`` without the axes in ``axis`` (None: all), or with extent 1 there if ``keepdims``."""
     shape = shape_of(bound["a"])
     axes = reduced_axes(bound["axis"], len(shape))
     keepdims = bound["keepdims"]
@@ -171,7 +171,7 @@ def reduced(bound: Mapping[str, Any]) -> Shape:
 
 
 def reduced_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """The axes a reduction runs over, each counted from the front, ascending."""
+    """Return the axes that a reduction runs over, counted from the front, ascending."""
     if axis is None:
         return tuple(range(ndim))
     given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
@@ -182,7 +182,7 @@ def reduced_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]
 
 
 def non_empty(what: str) -> ShapeRule:
-    """`reduced`, for an operation that has no value over zero elements: `what` of them is undefined."""
+    """Make the `reduced` rule of an operation whose value, named `what`, is undefined over zero elements."""
 
     def rule(bound: Mapping[str, Any]) -> Shape:
         shape = shape_of(bound["a"])
@@ -198,7 +198,7 @@ def non_empty(what: str) -> ShapeRule:
 
 
 def argument(bound: Mapping[str, Any]) -> Shape:
-    """`non_empty`, of one axis or of all."""
+    """Apply `non_empty` for a single axis or all axes."""
     if isinstance(bound["axis"], tuple | list):
         raise ArgumentError(
             f"argmax is over one axis, or all (None); got axis {bound['axis']!r}; reshape the array first"
@@ -207,7 +207,7 @@ def argument(bound: Mapping[str, Any]) -> Shape:
 
 
 def variance(bound: Mapping[str, Any]) -> Shape:
-    """`reduced`; ``correction`` is a real number."""
+    """Apply `reduced`; ``correction`` must be a real number."""
     if as_real(bound["correction"]) is None:
         raise ArgumentError(
             f"var's correction must be a real number; got {shown(bound['correction'])}; 0 or 1 is usual"
@@ -216,7 +216,7 @@ def variance(bound: Mapping[str, Any]) -> Shape:
 
 
 def normalized(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``; ``weight`` and ``bias`` are vectors of its last extent."""
+    """Return the shape of ``a``; ``weight`` and ``bias`` must be vectors as long as its last axis."""
     shape = shape_of(bound["a"])
     if not shape:
         raise ShapeError("layer_norm needs an axis to normalize over; got a 0-d array; give at least one dimension")
@@ -232,12 +232,12 @@ def normalized(bound: Mapping[str, Any]) -> Shape:
 
 
 def softmax_gradient(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``result``, which ``grad`` has too."""
+    """Return the shape of ``result``, which ``grad`` must have too."""
     return _with_gradient("softmax_backward", bound, same("result")(bound))
 
 
 def normalized_gradient(bound: Mapping[str, Any]) -> Shape:
-    """The shape of ``a``, which ``grad`` has too; ``weight`` is a vector of its last extent."""
+    """Return the shape of ``a``, which ``grad`` must have too; ``weight`` must be a vector as long as its last axis."""
     shape = normalized({**bound, "bias": bound["weight"]})
     return _with_gradient("layer_norm_backward", bound, shape)
 
@@ -251,7 +251,7 @@ def _with_gradient(name: str, bound: Mapping[str, Any], shape: Shape) -> Shape:
 
 
 def matmul(bound: Mapping[str, Any]) -> Shape:
-    """NumPy's matmul: the last two axes multiply, those before broadcast; a vector gains and loses an axis."""
+    """Apply NumPy's matmul rule: the last two axes multiply, and those before them broadcast; vectors are allowed."""
     a, b = shape_of(bound["a"]), shape_of(bound["b"])
     if not a or not b:
         raise ShapeError(f"matmul needs arrays of one dimension or more; got shapes {a} and {b}; use mul for scalars")
@@ -265,7 +265,7 @@ def matmul(bound: Mapping[str, Any]) -> Shape:
 
 
 def linear(bound: Mapping[str, Any]) -> Shape:
-    """``(..., K)`` with weight ``(N, K)``, and bias ``(N,)`` where there is one, gives ``(..., N)``."""
+    """Map ``(..., K)`` with weight ``(N, K)`` and optional bias ``(N,)`` to ``(..., N)``."""
     a, weight = shape_of(bound["a"]), shape_of(bound["weight"])
     bias = weight[:1] if bound["bias"] is None else shape_of(bound["bias"])
     if not a or len(weight) != 2 or a[-1] != weight[1] or bias != weight[:1]:

@@ -1,6 +1,6 @@
-"""Derivatives of views: the gradient seen the other way round; of a slice, zeros around it.
+"""Derivatives of views: the inverse view of the gradient, or for a slice zeros around the gradient.
 
-What `cuassay.ops.derivatives` says of formulas holds here.
+`cuassay.ops.derivatives` describes what a formula may do.
 """
 
 from __future__ import annotations

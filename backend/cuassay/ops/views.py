@@ -1,4 +1,4 @@
-"""Operations that move nothing: their shape rules, and the views themselves, by the arrays' own methods."""
+"""Operations that move no data: their shape rules, and the functions that make the views."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Shape = tuple[int, ...]
 
 
 def _exchange(axis0: int, axis1: int, ndim: int) -> list[int]:
-    """The order of the axes, two of them exchanged."""
+    """Return the order of the axes with two of them exchanged."""
     first, second = normalize_axis(axis0, ndim), normalize_axis(axis1, ndim)
     order = list(range(ndim))
     order[first], order[second] = second, first
@@ -48,18 +48,18 @@ def _exchange(axis0: int, axis1: int, ndim: int) -> list[int]:
 
 
 def exchanged(bound: Bound) -> Shape:
-    """The shape of ``a``, the extents of ``axis0`` and ``axis1`` exchanged."""
+    """Return the shape of ``a`` with the extents of ``axis0`` and ``axis1`` exchanged."""
     shape = shape_of(bound["a"])
     return tuple(shape[axis] for axis in _exchange(bound["axis0"], bound["axis1"], len(shape)))
 
 
 def transpose(a: Array, *, axis0: int, axis1: int) -> Array:
-    """Two axes exchanged."""
+    """Exchange two axes."""
     return a.transpose(_exchange(axis0, axis1, a.ndim))
 
 
 def _order(axes: Any, ndim: int) -> tuple[int, ...]:
-    """`axes` counted from the front, each axis once."""
+    """Return `axes` counted from the front; each axis must appear once."""
     given = tuple(normalize_axis(axis, ndim) for axis in axes) if isinstance(axes, tuple | list) else ()
     if sorted(given) != list(range(ndim)):
         raise ShapeError(
@@ -70,13 +70,13 @@ def _order(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def permuted(bound: Bound) -> Shape:
-    """The extents of ``a`` in the order ``axes``."""
+    """Return the extents of ``a`` in the order ``axes``."""
     shape = shape_of(bound["a"])
     return tuple(shape[axis] for axis in _order(bound["axes"], len(shape)))
 
 
 def permute(a: Array, *, axes: Sequence[int]) -> Array:
-    """The axes in this order."""
+    """Put the axes in this order."""
     return a.transpose(_order(axes, a.ndim))
 
 
@@ -84,7 +84,7 @@ def permute(a: Array, *, axes: Sequence[int]) -> Array:
 
 
 def reshaped(bound: Bound) -> Shape:
-    """``shape``, of as many elements as ``a``; one extent may be -1."""
+    """Return ``shape``, which must have as many elements as ``a``; one extent may be -1."""
     shape, wanted = shape_of(bound["a"]), bound["shape"]
     extents = list(wanted) if isinstance(wanted, tuple | list) else [wanted]
     free = [place for place, extent in enumerate(extents) if as_whole(extent) == -1]
@@ -102,12 +102,12 @@ def reshaped(bound: Bound) -> Shape:
 
 
 def reshape(a: Array, *, shape: Any) -> Array:
-    """The same elements, in C order, in another shape."""
+    """Give the same elements, in C order, another shape."""
     return a.reshape(reshaped({"a": a, "shape": shape}))
 
 
 def expanded(bound: Bound) -> Shape:
-    """``shape``, to which ``a`` must broadcast."""
+    """Return ``shape``, to which ``a`` must broadcast."""
     shape, wanted = shape_of(bound["a"]), as_shape(bound["shape"])
     if broadcast_shapes(shape, wanted) != wanted:
         raise ShapeError(f"expand cannot broadcast {shape} to {wanted}; an axis is longer there than in shape")
@@ -115,13 +115,13 @@ def expanded(bound: Bound) -> Shape:
 
 
 def expand(a: Array, *, shape: Any) -> Array:
-    """Broadcast: axes that are new, or of extent 1, have a stride of 0."""
+    """Broadcast; axes that are new, or had extent 1, get a stride of 0."""
     backend = registry.owner_of(a, "expand's a")
     return backend.namespace(backend.device_of(a).index).broadcast_to(a, as_shape(shape))
 
 
 def _single(axis: Any, shape: Shape) -> tuple[int, ...]:
-    """The axes of extent 1 that are removed."""
+    """Return the axes of extent 1 that are removed."""
     if axis is None:
         return tuple(place for place, extent in enumerate(shape) if extent == 1)
     axes = reduced_axes(axis, len(shape))
@@ -135,27 +135,27 @@ def _single(axis: Any, shape: Shape) -> tuple[int, ...]:
 
 
 def squeezed(bound: Bound) -> Shape:
-    """The shape of ``a`` without the axes ``axis``, of extent 1 (None: all of extent 1)."""
+    """Return the shape of ``a`` without the axes ``axis``, which must have extent 1 (None: all of extent 1)."""
     shape = shape_of(bound["a"])
     removed = _single(bound["axis"], shape)
     return tuple(extent for place, extent in enumerate(shape) if place not in removed)
 
 
 def squeeze(a: Array, *, axis: Any) -> Array:
-    """Without axes of extent 1."""
+    """Remove axes of extent 1."""
     removed = _single(axis, tuple(a.shape))
     return a[(*(0 if place in removed else slice(None) for place in range(a.ndim)), Ellipsis)]
 
 
 def unsqueezed(bound: Bound) -> Shape:
-    """The shape of ``a`` with a new axis ``axis`` of extent 1."""
+    """Return the shape of ``a`` with a new axis ``axis`` of extent 1."""
     shape = shape_of(bound["a"])
     axis = normalize_axis(bound["axis"], len(shape) + 1)
     return limited("unsqueeze", (*shape[:axis], 1, *shape[axis:]))
 
 
 def unsqueeze(a: Array, *, axis: int) -> Array:
-    """With a new axis of extent 1."""
+    """Add an axis of extent 1."""
     return a[(*(slice(None),) * normalize_axis(axis, a.ndim + 1), None, Ellipsis)]
 
 
@@ -163,7 +163,7 @@ def unsqueeze(a: Array, *, axis: int) -> Array:
 
 
 def _limit(name: str, value: object, extent: int) -> int | None:
-    """The same place, or step, as a number that an array library can count with, for all past the ends are alike."""
+    """Clip a bound or step to just past the ends, where all values are equivalent, so that it fits a C integer."""
     if value is None:
         return None
     whole = as_whole(value)
@@ -183,12 +183,12 @@ def _index(shape: Shape, axis: int, start: Any, stop: Any, step: Any) -> tuple[A
 
 
 def index_of(bound: Bound) -> tuple[Any, ...]:
-    """The slice of a call, as an index of its array."""
+    """Return the slice of a call as an index of its array."""
     return _index(shape_of(bound["a"]), bound["axis"], bound["start"], bound["stop"], bound["step"])
 
 
 def sliced(bound: Bound) -> Shape:
-    """The shape of ``a``, along ``axis`` the places from ``start`` to ``stop`` by ``step``, as Python counts them."""
+    """Return the shape of ``a`` sliced along ``axis`` from ``start`` to ``stop`` by ``step``, as in Python."""
     shape = shape_of(bound["a"])
     index = index_of(bound)
     axis = len(index) - 2
@@ -196,5 +196,5 @@ def sliced(bound: Bound) -> Shape:
 
 
 def slice_of(a: Array, *, axis: int, start: Any, stop: Any, step: Any) -> Array:
-    """The places from `start` to `stop` by `step`."""
+    """Slice along `axis` from `start` to `stop` by `step`."""
     return a[_index(tuple(a.shape), axis, start, stop, step)]

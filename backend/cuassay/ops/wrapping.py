@@ -1,7 +1,7 @@
-"""Functions that take the place of every op's call and of every plan's run, in all threads: how all calls are seen.
+"""Functions that replace the call of every op and the run of every plan, in all threads, to observe all calls.
 
-An interposer is one thread's, and a call through one takes no shortcut. A wrapped call takes the way that it takes
-otherwise; when nobody wraps, the plain functions are there again.
+An interposer belongs to one thread, and a call through an interposer takes no shortcuts. A wrapped call runs exactly as
+it does otherwise; after the last `unwrap` the original functions are back.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ _Function = Callable[..., Any]
 
 
 class Wrapping(NamedTuple):
-    """`call` makes what takes the place of ``call(op, *args, out=None, **scalars)``; `run` of ``run(plan)``, if given.
+    """`call` wraps ``call(op, *args, out=None, **scalars)``, and `run`, if given, wraps ``run(plan)``.
 
-    Each is given the function that is there, and calls it.
+    Each takes the current function and returns a replacement that calls it.
     """
 
     call: Callable[[_Function], _Function]
     run: Callable[[_Function], _Function] | None = None
 
 
-#: What is called with the first of none, one, two... wrappings: where one goes, those below stay the same functions.
+#: The functions with the first 0, 1, 2... wrappings applied; undoing a wrapping keeps those below it identical.
 _composed: list[tuple[_Function, _Function]] = [(Op.__call__, Plan.run)]
 _wrappings: list[Wrapping] = []
 
 
 def wrap(wrapping: Wrapping) -> None:
-    """From here calls pass through `wrapping`, outside of those that were set before."""
+    """Pass all calls through `wrapping`, outside of the wrappings set before."""
     _wrappings.append(wrapping)
     _compose(len(_wrappings) - 1)
 
 
 def unwrap(wrapping: Wrapping) -> None:
-    """Undo `wrap`, whichever others came after it."""
+    """Undo `wrap`, regardless of later wrappings."""
     place = _wrappings.index(wrapping)
     del _wrappings[place]
     _compose(place)
 
 
 def _compose(place: int) -> None:
-    """Put the wrappings from `place` on together again."""
+    """Apply the wrappings from `place` on again."""
     del _composed[place + 1 :]
     for wrapping in _wrappings[place:]:
         call, run = _composed[-1]

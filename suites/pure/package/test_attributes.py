@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("testing", "it is a module of its own; write import cuassay.testing"),
+        ("testing", "it is a module; write import cuassay.testing"),
         ("precison", "did you mean 'precision'?"),
         ("quux", "it has Capabilities, Device"),
     ],

@@ -1,7 +1,7 @@
-"""The kind `meta`: arrays with a shape, a dtype and strides, and no memory, so that a function over ops can be planned.
+"""Kind `meta`: arrays with shape, dtype and strides but no memory, to plan functions over ops.
 
-Every declared op runs on them: it checks its arguments as on any kind, gives arrays of the result's shape and dtype,
-and computes nothing. What asks for values raises. `backend` is what the rest of the project sees.
+Every declared op runs on them: it checks its arguments as on any kind and returns arrays with the result's shape and
+dtype, but computes nothing. Operations that need values raise. `backend` is the interface to the rest of the project.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The array of kind `meta`: it holds a header (see `headers`), of which it gives views by NumPy's rules.
+"""The array of kind `meta`: it wraps a header (see `headers`), and NumPy's rules on the header give its views.
 
-Operators and NumPy's elementwise functions give arrays of the shape and dtype that NumPy's would have. All else that
-computes is an op of `cuassay.ops`; what reads a value raises.
+Operators and NumPy's elementwise functions return arrays with the shape and dtype of NumPy's results. Other computation
+needs an op of `cuassay.ops`. Reading a value raises.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["MetaArray", "no_values"]
 class MetaArray(NDArrayOperatorsMixin):
     """An array without memory.
 
-    Made by the namespace of the device, `cuassay.empty`, `cuassay.from_host` or an operation, never directly.
+    Created by the namespace of the device, `cuassay.empty`, `cuassay.from_host` or an operation, never directly.
 
     Parameters
     ----------
     header : numpy.ndarray
-        Shape, strides and dtype; see `cuassay.devices.meta.headers`.
+        Holds shape, strides and dtype; see `cuassay.devices.meta.headers`.
     memory : object, optional
-        An object that represents the memory, shared with the array that this one is a view of; new unless given.
+        An object that represents the memory and is shared with views; a new one by default.
     """
 
     __slots__ = ("__weakref__", "_header", "memory")
 
-    # Comparison gives an array, so there is nothing to hash by; as numpy.ndarray.
+    # Comparison returns an array, so there is no hash, as in numpy.ndarray.
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, header: headers.Header, memory: object = None) -> None:
@@ -94,7 +94,7 @@ class MetaArray(NDArrayOperatorsMixin):
 
     @property
     def device(self) -> Device:
-        """Where it would live: always ``meta:0``."""
+        """The device of the array: always ``meta:0``."""
         return DEVICE
 
     def __len__(self) -> int:
@@ -139,18 +139,18 @@ class MetaArray(NDArrayOperatorsMixin):
         return MetaArray(headers.empty(extents, self.dtype)) if header is None else self.viewed(header)
 
     def ravel(self) -> MetaArray:
-        """One axis: a view where the strides allow one, else a new array."""
+        """Return the elements along one axis: a view if the strides allow it, else a new array."""
         return self.reshape(-1)
 
     def __getitem__(self, index: Any) -> MetaArray:
-        """A view, by whole numbers, slices, None and ``...``.
+        """Return a view, indexed by whole numbers, slices, None and ``...``.
 
         Raises
         ------
         CapabilityError
-            If the index is a mask, whose values decide the shape.
+            If the index is a mask, because its values would decide the shape.
         ArgumentError
-            If it is another array, or anything else.
+            If it is another array, or any other object.
         """
         parts = _basic(index)
         return self.viewed(self._header[parts if ... in parts else (*parts, ...)])  # with ... an element is a view too
@@ -163,11 +163,11 @@ class MetaArray(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- new arrays
 
     def copy(self) -> MetaArray:
-        """A C-contiguous array of the same shape and dtype."""
+        """Return a C-contiguous array of the same shape and dtype."""
         return MetaArray(headers.empty(self.shape, self.dtype))
 
     def astype(self, dtype: Any, *, copy: bool = True) -> MetaArray:
-        """An array of the same shape in `dtype`, its axes in memory in the same order."""
+        """Return an array of the same shape in `dtype`, with the same order of axes in memory."""
         wanted = as_dtype(dtype)
         return self if not copy and wanted == self.dtype else MetaArray(headers.kept_order(self._header, wanted))
 
@@ -183,7 +183,7 @@ class MetaArray(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- writing
 
     def fill(self, value: Any) -> None:
-        """Nothing is written; raises as NumPy does for a number that the dtype cannot hold."""
+        """Check that `value` fits the dtype, raising as NumPy does; write nothing."""
         if isinstance(value, MetaArray):
             _check_fits((), value)
         else:
@@ -215,19 +215,19 @@ class MetaArray(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- values: none
 
     def get(self) -> NoReturn:
-        """Raises `CapabilityError`, as everything here that asks for values."""
+        """Raise `CapabilityError`, as everything that asks for values does."""
         self._refuse("get")
 
     def item(self, *index: Any) -> NoReturn:
-        """Raises `CapabilityError`."""
+        """Raise `CapabilityError`."""
         self._refuse("item")
 
     def tolist(self) -> NoReturn:
-        """Raises `CapabilityError`."""
+        """Raise `CapabilityError`."""
         self._refuse("tolist")
 
     def tobytes(self, order: Any = "C") -> NoReturn:
-        """Raises `CapabilityError`."""
+        """Raise `CapabilityError`."""
         self._refuse("tobytes")
 
     def __bool__(self) -> bool:
@@ -263,7 +263,7 @@ class MetaArray(NDArrayOperatorsMixin):
 
 
 def no_values(array: MetaArray, what: str) -> CapabilityError:
-    """The error for `what` reads a value of `array`."""
+    """Return the error for `what`, which reads a value of `array`."""
     return CapabilityError(
         f"{what} reads values, and an array of {DEVICE} has none; got {array!r}; plan with shapes and dtypes alone, or "
         "call the function with arrays of another kind, such as cuassay.from_host(values, 'cpu')"
@@ -271,12 +271,12 @@ def no_values(array: MetaArray, what: str) -> CapabilityError:
 
 
 def _restored(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> MetaArray:
-    """What a pickled array becomes."""
+    """Rebuild a pickled array."""
     return MetaArray(headers.strided(shape, strides, dtype))
 
 
 def _basic(index: Any) -> tuple[Any, ...]:
-    """The parts of an index that asks for a view."""
+    """Return the parts of an index that selects a view. Raises `CapabilityError` or `ArgumentError` for others."""
     parts = index if isinstance(index, tuple) else (index,)
     for part in parts:
         if part is None or isinstance(part, slice | EllipsisType) or _is_place(part):

@@ -1,4 +1,4 @@
-"""The kind `meta` as the protocol of kinds has it: one device that holds no values and runs no work."""
+"""The backend of kind `meta`: one device that holds no values and runs no work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cuassay.errors import CapabilityError
 
 __all__ = ["MetaBackend"]
 
-#: The features it has; the dtypes are all there.
+#: The features that it has; all dtypes are supported.
 _PRESENT = ("streams", "events", "views", "tf32", "fp8", "complex")
 
 _NOTHING_RUNS = "nothing runs on arrays without memory"
@@ -31,11 +31,11 @@ _current_stream: ContextVar[MetaStream] = ContextVar("cuassay_meta_stream", defa
 
 
 class MetaBackend:
-    """The kind `meta`; see `cuassay.core.protocols.Backend`."""
+    """The backend of kind `meta`; see `cuassay.core.protocols.Backend`."""
 
     kind = "meta"
 
-    #: Its arrays are for planning: no test compares them, and nothing asks for their values.
+    #: Its arrays are for planning: tests do not compare them, and reading their values raises.
     holds_values = False
 
     def __init__(self) -> None:
@@ -46,15 +46,15 @@ class MetaBackend:
         return "MetaBackend()"
 
     def why_absent(self) -> str | None:
-        """Never absent."""
+        """Return None, because the kind is never absent."""
         return None
 
     def count(self) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     def probe(self, index: int, name: str) -> Answer:
-        """All dtypes, views, and streams of no work."""
+        """Answer that all dtypes and views are present, and that streams are present without any work."""
         if name in FEATURES and name not in _PRESENT:
             return absent(_NOTHING_RUNS)
         if name in ("compute", "l2"):
@@ -64,41 +64,41 @@ class MetaBackend:
         return present(1 if name == "count" else 0)
 
     def identity(self, index: int) -> Mapping[str, str]:
-        """A name that says what it is for."""
+        """Return a name that describes the purpose."""
         return {"name": "arrays without memory, for planning"}
 
     def health(self, index: int) -> str | None:
-        """Always well."""
+        """Return None: the device is always healthy."""
         return None
 
     def memory_info(self, index: int) -> tuple[int, int]:
-        """None at all."""
+        """Return 0 free and 0 total bytes."""
         return 0, 0
 
     # ---------------------------------------------------------------------------------------------- arrays
 
     def owns(self, array_type: type) -> bool:
-        """`MetaArray`."""
+        """Return whether `array_type` is `MetaArray`."""
         return issubclass(array_type, MetaArray)
 
     def device_of(self, array: MetaArray) -> Device:
-        """Always ``meta:0``."""
+        """Return ``meta:0``."""
         return DEVICE
 
     def namespace(self, index: int) -> Namespace:
-        """NumPy's names over arrays without memory."""
+        """Return NumPy's names for arrays without memory."""
         return self._namespace
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> MetaArray:
-        """A C-contiguous array. Raises `ShapeError` for more bytes than an address can count."""
+        """Return a C-contiguous array. Raises `ShapeError` for more bytes than an address can count."""
         return MetaArray(headers.empty(layout.as_shape(shape), as_dtype(dtype)))
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> MetaArray:
-        """An array of that shape and dtype, the order of the axes in memory kept; its values are not."""
+        """Return an array with the shape, dtype and order of axes of `array`, without its values."""
         return MetaArray(headers.kept_order(array, array.dtype))
 
     def to_host(self, array: MetaArray) -> Any:
-        """Raises `CapabilityError`: there are no values."""
+        """Raise `CapabilityError`, because there are no values."""
         raise no_values(array, "to_host")
 
     def overlap(self, a: MetaArray, b: MetaArray) -> str:
@@ -111,28 +111,28 @@ class MetaBackend:
     # ---------------------------------------------------------------------------------------------- order
 
     def activate(self, index: int) -> nullcontext[None]:
-        """There is one device."""
+        """Do nothing: there is one device."""
         return nullcontext()
 
     def is_current(self, index: int) -> bool:
-        """There is one device."""
+        """Return True: there is one device."""
         return True
 
     def synchronize(self, index: int) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no work to wait for."""
 
     def current_stream(self, index: int) -> MetaStream:
-        """The one set by `use_stream`, else the default."""
+        """Return the stream set by `use_stream`, else the default stream."""
         return _current_stream.get()
 
     def new_stream(self, index: int, priority: int = 0) -> MetaStream:
-        """A stream with a number of its own."""
+        """Return a new stream with its own number."""
         self._streams += 1
         return MetaStream(self._streams)
 
     @contextmanager
     def use_stream(self, stream: MetaStream) -> Iterator[MetaStream]:
-        """Make `stream` the current one of this thread or task."""
+        """Make `stream` current in this thread or task inside the block."""
         token = _current_stream.set(stream)
         try:
             yield stream
@@ -140,15 +140,15 @@ class MetaBackend:
             _current_stream.reset(token)
 
     def new_event(self, index: int, *, timing: bool = False) -> MetaEvent:
-        """An event; it has no time."""
+        """Return an event without timing."""
         return MetaEvent()
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
-        """Raises `CapabilityError`: there is no work to capture."""
+        """Raise `CapabilityError`, because there is no work to capture."""
         raise CapabilityError(f"{DEVICE}: no graphs: {_NOTHING_RUNS}; call the function itself, which plans it")
 
     def flush_cache(self, index: int) -> None:
-        """There is no cache."""
+        """Do nothing: there is no cache."""
 
 
 def _described(array: MetaArray) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
-"""What NumPy's functions and operators give of arrays without memory: views, arrays alike, elementwise results.
+"""NumPy's functions and operators on arrays without memory: views, arrays like others, and elementwise results.
 
-Which dtype an elementwise function gives is asked of NumPy, with a one of each dtype in place of the arrays.
+NumPy itself decides the dtype of an elementwise function: it is called with a one of each dtype instead of the arrays.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ ADVICE = (
     "kind meta has views, operators and NumPy's elementwise functions; call the op of cuassay.ops for anything else, "
     "such as cuassay.ops.sum"
 )
-"""What to do where NumPy's name is not offered."""
+"""Advice in the error for a NumPy name that is not offered."""
 
-#: Functions that look at shapes and dtypes only; they run on the header and give plain values.
+#: Functions that use only shapes and dtypes; they run on the header and return plain values.
 _FACTS = frozenset("shape ndim size result_type can_cast iscomplexobj isrealobj common_type".split())
 
-#: Functions that give a view of their first argument.
+#: Functions that return a view of their first argument.
 _VIEWS = frozenset(
     "transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims broadcast_to flip fliplr "
     "flipud diagonal".split()
 )
 
-#: Functions that make an array like their first argument.
+#: Functions that return an array like their first argument.
 _LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
 
 OFFERED = _FACTS | _VIEWS | _LIKE | {"reshape"}
@@ -46,12 +46,12 @@ OFFERED = _FACTS | _VIEWS | _LIKE | {"reshape"}
 
 
 def call_function(made: type[MetaArray], function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """A function of NumPy's that dispatches by ``__array_function__``.
+    """Call a NumPy function that dispatches by ``__array_function__``.
 
     Raises
     ------
     MissingNameError
-        If it is not in the tables above; the message says what to use.
+        If the function is not in the tables above; the message says what to use instead.
     """
     name = function.__name__
     if not args:  # the array, which is the first parameter, may have been given by name
@@ -82,7 +82,7 @@ def _reshape(a: MetaArray, shape: Any, order: str = "C", *, copy: bool | None = 
 def _like(
     made: type[MetaArray], a: Any, fill_value: Any = 0, /, dtype: Any = None, *, shape: Any = None, **layout: Any
 ) -> MetaArray:
-    """An array of the shape of `a`, or of `shape`, its axes in memory in the same order."""
+    """Return an array with the shape and the order of axes of `a`, or a C-contiguous one with `shape`."""
     del fill_value, layout
     wanted = a.dtype if dtype is None else as_dtype(dtype)
     return made(
@@ -93,14 +93,14 @@ def _like(
 def call_ufunc(
     made: type[MetaArray], ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """``ufunc(*inputs)``, elementwise or a product of matrices; left to an input that represents an array.
+    """Return ``ufunc(*inputs)`` for an elementwise ufunc or matmul; defer to inputs that represent arrays.
 
     Raises
     ------
     MissingNameError
-        If it is a reduction or another method of the ufunc, or takes more than ``out=``.
+        If it is a reduction or another method of the ufunc, or has other keywords than ``out=``.
     ShapeError, DTypeError, ArgumentError
-        If the inputs do not fit together, or `out` does not fit the result; as NumPy where it refuses the dtypes.
+        If the inputs do not match, or `out` does not fit the result; NumPy's own error if it rejects the dtypes.
     """
     if any(hasattr(type(one), "represents") for one in inputs):
         return NotImplemented
@@ -127,7 +127,7 @@ def _product(inputs: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _dtypes(made: type[MetaArray], ufunc: np.ufunc, inputs: Sequence[Any]) -> list[np.dtype[Any]]:
-    """The dtype of each result: that of a call with a one for each array; Python numbers stay as they are."""
+    """Return the dtype of each result, by a call with a one for each array; Python numbers stay as they are."""
     shape = (1, 1) if ufunc is np.matmul else (1,)
     ones = [np.ones(shape, one.dtype) if isinstance(one, made) else one for one in inputs]
     with np.errstate(all="ignore"):
@@ -136,7 +136,7 @@ def _dtypes(made: type[MetaArray], ufunc: np.ufunc, inputs: Sequence[Any]) -> li
 
 
 def _fitting(made: type[MetaArray], out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> MetaArray:
-    """`out`, which can take a result of `shape` and `dtype`, by NumPy's rules."""
+    """Return `out` after checking that it can take a result of `shape` and `dtype` by NumPy's rules."""
     if not isinstance(out, made):
         raise ArgumentError(f"out must be an array of meta:0, as the inputs; got {shown(out)}; give one, or omit out=")
     if not fits(shape, out.shape):
@@ -149,6 +149,6 @@ def _fitting(made: type[MetaArray], out: Any, shape: tuple[int, ...], dtype: np.
 
 
 def fits(shape: tuple[int, ...], place: tuple[int, ...]) -> bool:
-    """Whether an array of `shape` can be written to one of shape `place`, broadcast."""
+    """Return whether an array of `shape` broadcasts to shape `place`."""
     last = place[len(place) - len(shape) :] if shape else ()
     return len(shape) <= len(place) and all(one in (1, other) for one, other in zip(shape, last, strict=True))

@@ -1,4 +1,4 @@
-"""Headers: NumPy arrays that have a shape, strides and a dtype, at an address where there is no memory.
+"""Headers: NumPy arrays with a shape, strides and a dtype, at an address without memory.
 
 NumPy computes the shape and strides of a view without reading an element, so a header gives them by NumPy's own rules,
 for shapes too large for any memory. Nothing may read or write the elements of a header: that ends the process.
@@ -32,12 +32,12 @@ class Header(np.ndarray[tuple[int, ...], np.dtype[Any]]):
 header_of: Callable[[Any], Header] = attrgetter("_header")
 """The header of a `cuassay.devices.meta.MetaArray`."""
 
-#: In the lowest page, which Linux maps for nobody; aligned for every dtype.
+#: In the lowest page, which Linux never maps; aligned for every dtype.
 _ADDRESS = 4096
 
 
 class _Described:
-    """What `numpy.asarray` makes an array of, without a copy; bytes, as the interface does not name bfloat16."""
+    """An object that `numpy.asarray` wraps without a copy; typed as bytes, because the interface has no bfloat16."""
 
     def __init__(self, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> None:
         self.__array_interface__ = {
@@ -50,12 +50,12 @@ class _Described:
 
 
 def strided(shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]) -> Header:
-    """A header of that `shape` with `strides` in bytes.
+    """Return a header of `shape` with `strides` in bytes.
 
     Raises
     ------
     ShapeError
-        If an array of that shape has more bytes than an address can count, or more axes than NumPy's arrays may have.
+        If an array of that shape has more bytes than an address can count, or more axes than NumPy allows.
     """
     try:
         return np.asarray(_Described(shape, strides, dtype.itemsize)).view(dtype, Header)
@@ -67,7 +67,7 @@ def strided(shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]) 
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Header:
-    """A C-contiguous header; raises as `strided` does."""
+    """Return a C-contiguous header; raises like `strided`."""
     return strided(shape, contiguous_strides(shape, dtype.itemsize), dtype)
 
 

@@ -1,4 +1,4 @@
-"""The array namespace of kind `meta`: NumPy's names, arrays made without memory."""
+"""The array namespace of kind `meta`: NumPy's names, which make arrays without memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _DEFAULT = np.dtype(np.float64)
 
 
 class Namespace:
-    """``xp`` of ``meta:0``; NumPy's functions find its arrays by NumPy's protocols."""
+    """The ``xp`` of ``meta:0``; NumPy's functions dispatch to its arrays by NumPy's protocols."""
 
-    #: The class of its arrays, for isinstance; arrays are made by `empty` and its like.
+    #: The class of its arrays, for isinstance; `empty` and similar functions make arrays.
     ndarray = MetaArray
 
     def __repr__(self) -> str:
@@ -32,7 +32,7 @@ class Namespace:
 
     @property
     def device(self) -> Device:
-        """Where arrays are made."""
+        """The device where arrays are made."""
         return DEVICE
 
     def __getattr__(self, name: str) -> Any:
@@ -45,36 +45,36 @@ class Namespace:
 
     @property
     def newaxis(self) -> None:
-        """None, in an index a new axis of extent 1."""
+        """None, which adds an axis of extent 1 in an index."""
         return
 
     # ---------------------------------------------------------------------------------------------- new arrays
 
     def empty(self, shape: Any, dtype: Any = _DEFAULT) -> MetaArray:
-        """A C-contiguous array."""
+        """Return a C-contiguous array."""
         return MetaArray(headers.empty(as_shape(shape), as_dtype(dtype)))
 
     zeros = ones = empty
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> MetaArray:
-        """A C-contiguous array, in the dtype of `fill_value` unless one is given."""
+        """Return a C-contiguous array, by default in the dtype of `fill_value`."""
         return self.empty(shape, _dtype_of(fill_value) if dtype is None else dtype)
 
     def arange(self, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> MetaArray:
-        """As many elements as numbers from `start` up to `stop` by `step`."""
+        """Return a vector with as many elements as there are numbers from `start` up to `stop` by `step`."""
         first, end = (0, start) if stop is None else (start, stop)
         found = np.result_type(*(_dtype_of(one) for one in (first, end, step)))
         return self.empty(max(0, math.ceil((end - first) / step)), found if dtype is None else dtype)
 
     def eye(self, N: int, M: int | None = None, k: int = 0, dtype: Any = _DEFAULT) -> MetaArray:
-        """A matrix (N, M), or (N, N)."""
+        """Return a matrix (N, M), by default (N, N)."""
         del k
         return self.empty((N, N if M is None else M), dtype)
 
     tri = eye
 
     def asarray(self, a: Any, dtype: Any = None) -> MetaArray:
-        """`a` itself where it is an array of this kind; of numbers one of their shape, as NumPy makes it."""
+        """Return `a` if it is an array of this kind, else an array with the shape and dtype of ``numpy.asarray(a)``."""
         if isinstance(a, MetaArray):
             return a if dtype is None else a.astype(dtype, copy=False)
         host = host_array(a)

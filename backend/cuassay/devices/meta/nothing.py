@@ -1,6 +1,6 @@
-"""The one implementation of every operation: none. Dispatch has checked the arguments and made the result by then.
+"""The single fallback of every operation: it computes nothing, because dispatch has already made the result.
 
-What a kernel alone would find is asked here: options that it does not know, numbers that its dtype does not hold.
+It makes the checks that otherwise only a kernel makes: unknown options, and numbers beyond the dtype's range.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["register", "run"]
 
 
 def run(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
-    """Serve one call of `op`; arguments as `cuassay.ops.registry.Fallback` has them.
+    """Serve one call of `op`; the arguments are those of `cuassay.ops.registry.Fallback`.
 
     Raises
     ------
     KernelNotFoundError
-        If kind `cpu`, whose dtypes are those of this kind, does not compute `op` in `dtype`.
+        If kind `cpu`, whose dtypes this kind shares, does not compute `op` in `dtype`.
     ArgumentError, OverflowError
-        As the kernel of kind `cpu` does, where the values of arrays do not matter.
+        As the kernel of kind `cpu` does for reasons other than the arrays' values.
     """
     if op.schema.elementwise and out is not None:
         none = {name: _without_elements(value) for name, value in bound.items()}
@@ -43,6 +43,6 @@ def _without_elements(value: Any) -> Any:
 
 
 def register() -> None:
-    """Enter the fallback; it supports what kind `cpu` does."""
-    registry.backend("cpu")  # loads its kernels; the rooms of two kinds do not import each other
+    """Register the fallback; it supports what kind `cpu` supports."""
+    registry.backend("cpu")  # loads its kernels; device packages do not import each other
     registry.register_fallback("meta", run, like="cpu")

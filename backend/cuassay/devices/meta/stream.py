@@ -1,4 +1,4 @@
-"""Streams and events of kind `meta`, so that code written for a device is planned unchanged; no work is ever given."""
+"""Streams and events of kind `meta`, so that device code is planned unchanged; no work is ever submitted."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from cuassay.errors import CapabilityError
 __all__ = ["DEVICE", "MetaEvent", "MetaStream"]
 
 DEVICE = Device("meta")
-"""The one device of this kind."""
+"""The only device of this kind."""
 
 
 class MetaEvent(Handle):
-    """A point in the order of no work."""
+    """An event of a stream without work."""
 
     def __repr__(self) -> str:
         return "MetaEvent()"
 
     @property
     def device(self) -> Device:
-        """Always ``meta:0``."""
+        """The device: always ``meta:0``."""
         return DEVICE
 
     def record(self, stream: Any = None) -> None:
-        """Nothing to mark."""
+        """Do nothing: there is no work to mark."""
 
     def wait(self, stream: Any = None) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no work to wait for."""
 
     def query(self) -> bool:
-        """Always True."""
+        """Return True."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no work to wait for."""
 
     def elapsed_time(self, end: Any) -> float:
-        """Raises `CapabilityError`: nothing runs, so nothing takes time."""
+        """Raise `CapabilityError`, because nothing runs."""
         raise CapabilityError(
             f"{DEVICE}: no timing: nothing runs there; got {end!r}; measure on another kind of device"
         )
 
 
 class MetaStream(Handle):
-    """A queue that is always empty."""
+    """A stream that is always empty."""
 
     def __init__(self, number: int = 0) -> None:
         self._number = number
@@ -56,22 +56,22 @@ class MetaStream(Handle):
 
     @property
     def device(self) -> Device:
-        """Always ``meta:0``."""
+        """The device: always ``meta:0``."""
         return DEVICE
 
     def query(self) -> bool:
-        """Always True."""
+        """Return True."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no work to wait for."""
 
     def record_event(self, event: MetaEvent | None = None) -> MetaEvent:
-        """Give `event`, or a new one."""
+        """Return `event`, or a new one."""
         return event or MetaEvent()
 
     def wait_event(self, event: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no work to wait for."""
 
     def wait_stream(self, stream: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is no work to wait for."""

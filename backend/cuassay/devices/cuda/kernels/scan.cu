@@ -4,10 +4,9 @@
 // block handles a whole row, so a few long rows use only a part of the GPU.
 // Source: M. Harris, S. Sengupta, J. Owens, "Parallel prefix sum (scan) with CUDA", GPU Gems 3, chapter 39. Along
 // another axis a column is cut into parts, whose length depends only on the column's length. A result is the sum of the
-// parts
-// before it plus the sum within its part, whichever thread computes it, so the bits do not depend on the launch. With
-// few columns each thread takes one part, after cumsum_parts has computed the sums of all parts but the last; with many
-// columns each thread takes a whole column.
+// parts before it plus the sum within its part, whichever thread computes it, so the bits do not depend on the launch.
+// With few columns each thread takes one part, after cumsum_parts has computed the sums of all parts but the last; with
+// many columns each thread takes a whole column.
 // Shapes: cumsum_rows: a (outer, length). cumsum_parts, cumsum_columns: a (outer, length, inner), sums (parts, outer * inner).
 // Launch: cumsum_rows: one block of 256 threads a row. The others: grid (columns, groups of parts), one thread for each.
 // Caller: devices/cuda/ops/reduction.py. OpSpecs: cuassay/testing/specs/statistics.py.
