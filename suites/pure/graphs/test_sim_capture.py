@@ -342,7 +342,7 @@ class TestLife:
         capture.begin(stream)
         with pytest.raises(CaptureError):
             stream.query()
-        with pytest.raises(CaptureError, match="was refused"):
+        with pytest.raises(CaptureError, match="was rejected"):
             capture.end()
 
         capture.begin(stream)
@@ -626,7 +626,7 @@ class TestModes:
             with pytest.raises(CaptureError, match="for other streams too"):
                 getattr(target, wait)()
 
-        with pytest.raises(CaptureError, match=rf"Stream\.{wait} was refused"):
+        with pytest.raises(CaptureError, match=rf"Stream\.{wait} was rejected"):
             capture.end()
         getattr(other, wait)()
 
