@@ -381,6 +381,18 @@ def test_a_graph_that_captured_a_part_is_refused(device: Device) -> None:
         measure(call, device, mode="graph", samples=3)
 
 
+@on("sim")
+def test_a_call_that_was_slow_once_is_not_taken_for_a_graph_that_lacks_work(device: Device) -> None:
+    few, many, turn = adding(device), adding(device, 3_000_000), count()
+
+    def call() -> None:
+        few()
+        if 0 < next(turn) - module.WARM_UP <= 5:  # the five calls of the first look, after the captured one
+            many()
+
+    assert measure(call, device, mode="graph", samples=3).mode == "graph"
+
+
 # ------------------------------------------------------------------------------------------------ figures
 
 

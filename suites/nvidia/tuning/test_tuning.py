@@ -256,7 +256,7 @@ def test_a_library_preferred_by_name_computes() -> None:
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
-        (Candidate.of("of another day", tile=3), "is of no provider here"),
+        (Candidate.of("of another day", tile=3), "is not offered by any provider"),
         (Candidate.of("cublaslt", algorithm="00" * 64, workspace=2**40), "needs more workspace than the"),
         (Candidate.of("padded", algorithm="00" * 64, workspace=0, rounded=False), "its operands are aligned"),
         (Candidate.of("skinny", kernel="removed"), "is not offered for|compute capability"),
