@@ -19,6 +19,7 @@ from cuassay.benchmarking.noise import Profile
 from cuassay.commands.parsing import Parser, output_file
 from cuassay.commands.suspects import fill_in
 from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS
+from cuassay.errors import ArgumentError
 
 __all__ = ["add_ab_commands", "add_common", "workload"]
 
@@ -147,8 +148,23 @@ def _comparison(options: argparse.Namespace, folder: str, targets: dict[str, str
 
 
 def workload(options: argparse.Namespace) -> list[str]:
-    """Return the arguments for each interpreter: the declared operations, or the user's command without its own."""
+    """Return the arguments for each interpreter: the declared operations, or the user's command without its own.
+
+    Raises
+    ------
+    ArgumentError
+        If the user's command does not say where its rows go, or its device is named outside of it.
+    """
     if options.run is not None:
+        if options.device:
+            raise ArgumentError(
+                f"--device has no effect with --run; got --device {options.device}; name the device inside the command"
+            )
+        if RECORD not in options.run:
+            raise ArgumentError(
+                f"the command of --run does not write a record; got {options.run!r}; add --cuassay-record {RECORD}, "
+                "which becomes the file of each process"
+            )
         words = options.run.split()
         return words[1:] if words and Path(words[0]).name.startswith("python") else ["-m", *words]
     where = options.device or str(_first_device())
@@ -177,7 +193,7 @@ def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
         f"{outcome.seconds:.0f} s"
     )
     if not profiled:
-        yield "without a noise profile: changes of 2 % are promised at best; write one with: cuassay aa"
+        yield "no noise profile: changes below 2 % may be missed; write one with: cuassay aa --out noise.json"
     if outcome.shift or outcome.shift_s:
         yield (
             f"common to all benchmarks, and taken off: {outcome.shift:+.2%}, and {outcome.shift_s * 1e9:+.0f} ns a call"

@@ -28,7 +28,7 @@ from cuassay.judging.influence import (
 from cuassay.judging.probes import LARGE, Draw, Probe, declared_probe, elements_of, probe_of_chosen, same
 from cuassay.judging.results import Results
 from cuassay.testing.generated.extents import resized
-from cuassay.testing.samples import LAYOUTS, Sample
+from cuassay.testing.samples import LAYOUTS, HostArray, Sample
 from cuassay.testing.terms import arrays_of
 
 __all__ = ["Notes", "beyond", "where_measured"]
@@ -103,15 +103,29 @@ def where_measured(
 
 
 def _numbers(results: Results, dtype: str, sample: Sample, chance: np.random.Generator) -> Iterator[Probe]:
-    """Yield the sample with other numbers: spikes, all numbers moved in turn, other ranges, integers exchanged."""
+    """Yield the sample with other numbers: spikes, all moved in turn, other ranges, an offset, integers exchanged."""
     chosen: dict[str, Iterable[Draw]] = {
         "spikes": [partial(same, spikes(sample, chance))] if _is_inexact(dtype) else [],
         "moved everywhere": (partial(unwrapped, results, sample, one) for one in moved_everywhere(sample, chance)),
         "other ranges": (partial(unwrapped, results, sample, one) for one in scaled(sample, chance)),
+        "offset": (partial(same, one) for one in _offset(sample, chance)),
         "exchanged integers": (partial(same, one) for one in exchanged(sample, chance)),
     }
     for check, draws in chosen.items():
         yield from (probe_of_chosen(results, dtype, check, draw) for draw in draws)
+
+
+def _offset(sample: Sample, chance: np.random.Generator) -> Iterator[Sample]:
+    """Yield the sample with about 10,000 added to one array without a range, for each such array of floats.
+
+    A variance computed as the mean of squares less the square of the mean loses all digits there. Only one array is
+    moved at a time, because a difference of two moved arrays loses digits in honest candidates too.
+    """
+    for place, given in enumerate(sample.args):
+        if isinstance(given, HostArray) and given.is_free and given.dtype in (np.float32, np.float64):
+            moved = HostArray((given.values + chance.uniform(8_000, 12_000)).astype(given.dtype))
+            args = (*sample.args[:place], moved, *sample.args[place + 1 :])
+            yield replace(sample, args=args, label=f"{sample.label}, about 10,000 added to input {place}")
 
 
 def _is_inexact(dtype: str) -> bool:

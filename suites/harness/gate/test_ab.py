@@ -202,6 +202,25 @@ def test_an_outcome_that_cannot_be_written_is_refused_before_anything_is_measure
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--run", "pytest speed.py --device sim --cuassay-record {record}", "--device", "cuda:0"],
+            "inside the command",
+        ),
+        (["--run", "pytest speed.py"], "add --cuassay-record {record}"),
+    ],
+    ids=["device", "record"],
+)
+def test_a_command_that_cannot_be_measured_is_rejected_before_it_is_started(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ab", "HEAD", "HEAD", *words]) == 2
+
+    assert said in capsys.readouterr().err
+
+
 def test_a_profile_of_another_kind_of_machine_is_refused() -> None:
     profile = Profile({"name": "NVIDIA H100"}, {})
 

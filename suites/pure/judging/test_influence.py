@@ -114,14 +114,22 @@ def test_no_two_spikes_are_equal(dtype: str, span: dict[str, float]) -> None:
     assert not span or (found.min() >= 0 and found.max() <= 1)
 
 
-def numbers_of(reference: Callable[..., Any], dtype: str) -> list[Probe]:
+def test_a_variance_in_one_pass_is_found() -> None:
+    probes = numbers_of(lambda a, b: a.var() + b.mean(), "float32", "offset")
+
+    assert len(probes) == 2
+    assert fail(probes, lambda a, b: ((a - a.mean()) ** 2).mean() + b.mean()) == []
+    assert fail(probes, lambda a, b: (a * a).mean() - a.mean() ** 2 + b.mean()) == ["offset"]
+
+
+def numbers_of(reference: Callable[..., Any], dtype: str, *checks: str) -> list[Probe]:
     spec = OpSpec(
         fn=lambda xp, *args: reference(*args), name="given", reference=reference, dtypes=(dtype,),
         samples=lambda make: [(make(99), make(99))],
     )  # fmt: skip
     samples = list(spec.draw(0, dtype, "values"))
     found = beyond(Results([spec]), Device("cpu"), dtype, samples, chance(), {})
-    return [one for one in found if one.check in ("moved everywhere", "other ranges")]
+    return [one for one in found if one.check in (checks or ("moved everywhere", "other ranges"))]
 
 
 def fail(probes: list[Probe], candidate: Callable[..., Any]) -> list[str]:
