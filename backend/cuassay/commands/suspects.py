@@ -40,5 +40,6 @@ def fill_in(options: argparse.Namespace) -> bool:
             f"the suspects are between commit {base!r} and {head!r}; record runs inside a git checkout, of two commits"
         )
     options.base, options.head, options.only = base, head, [*options.only, *names]
-    options.device = options.device or device
+    if options.run is None:  # the command of --run names its own device
+        options.device = options.device or device
     return True
