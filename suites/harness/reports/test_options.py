@@ -169,7 +169,7 @@ def test_suspects_are_ours_by_the_clock_of_the_device(suspicious: Path, capsys: 
 def asked(monkeypatch: pytest.MonkeyPatch, text: str, **options: Any) -> Namespace:
     """Options of ``cuassay ab -`` with this on standard input."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-    return Namespace(**{"base": "-", "head": None, "device": "", "only": [], **options})
+    return Namespace(**{"base": "-", "head": None, "device": "", "only": [], "run": None, **options})
 
 
 def test_ab_takes_commits_benchmarks_and_device_of_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +179,14 @@ def test_ab_takes_commits_benchmarks_and_device_of_the_suspects(monkeypatch: pyt
     assert fill_in(options)
     assert (options.base, options.head, options.device) == ("1" * 40, "2" * 40, "cuda:0")
     assert options.only == ["mm*", "add float32 8x8"]
+
+
+def test_the_device_of_the_suspects_is_not_that_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"base": "1" * 40, "head": "2" * 40, "device": "cuda:0", "benchmarks": ["add float32 8x8"]}
+    options = asked(monkeypatch, json.dumps(told), run="python bench.py {record}")
+
+    assert fill_in(options)
+    assert not options.device
 
 
 def test_without_suspects_ab_has_nothing_to_do(
