@@ -1,4 +1,4 @@
-"""An op with several outputs: the named tuple that a call gives, and what its declaration must say."""
+"""Ops with several outputs: the named tuple that a call returns, and the checks of such a declaration."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["check_fields", "check_names", "each_dtype", "each_shape", "result_type"]
 
-#: Fields of a `Schema` that say something of one output.
+#: Fields of a `Schema` that have a meaning only for a single output.
 _OF_ONE_OUTPUT = ("view_of", "accumulates", "out_dtype_from")
 
 
 def result_type(name: str, outputs: Sequence[str]) -> Callable[..., Any]:
-    """The named tuple of op `name`; it is pickled by the name. Raises `SchemaError` if the name cannot be a class's."""
+    """Make the named tuple type of op `name`, whose instances are pickled by that name.
+
+    Raises `SchemaError` if the name cannot be that of a class.
+    """
     if keyword.iskeyword(name) or not name.isidentifier():
         raise SchemaError(
             f"{name!r} cannot name an op with several outputs, as it also names the tuple that a call gives; choose a "
@@ -35,12 +38,12 @@ def result_type(name: str, outputs: Sequence[str]) -> Callable[..., Any]:
 
 
 def _restored(name: str, *found: Any) -> Any:
-    """What a pickled result becomes. Raises `SchemaError` if the op is not declared in this process."""
+    """Rebuild a pickled result. Raises `SchemaError` if the op is not declared in this process."""
     return cast("Callable[..., Any]", registry.op(name).schema.result_type)(*found)
 
 
 def check_names(outputs: Sequence[str], params: Sequence[Param], text: str) -> None:
-    """Each of several outputs has a name of its own, which a field of a named tuple may bear."""
+    """Check that each of several outputs has a unique name that is valid for a field of a named tuple."""
     for position, name in enumerate(outputs):
         if name in outputs[:position] or name in {param.name for param in params}:
             raise SchemaError(f"{text!r} has {name!r} twice; each output needs a name that nothing else has")
@@ -62,14 +65,14 @@ def check_fields(schema: Schema) -> None:
 
 
 def each_dtype(schema: Schema, found: Any) -> Sequence[Any]:
-    """`found`, which ``result=`` gave. Raises `SchemaError` unless it is a dtype for each output."""
+    """Return `found`, the dtypes from ``result=``. Raises `SchemaError` unless there is one for each output."""
     if not _is_each(schema, found):
         _refuse(schema, "result=", "dtype", found)
     return cast("Sequence[Any]", found)
 
 
 def each_shape(schema: Schema, found: Any) -> Sequence[tuple[int, ...]]:
-    """`found`, which the shape rule gave. Raises `SchemaError` unless it is a shape for each output."""
+    """Return `found`, the shapes from the shape rule. Raises `SchemaError` unless there is one for each output."""
     if not _is_each(schema, found) or not all(isinstance(shape, tuple) for shape in found):
         _refuse(schema, "shape rule", "shape", found)
     return cast("Sequence[tuple[int, ...]]", found)

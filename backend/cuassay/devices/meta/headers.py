@@ -72,14 +72,14 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Header:
 
 
 def kept_order(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Header:
-    """A header of the shape of `array` without gaps, its axes in memory in the order that they have in `array`."""
+    """Return a dense header of the shape of `array` whose axes have the same order in memory."""
     order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))  # stable: equal strides stay in order
     made = empty([array.shape[axis] for axis in order], dtype)
     return made.transpose([order.index(axis) for axis in range(array.ndim)])
 
 
 def reshaped(array: Header, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
-    """A view of `array` in `shape`, which has as many elements; None where its strides allow no view."""
+    """Return a view of `array` in `shape`, which has the same size; None if its strides allow no view."""
     try:
         return np.reshape(array, shape, copy=False)
     except ValueError:

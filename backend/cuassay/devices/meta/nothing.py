@@ -36,7 +36,7 @@ def run(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
 
 
 def _without_elements(value: Any) -> Any:
-    """An array of the host in the place of each of ours; it fits to all others, as it has no elements."""
+    """Replace each meta array by an empty array of the host, which broadcasts with every other empty array."""
     if isinstance(value, tuple):
         return tuple(map(_without_elements, value))
     return np.empty(0, value.dtype) if isinstance(value, MetaArray) else value
