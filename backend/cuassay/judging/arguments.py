@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -13,7 +13,7 @@ import numpy as np
 
 from cuassay.judging.probes import LARGE, Probe, declared_probe, elements_of, judged_values, same
 from cuassay.judging.results import Results
-from cuassay.testing.generated.options import keeps_bounds, options_of
+from cuassay.testing.generated.options import keeps_bounds, names_axis, options_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
@@ -119,7 +119,7 @@ def _is_meant(spec: OpSpec, place: int | str, giving: Sequence[Sample], base: Sa
 
 
 def _is_axis(place: int | str) -> bool:
-    return isinstance(place, str) and any(word in place for word in ("axis", "axes", "dim"))
+    return isinstance(place, str) and names_axis(place)
 
 
 def _by_name(sample: Sample, place: int | str) -> Sample:
@@ -201,8 +201,4 @@ def _with(sample: Sample, place: int | str, value: Any) -> Sample:
 
 def _defaults(spec: OpSpec) -> list[str]:
     """Return the options for which the declared function has a default."""
-    try:
-        found: Mapping[str, inspect.Parameter] = inspect.signature(spec.fn).parameters if spec.fn is not None else {}
-    except (TypeError, ValueError):  # a function without a signature
-        return []
-    return [name for name, one in found.items() if one.default is not inspect.Parameter.empty]
+    return [name for name, one in options_of(spec, Sample(())).items() if one is not inspect.Parameter.empty]

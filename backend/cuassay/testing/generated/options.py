@@ -23,6 +23,7 @@ __all__ = [
     "check_axis_beyond",
     "is_plain",
     "keeps_bounds",
+    "names_axis",
     "options_of",
     "with_each_axis",
     "with_mixed_options",
@@ -43,6 +44,11 @@ def _are_plain(options: Mapping[str, Any]) -> bool:
 def is_plain(value: Any) -> bool:
     """Whether the value is a number, a string, None, or a tuple of these."""
     return all(map(is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
+
+
+def names_axis(name: str) -> bool:
+    """Whether an option of this name selects axes, so that its number is not a size."""
+    return any(word in name for word in ("axis", "axes", "dim"))
 
 
 def _is_axes(name: str, value: Any) -> bool:
@@ -142,7 +148,7 @@ def _may_be_larger(sample: Sample, value: Any) -> bool:
 
 def _near_values(name: str, value: Any, *, is_signed: bool, may_be_larger: bool) -> list[float]:
     """Other values of a numeric option, except an axis, which `with_each_axis` changes."""
-    if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
+    if type(value) is int and not names_axis(name):
         has_zero = is_signed or ("seed" in name and value != 0)
         larger: list[float] = [value + 1, 4 * value] if may_be_larger else [value + 1]
         return [*larger, 0] if has_zero and value != -1 else larger
@@ -240,7 +246,7 @@ def _similar(name: str, value: Any, chance: np.random.Generator) -> Any:
 
     Axes are returned unchanged.
     """
-    if any(word in name for word in ("axis", "axes", "dim")):
+    if names_axis(name):
         return value
     if isinstance(value, tuple) and value and all(type(one) is int and one > 0 for one in value):
         drawn = [int(one) for one in chance.integers(1, 2 * max(value) + 8, len(value))]
