@@ -225,31 +225,37 @@ def _binary(name: str, doc: str, *, dtypes: Sequence[str], **more: Any) -> Op:
 
 
 def _comparison(name: str, doc: str, *, dtypes: Sequence[str] = (*INTEGERS, *FLOATS)) -> Op:
-    return _binary(name, f"{doc} Of `a` and `b`, broadcast, as truth values.", dtypes=dtypes, result=_truth)
+    return _binary(name, f"{doc} With broadcasting; the result is an array of bool.", dtypes=dtypes, result=_truth)
 
 
 _NUMBERS = (*INTEGERS, *FP8, *FLOATS, *COMPLEX)
 _LOGICAL = (*BOOL, *INTEGERS, *FLOATS)
 
-add = _binary("add", "``a + b``, broadcast.", dtypes=_NUMBERS)
-mul = _binary("mul", "``a * b``, broadcast.", dtypes=_NUMBERS)
-sub = _binary("sub", "``a - b``, broadcast.", dtypes=(*INTEGERS, *FLOATS, *COMPLEX))
-div = _binary("div", "``a / b``, broadcast.", dtypes=FLOATS)
-pow = _binary("pow", "``a ** b``, broadcast, as C's pow: 1 where `b` is 0 or `a` is 1, even for NaN.", dtypes=FLOATS)
-maximum = _binary("maximum", "The larger of `a` and `b`, broadcast; NaN wins.", dtypes=(*INTEGERS, *FLOATS))
-minimum = _binary("minimum", "The smaller of `a` and `b`, broadcast; NaN wins.", dtypes=(*INTEGERS, *FLOATS))
+add = _binary("add", "``a + b``, with broadcasting.", dtypes=_NUMBERS)
+mul = _binary("mul", "``a * b``, with broadcasting.", dtypes=_NUMBERS)
+sub = _binary("sub", "``a - b``, with broadcasting.", dtypes=(*INTEGERS, *FLOATS, *COMPLEX))
+div = _binary("div", "``a / b``, with broadcasting.", dtypes=FLOATS)
+pow = _binary(
+    "pow", "``a ** b``, with broadcasting. As C's pow: 1 where `b` is 0 or `a` is 1, even for NaN.", dtypes=FLOATS
+)
+maximum = _binary(
+    "maximum", "The larger of `a` and `b`, with broadcasting; NaN if either is NaN.", dtypes=(*INTEGERS, *FLOATS)
+)
+minimum = _binary(
+    "minimum", "The smaller of `a` and `b`, with broadcasting; NaN if either is NaN.", dtypes=(*INTEGERS, *FLOATS)
+)
 neg = _unary("neg", "``-a``.")
-abs = _unary("abs", "``|a|``; the least signed integer stays.", dtypes=(*INTEGERS, *FLOATS))
+abs = _unary("abs", "``|a|``; the most negative integer of a dtype is unchanged.", dtypes=(*INTEGERS, *FLOATS))
 sign = _unary("sign", "-1, 0 or 1; 0 for NaN and for zeros of either sign, as in torch.", dtypes=(*INTEGERS, *FLOATS))
 sqrt = _unary("sqrt", "The square root; NaN below 0.")
-rsqrt = _unary("rsqrt", "``1 / sqrt(a)``; infinite of 0, NaN below it.")
+rsqrt = _unary("rsqrt", "``1 / sqrt(a)``; infinite at 0, NaN below 0.")
 reciprocal = _unary("reciprocal", "``1 / a``.")
 exp = _unary("exp", "``e ** a``.", dtypes=(*FP8, *FLOATS, *COMPLEX))
-expm1 = _unary("expm1", "``e ** a - 1``, exact near 0.")
-log = _unary("log", "The natural logarithm; NaN below 0, -inf of 0.")
-log1p = _unary("log1p", "``log(1 + a)``, exact near 0; NaN below -1, -inf of -1.")
-sin = _unary("sin", "The sine of radians; NaN of infinities.")
-cos = _unary("cos", "The cosine of radians; NaN of infinities.")
+expm1 = _unary("expm1", "``e ** a - 1``, accurate near 0.")
+log = _unary("log", "The natural logarithm; -inf at 0, NaN below 0.")
+log1p = _unary("log1p", "``log(1 + a)``, accurate near 0; -inf at -1, NaN below -1.")
+sin = _unary("sin", "The sine of an angle in radians; NaN at infinities.")
+cos = _unary("cos", "The cosine of an angle in radians; NaN at infinities.")
 tanh = _unary("tanh", "The hyperbolic tangent.")
 erf = _unary("erf", "The error function.")
 sigmoid = _unary("sigmoid", "``1 / (1 + exp(-a))``.")
@@ -257,35 +263,40 @@ silu = _unary("silu", "``a * sigmoid(a)``; arXiv 1702.03118.")
 relu = _unary("relu", "``max(a, 0)``; NaN stays NaN.", dtypes=(*SIGNED, *FP8, *FLOATS))
 clamp = declare(
     "clamp(a, *, min=None, max=None) -> out", shape=shapes.clamped, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise",
-    doc="``minimum(maximum(a, min), max)``, of numbers; one of the two may be None. NaN stays NaN.",
+    doc="``minimum(maximum(a, min), max)``; `min` and `max` are numbers, and one may be None. NaN stays NaN.",
 )  # fmt: skip
 gelu = declare(
     "gelu(a, *, approximate='none') -> out",
     shape=shapes.same("a"),
     dtypes=(*FP8, *FLOATS),
     op_class="elementwise",
-    doc="``a * Phi(a)``, Phi the normal distribution function; by erf ('none') or by tanh ('tanh'); arXiv 1606.08415.",
+    doc="``a * Phi(a)``, where Phi is the normal distribution function; `approximate`: 'none' (erf) or 'tanh'; "
+    "arXiv 1606.08415.",
 )
 gelu_backward = declare(
     "gelu_backward(grad, a, *, approximate='none') -> out",
     shape=shapes.broadcast_arrays("grad", "a"),
     dtypes=FLOATS,
     op_class="elementwise",
-    doc="``grad`` times the derivative of `gelu` at `a`: what `gelu` passes on to its input.",
+    doc="``grad`` times the derivative of `gelu` at `a`: the gradient of `gelu`.",
 )
-equal = _comparison("equal", "``a == b``; NaN equals nothing.")
-not_equal = _comparison("not_equal", "``a != b``; True where one is NaN.")
-less = _comparison("less", "``a < b``; False where one is NaN.")
-less_equal = _comparison("less_equal", "``a <= b``; False where one is NaN.")
-greater = _comparison("greater", "``a > b``; False where one is NaN.")
-greater_equal = _comparison("greater_equal", "``a >= b``; False where one is NaN.")
-logical_and = _comparison("logical_and", "Whether neither is 0; NaN is not 0.", dtypes=_LOGICAL)
-logical_or = _comparison("logical_or", "Whether one is not 0; NaN is not 0.", dtypes=_LOGICAL)
-logical_xor = _comparison("logical_xor", "Whether exactly one is not 0; NaN is not 0.", dtypes=_LOGICAL)
-logical_not = _unary("logical_not", "Whether `a` is 0; NaN is not.", dtypes=_LOGICAL, result=_truth)
+equal = _comparison("equal", "``a == b``; False where either is NaN.")
+not_equal = _comparison("not_equal", "``a != b``; True where either is NaN.")
+less = _comparison("less", "``a < b``; False where either is NaN.")
+less_equal = _comparison("less_equal", "``a <= b``; False where either is NaN.")
+greater = _comparison("greater", "``a > b``; False where either is NaN.")
+greater_equal = _comparison("greater_equal", "``a >= b``; False where either is NaN.")
+logical_and = _comparison(
+    "logical_and", "Whether `a` and `b` are both nonzero; NaN counts as nonzero.", dtypes=_LOGICAL
+)
+logical_or = _comparison("logical_or", "Whether `a` or `b` is nonzero; NaN counts as nonzero.", dtypes=_LOGICAL)
+logical_xor = _comparison(
+    "logical_xor", "Whether exactly one of `a` and `b` is nonzero; NaN counts as nonzero.", dtypes=_LOGICAL
+)
+logical_not = _unary("logical_not", "Whether `a` is 0; NaN counts as nonzero.", dtypes=_LOGICAL, result=_truth)
 where = declare(
     "where(condition, a, b) -> out", shape=shapes.chosen, dtypes=(*BOOL, *INTEGERS, *FLOATS), op_class="elementwise",
-    dtype_from=("a", "b"), doc="`a` where `condition`, an array of bool, is True, else `b`; all broadcast.",
+    dtype_from=("a", "b"), doc="`a` where `condition`, an array of bool, is True, else `b`; with broadcasting.",
 )  # fmt: skip
 softmax = declare(
     "softmax(a, *, axis=-1, dtype=None) -> out",
@@ -293,26 +304,27 @@ softmax = declare(
     dtypes=FLOATS,
     op_class="reduction",
     out_dtype_from="dtype",
-    doc="``exp(a - max) / sum(exp(a - max))`` along `axis`; a row of -inf only is NaN. Computed in the wider of a's "
-    "dtype and `dtype`, and rounded to `dtype` once.",
+    doc="``exp(a - max) / sum(exp(a - max))`` along `axis`; a row that is -inf everywhere gives NaN. It is computed in "
+    "the wider of a's dtype and `dtype`, and rounded to `dtype` once.",
 )
 layer_norm = declare(
     "layer_norm(a, weight, bias, *, eps=1e-05) -> out",
     shape=shapes.normalized,
     dtypes=FLOATS,
     op_class="reduction",
-    doc="``(a - mean) / sqrt(var + eps) * weight + bias`` over the last axis; biased variance; arXiv 1607.06450.",
+    doc="``(a - mean) / sqrt(var + eps) * weight + bias`` over the last axis; `var` is the biased variance; "
+    "arXiv 1607.06450.",
 )
 softmax_backward = declare(
     "softmax_backward(grad, result, *, axis=-1) -> out",
     shape=shapes.softmax_gradient, dtypes=FLOATS, op_class="reduction",
-    doc="``result * (grad - sum(grad * result))`` along `axis`: what `softmax`, which gave `result`, passes on.",
+    doc="``result * (grad - sum(grad * result))`` along `axis`: the gradient of `softmax`, which gave `result`.",
 )  # fmt: skip
 layer_norm_backward = declare(
     "layer_norm_backward(grad, a, weight, *, eps=1e-05) -> out",
     shape=shapes.normalized_gradient, dtypes=FLOATS, op_class="reduction",
-    doc="What `layer_norm` passes on to `a`: ``(h - mean(h) - x * mean(h * x)) / sqrt(var + eps)``, h being ``grad * "
-    "weight`` and x the rows of mean 0 and variance 1.",
+    doc="The gradient of `layer_norm` for `a`: ``(h - mean(h) - x * mean(h * x)) / sqrt(var + eps)``, where h is "
+    "``grad * weight`` and x is `a` normalized to mean 0 and variance 1.",
 )  # fmt: skip
 sum = declare(
     "sum(a, *, axis=None, keepdims=False) -> out",
@@ -320,71 +332,71 @@ sum = declare(
     dtypes=(*BOOL, *INTEGERS, *FLOATS, *COMPLEX),
     op_class="reduction",
     result=_accumulated,
-    doc="Sum over `axis` (None: all); integers accumulate in 64 bits, 16-bit floats in float32.",
+    doc="The sum over `axis` (None: all axes). Integers are added in 64 bits, 16-bit floats in float32.",
 )
 amax = declare(
     "amax(a, *, axis=None, keepdims=False) -> out",
     shape=shapes.non_empty("maximum"), dtypes=_LOGICAL, op_class="reduction",
-    doc="Maximum over `axis` (None: all); NaN wins; no value over zero elements.",
+    doc="The maximum over `axis` (None: all axes); NaN if an element is NaN. Zero elements are an error.",
 )  # fmt: skip
 amin = declare(
     "amin(a, *, axis=None, keepdims=False) -> out",
     shape=shapes.non_empty("minimum"), dtypes=_LOGICAL, op_class="reduction",
-    doc="Minimum over `axis` (None: all); NaN wins; no value over zero elements.",
+    doc="The minimum over `axis` (None: all axes); NaN if an element is NaN. Zero elements are an error.",
 )  # fmt: skip
 argmax = declare(
     "argmax(a, *, axis=None, keepdims=False) -> out",
     shape=shapes.argument, dtypes=_LOGICAL, op_class="reduction", result=lambda dtype: np.dtype(np.int64),
-    doc="The place of the maximum along `axis` (None: of all, in C order), the first of several; NaN wins.",
+    doc="The index of the first maximum along `axis` (None: of the flattened array); a NaN counts as the maximum.",
 )  # fmt: skip
 prod = declare(
     "prod(a, *, axis=None, keepdims=False) -> out",
     shape=shapes.reduced, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
-    doc="Product over `axis` (None: all); integers multiply in 64 bits, 16-bit floats in float32.",
+    doc="The product over `axis` (None: all axes). Integers are multiplied in 64 bits, 16-bit floats in float32.",
 )  # fmt: skip
 mean = declare(
     "mean(a, *, axis=None, keepdims=False) -> out", shape=shapes.reduced, dtypes=FLOATS, op_class="reduction",
-    doc="Mean over `axis` (None: all); NaN over zero elements.",
+    doc="The mean over `axis` (None: all axes); NaN over zero elements.",
 )  # fmt: skip
 var = declare(
     "var(a, *, axis=None, correction=1, keepdims=False) -> out", shape=shapes.variance, dtypes=FLOATS,
     op_class="reduction", composite=compositions.var, parts=("mean", "sum"),
-    doc="``sum((a - mean) ** 2) / (n - correction)`` over `axis` (None: all).",
+    doc="``sum((a - mean) ** 2) / (n - correction)`` over `axis` (None: all axes), for n elements.",
 )  # fmt: skip
 logsumexp = declare(
     "logsumexp(a, *, axis=None, keepdims=False) -> out", shape=shapes.reduced, dtypes=FLOATS, op_class="reduction",
     composite=compositions.logsumexp, parts=("amax", "sum"),
-    doc="``log(sum(exp(a)))`` over `axis` (None: all), without overflow; -inf over zero elements.",
+    doc="``log(sum(exp(a)))`` over `axis` (None: all axes), without overflow; -inf over zero elements.",
 )  # fmt: skip
 log_softmax = declare(
     "log_softmax(a, *, axis=-1, dtype=None) -> out", shape=shapes.softmax, dtypes=FLOATS, op_class="reduction",
     composite=compositions.log_softmax, parts=("amax", "sum"), out_dtype_from="dtype",
-    doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN. `dtype` as in `softmax`.",
+    doc="``a - logsumexp(a)`` along `axis`; a row that is -inf everywhere gives NaN. `dtype` is as in `softmax`.",
 )  # fmt: skip
 cumsum = declare(
     "cumsum(a, *, axis) -> out", shape=shapes.along, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
-    doc="The sums of all elements up to each along `axis`; integers add in 64 bits, 16-bit floats in float32.",
+    doc="The cumulative sum along `axis`. Integers are added in 64 bits, 16-bit floats in float32.",
 )  # fmt: skip
 pad = declare(
     "pad(a, *, widths, value=0) -> out", shape=shapes.padded, dtypes=_LOGICAL, op_class="storage",
-    doc="`a` with `value` around it: `widths` has a pair for each axis, the numbers before and after.",
+    doc="`a` with a border of `value`; `widths` has a pair (before, after) for each axis.",
 )  # fmt: skip
 cat = declare(
     "cat(a: arrays, *, axis=0) -> out",
     shape=joining.joined, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage",
-    doc="The arrays of `a` one after another along `axis`; all other extents are equal. Several dtypes are promoted.",
+    doc="The arrays of `a` joined along `axis`; their other extents must be equal. Different dtypes are promoted.",
 )  # fmt: skip
 stack = declare(
     "stack(a: arrays, *, axis=0) -> out",
     shape=joining.stacked, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage",
-    doc="The arrays of `a`, of one shape, one after another along a new axis `axis`. Several dtypes are promoted.",
+    doc="The arrays of `a`, of equal shape, joined along a new axis `axis`. Different dtypes are promoted.",
 )  # fmt: skip
 matmul = declare(
     "matmul(a, b, *, precision=None) -> out",
     shape=shapes.matmul,
     dtypes=(*FLOATS, *COMPLEX),
     op_class="matmul",
-    doc="Matrix product, NumPy's rules for vectors and stacks; 16-bit products accumulate in float32.",
+    doc="The matrix product, with NumPy's rules for vectors and stacks. 16-bit floats are added in float32.",
 )
 copy = declare(
     "copy(a, *, device=None) -> out",
@@ -392,7 +404,7 @@ copy = declare(
     dtypes=ALL,
     op_class="storage",
     place=_destination,
-    doc="A copy, on the same device, on `device`, or into an `out` that may live elsewhere.",
+    doc="A copy: on the same device, on `device`, or in `out`, which may be on another device.",
 )
 cast = declare(
     "cast(a, *, dtype) -> out",
@@ -400,77 +412,80 @@ cast = declare(
     dtypes=FLOATS,
     op_class="storage",
     out_dtype_from="dtype",
-    doc="`a` in the floating dtype `dtype`, rounded once, to nearest, ties to even; what is too large is infinite.",
+    doc="`a` as the floating dtype `dtype`, rounded once to nearest, ties to even; what is too large becomes infinite.",
 )
 embedding = declare(
     "embedding(index, weight) -> out", shape=indexing.embedding, dtypes=_LOGICAL, op_class="storage",
     dtype_from=("weight",),
-    doc="``weight[index]``: the rows of a matrix (V, D) that an array of whole numbers names. On cuda an index out of "
-    "range gives NaN, or bits of ones; elsewhere it is an error.",
+    doc="``weight[index]``: rows of a matrix (V, D); `index` is an array of integers. An index out of range is an "
+    "error; on cuda it gives NaN instead, or all bits set for dtypes without NaN.",
 )  # fmt: skip
 gather = declare(
     "gather(a, index, *, axis) -> out", shape=indexing.gather, dtypes=_LOGICAL, op_class="storage", dtype_from=("a",),
-    doc="``a[..., index[..., i, ...], ...]`` along `axis`, as NumPy's take_along_axis; indices as in `embedding`.",
+    doc="``a[..., index[..., i, ...], ...]`` along `axis`, as NumPy's take_along_axis. An index out of range is "
+    "treated as in `embedding`.",
 )  # fmt: skip
 segment_sum = declare(
     "segment_sum(a, index, *, count) -> out", shape=indexing.segment_sum, dtypes=FLOATS, op_class="reduction",
     dtype_from=("a",),
-    doc="Row r of `count` is the sum of ``a[k]`` over the k with ``index[k] == r``, in their order: what `embedding` "
-    "passes on to its weight.",
+    doc="`count` rows: row r is the sum of ``a[k]`` over all k with ``index[k] == r``, in the order of k. It is the "
+    "gradient of `embedding` for its weight.",
 )  # fmt: skip
 scatter_sum = declare(
     "scatter_sum(a, index, *, count, axis) -> out", shape=indexing.scatter_sum, dtypes=FLOATS, op_class="reduction",
     dtype_from=("a",),
-    doc="The sums of the elements of `a` with the same index along `axis`, of `count` places: what `gather` passes on.",
+    doc="Sums of the elements of `a` with the same index, `count` of them along `axis`: the gradient of `gather`.",
 )  # fmt: skip
 index_add = declare(
     "index_add(a, index, source, *, axis=0) -> out", shape=indexing.index_add, dtypes=FLOATS, op_class="reduction",
     dtype_from=("a", "source"),
-    doc="`a`, and each slice of `source` along `axis` added where `index` says, in its order.",
+    doc="`a` with slice k of `source` along `axis` added to slice ``index[k]``, in the order of k.",
 )  # fmt: skip
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",
     shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", out_dtype_from="out_dtype",
-    doc="``a @ b`` of matrices (M, K) and (K, N), rounded once, to `out_dtype`.",
+    doc="``a @ b`` of matrices (M, K) and (K, N), rounded once to `out_dtype`.",
 )  # fmt: skip
 bmm = declare(
     "bmm(a, b, *, precision=None, out_dtype=None) -> out",
     shape=products.pairs, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", out_dtype_from="out_dtype",
-    doc="`mm` of as many pairs: (B, M, K) and (B, K, N).",
+    doc="`mm` of B pairs of matrices: (B, M, K) and (B, K, N).",
 )  # fmt: skip
 addmm = declare(
     "addmm(c, a, b, *, alpha=1.0, beta=1.0, activation=None, precision=None) -> out",
     shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul", accumulates="c",
-    doc="``activation(beta * c + alpha * a @ b)`` of (M, K) and (K, N), rounded once; with beta 0 `c` is not read. "
-    "`out` may be `c`.",
+    doc="``activation(beta * c + alpha * a @ b)`` of (M, K) and (K, N), rounded once. If beta is 0, `c` is not "
+    "read. `out` may be `c`.",
 )  # fmt: skip
 baddbmm = declare(
     "baddbmm(c, a, b, *, alpha=1.0, beta=1.0, precision=None) -> out",
     shape=products.added(products.pairs), dtypes=(*FLOATS, *COMPLEX), op_class="matmul", accumulates="c",
-    doc="``beta * c + alpha * a @ b`` of as many pairs; where beta is 0, `c` is not read. `out` may be `c`.",
+    doc="``beta * c + alpha * a @ b`` of B pairs of matrices. If beta is 0, `c` is not read. `out` may be `c`.",
 )  # fmt: skip
 linear = declare(
     "linear(a, weight, bias?, *, activation=None, precision=None) -> out",
     shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_layer, parts=("matmul", "add"),
-    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch.",
+    doc="``activation(a @ weight.T + bias)`` for a (..., K), weight (N, K) and bias (N,), as in torch.",
 )  # fmt: skip
 grouped_mm = declare(
     "grouped_mm(a, b, *, offs, precision=None) -> out",
     shape=products.grouped, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
-    doc="Rows of `a`, in groups that end at `offs` (whole numbers, on the host), each by its own matrix of `b`.",
+    doc="The product of each group of rows of `a` with its own matrix of `b`. Group i ends before row ``offs[i]``; "
+    "`offs` are integers on the host.",
 )  # fmt: skip
 scaled_mm = declare(
     "scaled_mm(a, b, scale_a, scale_b, bias?, *, format_a=None, format_b=None, out_dtype='bfloat16', fast_accum=False) "
     "-> out",
     shape=products.scaled, dtypes=("uint8", *FP8), op_class="matmul", dtype_from=("a",), out_dtype_from="out_dtype",
-    doc="``scale_a * scale_b * (a @ b) + bias`` of fp8 operands; `format_a`, `format_b` say what uint8 holds.",
+    doc="``scale_a * scale_b * (a @ b) + bias`` of fp8 operands; `format_a` and `format_b` name the format "
+    "of operands stored as uint8.",
 )  # fmt: skip
 
 slow_conv2d = declare(
     "slow_conv2d(a, weight, bias?, *, stride=1, padding=0, dilation=1, groups=1, precision=None) -> out",
     shape=convolution.conv2d, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
     doc="Cross-correlation of images (N, C, H, W) with weight (O, C / groups, KH, KW), by unfolding and a product. "
-    "The result is in C order unless `out` has another, as of images whose channels are last in memory.",
+    "The result is in C order; to have the channels last in memory, give an `out` that has.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ views
@@ -490,24 +505,24 @@ transpose = _view(
 )  # fmt: skip
 permute = _view(
     "permute(a, *, axes) -> out", views.permuted, views.permute,
-    "A view with the axes in this order.",
+    "A view with the axes in the order of `axes`.",
 )  # fmt: skip
 reshape = _view(
     "reshape(a, *, shape) -> out", views.reshaped, views.reshape,
-    "The same elements, in C order, in another shape, one extent of which may be -1: a view where the strides of `a` "
-    "allow one, else a copy.",
+    "The same elements, in C order, in another shape; one extent may be -1. A view if the strides of `a` allow one, "
+    "else a copy.",
 )  # fmt: skip
 expand = _view(
     "expand(a, *, shape) -> out", views.expanded, views.expand,
-    "A view of `a` broadcast to `shape`; it is for reading, since several of its elements are one.",
+    "A view of `a` broadcast to `shape`. Do not write to it: several of its elements are one place in memory.",
 )  # fmt: skip
 slice = _view(
     "slice(a, *, axis=0, start=None, stop=None, step=1) -> out", views.sliced, views.slice_of,
-    "A view of the places along `axis` from `start` to `stop` by `step`, as Python counts them.",
+    "A view of the elements ``start:stop:step`` along `axis`, as in Python.",
 )  # fmt: skip
 squeeze = _view(
     "squeeze(a, *, axis=None) -> out", views.squeezed, views.squeeze,
-    "A view without axes of extent 1: those in `axis` (None: all).",
+    "A view without the axes of extent 1 that `axis` names (None: all of them).",
 )  # fmt: skip
 unsqueeze = _view(
     "unsqueeze(a, *, axis) -> out", views.unsqueezed, views.unsqueeze,
@@ -529,32 +544,34 @@ def _linear(signature: str, shape: ShapeRule, words: str, doc: str) -> Op:
 
 solve = _linear(
     "solve(a, b) -> x, info", decompositions.solve, "si",
-    "``a @ x = b`` of square matrices (..., N, N) and right sides (..., N, K).",
+    "The solution of ``a @ x = b`` for square matrices (..., N, N) and right-hand sides (..., N, K).",
 )  # fmt: skip
 inv = _linear(
     "inv(a) -> inverse, info", decompositions.inv, "si",
-    "``a @ inverse = 1`` of square matrices (..., N, N).",
+    "The inverses of square matrices (..., N, N).",
 )  # fmt: skip
 det = declare(
     "det(a) -> out",
     shape=decompositions.det, dtypes=decompositions.LAPACK, op_class="reduction",
-    doc="Determinants of square matrices (..., N, N); 0 where singular.",
+    doc="The determinants of square matrices (..., N, N); 0 for a singular matrix.",
 )  # fmt: skip
 cholesky = _linear(
     "cholesky(a) -> factor, info", decompositions.cholesky, "si",
-    "``a = factor @ factor.H`` of positive definite matrices, factor lower; the lower triangle of a is read.",
+    "The lower triangular factor of ``a = factor @ factor.H`` for positive definite matrices. Only the lower triangle "
+    "of `a` is read.",
 )  # fmt: skip
 qr = _linear(
     "qr(a, *, mode='reduced') -> q, r", decompositions.qr, "ss",
-    "``a = q @ r``, columns of q orthonormal, r upper.",
+    "The factors of ``a = q @ r``: q has orthonormal columns, r is upper triangular.",
 )  # fmt: skip
 svd = _linear(
     "svd(a, *, full_matrices=False) -> u, s, vh, info", decompositions.svd, "srsi",
-    "``a = u * s @ vh``, columns of u and rows of vh orthonormal, s descending.",
+    "The factors of ``a = u * s @ vh``: u has orthonormal columns, vh orthonormal rows, and s descends.",
 )  # fmt: skip
 eigh = _linear(
     "eigh(a, *, uplo='L') -> w, v, info", decompositions.eigh, "rsi",
-    "``a @ v = v * w`` of Hermitian matrices, one triangle of which is read; w ascending, v orthonormal.",
+    "Eigenvalues w, ascending, and orthonormal eigenvectors v of Hermitian matrices: ``a @ v = v * w``. Only the "
+    "triangle `uplo` of `a` is read.",
 )  # fmt: skip
 lstsq = _linear(
     "lstsq(a, b, *, rcond=None) -> x, residuals, rank, s, info", decompositions.lstsq, "sriri",
@@ -566,61 +583,63 @@ lstsq = _linear(
 foreach_add_ = declare(
     "foreach_add_(a!: arrays, b?: arrays, *, alpha=1) ->",
     shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", dtype_from=("a",),
-    doc="``a += alpha * b``, in place; b: a list, a number, or an array of one element.",
+    doc="``a += alpha * b`` for each array of the list `a`; `b` is a list, a number, or an array of one element.",
 )  # fmt: skip
 foreach_mul_ = declare(
     "foreach_mul_(a!: arrays, b?: arrays) ->",
     shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", dtype_from=("a",),
-    doc="``a *= b``, in place; b: a list, a number, or an array of one element.",
+    doc="``a *= b`` for each array of the list `a`; `b` is a list, a number, or an array of one element.",
 )  # fmt: skip
 foreach_lerp_ = declare(
     "foreach_lerp_(a!: arrays, b: arrays, weight?) ->",
     shape=lists.aligned("a", "b", scalar="weight"), dtypes=FLOATS, op_class="elementwise", dtype_from=("a",),
-    doc="``a += weight * (b - a)``, in place; weight: a number, or an array of one element.",
+    doc="``a += weight * (b - a)`` for each pair of arrays; `weight` is a number, or an array of one element.",
 )  # fmt: skip
 foreach_copy_ = declare(
     "foreach_copy_(a!: arrays, b: arrays) ->",
     shape=lists.aligned("a", "b", one_dtype=False), dtypes=FLOATS, op_class="storage", dtype_from=("a",),
-    doc="``a = b``, cast to the dtype of a, rounded to nearest.",
+    doc="Copy each array of `b` into its array of `a`, rounded to nearest where the dtypes differ.",
 )  # fmt: skip
 foreach_zero_ = declare(
     "foreach_zero_(a!: arrays) ->",
-    shape=lists.aligned("a"), dtypes=FLOATS, op_class="storage", doc="``a = 0``.",
+    shape=lists.aligned("a"), dtypes=FLOATS, op_class="storage", doc="Set every element to 0.",
 )  # fmt: skip
 foreach_norm = declare(
     "foreach_norm(a: arrays, *, ord=2) -> out",
     shape=lists.norms, dtypes=FLOATS, op_class="reduction", result=compute_dtype,
-    doc="The 2-norm, or the largest magnitude (ord=inf), of each array, (n,); squares are added in float64.",
+    doc="The 2-norm of each array, or its largest magnitude (``ord=inf``): shape (n,). Squares are added in float64.",
 )  # fmt: skip
 foreach_max = declare(
     "foreach_max(a: arrays) -> out",
     shape=lists.maxima, dtypes=FLOATS, op_class="reduction",
-    doc="The largest element of each array, (n,); NaN wins; no array may be without elements.",
+    doc="The largest element of each array: shape (n,); NaN if an element is NaN. An empty array is an error.",
 )  # fmt: skip
 global_norm_ = declare(
     "global_norm_(grads: arrays, norm!?, found_inf!?, grad_scale?, *, accumulate=False) ->",
     shape=lists.global_norm, dtypes=FLOATS, op_class="reduction", dtype_from=("grads",),
-    doc="norm = the 2-norm of all of grads / grad_scale; found_inf = 1 where an element is not finite (of float64, "
-    "where the sum of squares is not), else 0.",
+    doc="Sets `norm` to the 2-norm of all elements of grads / grad_scale, and `found_inf` to 1 if an element is not "
+    "finite (for float64: if the sum of squares is not finite), else to 0.",
 )  # fmt: skip
 foreach_unscale_ = declare(
     "foreach_unscale_(grads!: arrays, found_inf!, inv_scale) ->",
     shape=lists.unscaled, dtypes=FLOATS, op_class="elementwise", dtype_from=("grads",),
-    doc="``grads *= inv_scale``; found_inf becomes 1 where an element was not finite, and stays as it is elsewhere.",
+    doc="``grads *= inv_scale``. Sets `found_inf` to 1 if an element is not finite, and else leaves it as it is.",
 )  # fmt: skip
 update_scale_ = declare(
     "update_scale_(scale!, inv_scale!, growth_tracker!, found_inf!, *, growth_factor=2.0, backoff_factor=0.5, "
     "growth_interval=2000) ->",
     shape=lists.loss_scale, dtypes=("float32",), op_class="elementwise", dtype_from=("scale",),
-    doc="A loss scale after a step. Where found_inf is not 0: ``scale *= backoff_factor``, tracker 0; else one "
-    "more, and at growth_interval 0 again, ``scale *= growth_factor`` if finite. inv_scale = 1 / scale; found_inf = 0.",
+    doc="Updates a loss scale after a step. If found_inf is not 0: ``scale *= backoff_factor``, and the tracker is set "
+    "to 0. Else the tracker counts one more; at growth_interval it is set to 0 and ``scale *= growth_factor``, unless "
+    "that overflows. Then ``inv_scale = 1 / scale`` and ``found_inf = 0``.",
 )  # fmt: skip
 fused_adam_ = declare(
     "fused_adam_(params!: arrays, grads!: arrays, exp_avgs!: arrays, exp_avg_sqs!: arrays, max_exp_avg_sqs!: arrays, "
     "masters!: arrays, steps!, lr?, grad_scale?, found_inf?, norm?, *, beta1=0.9, beta2=0.999, eps=1e-08, "
     "weight_decay=0.0, decoupled=False, maximize=False, max_norm=None, zero_grads=False, seed=None) ->",
     shape=lists.adam, dtypes=FLOATS, op_class="elementwise", dtype_from=("params",),
-    doc="One step of Adam or AdamW (decoupled) on every parameter; arXiv 1412.6980, 1711.05101, amsgrad 1904.09237.",
+    doc="One step of Adam, or of AdamW (``decoupled``), for every parameter; arXiv 1412.6980, 1711.05101; amsgrad: "
+    "1904.09237.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ random numbers
@@ -630,32 +649,32 @@ fused_adam_ = declare(
 
 uniform = declare(
     "uniform(like, *, state, low=0.0, high=1.0) -> out", shape=random_rules.uniform, dtypes=FLOATS, op_class="random",
-    doc="Uniform in ``[low, high)``, never `high`, in 16 bits either: those are rounded down.",
+    doc="Uniform numbers in ``[low, high)``. 16-bit floats are rounded down, so that they never reach `high` either.",
 )  # fmt: skip
 normal = declare(
     "normal(like, *, state, mean=0.0, std=1.0) -> out", shape=random_rules.normal, dtypes=FLOATS, op_class="random",
-    doc="Normal: ``mean + std * z``, z by Box and Muller's transform.",
+    doc="Normal numbers: ``mean + std * z``, with z by the Box-Muller transform.",
 )  # fmt: skip
 integers = declare(
     "integers(like, *, state, low, high) -> out", shape=random_rules.integers, dtypes=INTEGERS, op_class="random",
-    doc="Whole numbers in ``[low, high)``; no probability is off by more than 2**-32 of itself.",
+    doc="Integers in ``[low, high)``; the relative error of each probability is at most 2**-32.",
 )  # fmt: skip
 permutation = declare(
     "permutation(like, *, state) -> out", shape=random_rules.permutation, dtypes=INTEGERS, op_class="random",
-    doc="The numbers below ``like.size`` in random order.",
+    doc="The integers from 0 to ``like.size - 1`` in random order.",
 )  # fmt: skip
 bernoulli = declare(
     "bernoulli(p, *, state) -> out", shape=random_rules.probabilities, dtypes=FLOATS, op_class="random",
-    doc="1 with the probability given there, else 0: above 1 always, below 0 and for NaN never.",
+    doc="1 with the probability that the input gives there, else 0. Above 1 counts as 1; below 0 and NaN count as 0.",
 )  # fmt: skip
 dropout_mask = declare(
     "dropout_mask(like, *, state, p=0.5) -> out", shape=random_rules.mask, dtypes=FLOATS, op_class="random",
-    result=lambda dtype: np.dtype(np.bool_), doc="True where `dropout` of the same state keeps, whatever its dtype.",
+    result=lambda dtype: np.dtype(np.bool_), doc="True where `dropout`, from the same state, keeps an element.",
 )  # fmt: skip
 dropout = declare(
     "dropout(a, *, state, p=0.5) -> out", shape=random_rules.dropout, dtypes=FLOATS, op_class="random",
-    doc="``a / (1 - p)``, or 0 with probability `p`, even for NaN; the same state gives the same mask, so a gradient "
-    "needs none stored: it is the dropout of the gradient.",
+    doc="``a / (1 - p)``, or 0 with probability `p`, even for NaN. The same state gives the same mask, so the backward "
+    "pass stores no mask: it applies dropout to the gradient.",
 )  # fmt: skip
 
 
