@@ -41,6 +41,7 @@ class Plan:
 
         The implementation keeps prepared state that is still valid: for a fused optimizer, a new learning rate costs
         microseconds, and new gradients of the same shapes cost only new pointers. All checks of `Op.prepare` are made.
+        A change that is refused leaves this plan as it was.
         """
         backend = registry.backend(self.device.kind)
         try:

@@ -10,6 +10,7 @@ import pytest
 
 from cuassay import Device, devices, empty, from_host, ops, random, to_host
 from cuassay.arrays import distributions
+from cuassay.arrays.dtypes import epsilon
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
 from cuassay.random import Generator, GeneratorState, default_generator
 from cuassay.testing import requires
@@ -61,6 +62,22 @@ def test_far_into_a_stream_the_numbers_are_the_cpus(
 
     for _ in range(2):
         np.testing.assert_array_equal(to_host(CALLS[name](device, generator)), CALLS[name]("cpu", host))
+
+
+@pytest.mark.parametrize("low", [1.0, -3.0, 100.0])
+@pytest.mark.parametrize("steps", [1, 3, 5])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_range_of_few_floats_never_gives_its_end(
+    dtype: str, steps: int, low: float, device: Device, generator: Generator
+) -> None:
+    """Rounded to nearest, every sixth number or so of such a range would be `high`."""
+    high = low + steps * abs(low) * epsilon(dtype)
+    host = Generator("cpu", seed=SEED)
+
+    found = random.uniform(N, low, high, dtype=dtype, device=device, generator=generator)
+
+    assert to_host(found).astype(np.float64).max() < high
+    np.testing.assert_array_equal(to_host(found), random.uniform(N, low, high, dtype=dtype, generator=host))
 
 
 def test_numbers_far_into_a_stream_are_not_those_at_its_beginning(device: Device, generator: Generator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -152,6 +153,32 @@ def test_what_a_plan_cannot_be_bound_to_is_refused(views: Views, change: Any, er
 
     with pytest.raises(error, match=message):
         plan.rebind(**change(arrays))
+
+
+@pytest.mark.parametrize("change", [{"lr": -1.0}, {"eps": -1.0}, {"beta1": 1.5}], ids=lambda change: next(iter(change)))
+def test_a_refused_change_leaves_the_plan_of_a_step_as_it_was(views: Views, change: dict[str, float]) -> None:
+    def lists() -> list[list[Any]]:
+        """Parameters, gradients, and both moments, the second of which is positive."""
+        made = [views("float32", [5, 33], [0, 0], seed)[0] for seed in range(4)]
+        for array in made[3]:
+            ops.mul(array, array, out=array)
+        return made
+
+    def prepared(arrays: list[list[Any]]) -> Any:
+        steps = from_host(np.zeros(2, np.float32), _device(arrays[0]))
+        return ops.fused_adam_.prepare(*arrays, [], [], steps, 0.125)
+
+    found, expected = lists(), lists()
+    plan, right = prepared(found), prepared(expected)
+
+    with pytest.raises(ArgumentError, match=next(iter(change))):
+        plan.rebind(**change)
+    for one in (plan, right):
+        one.run()
+        one.rebind(lr=0.5).run()
+
+    for array, wanted in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
+        assert_same_bits(array, to_host(wanted))
 
 
 def test_lists_of_two_kinds_of_device_are_refused(views: Views, device: Device) -> None:

@@ -49,6 +49,11 @@ CALLS = {
         "ops.argmax(draw(5, 3000), axis=1)",
         "ops.foreach_norm([draw(5000), draw(33)])",
     ],
+    "sums by index": [
+        "ops.segment_sum(draw(3000, 5), cupy.arange(3000) * 7919 % 3001, count=3001)",
+        "ops.segment_sum(draw(3000, 5), cupy.arange(3000) % 7, count=9)",
+        "ops.index_add(draw(500, 5), cupy.arange(3000) * 7919 % 500, draw(3000, 5))",
+    ],
 }
 
 

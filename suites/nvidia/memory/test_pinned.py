@@ -216,6 +216,23 @@ def test_an_early_drop_is_safe_while_the_stream_is_busy(gpu: str) -> None:
 
 
 @exclusive
+@pytest.mark.parametrize("layout", ["transposed", "every second row"])
+def test_a_copy_to_a_pinned_view_in_another_order_is_waited_for(gpu: str, layout: str) -> None:
+    """The host moves the elements to their places, so they have to be there: non_blocking or not."""
+    side = devices.backend("cuda").new_stream(0)
+    there, memory = from_host(np.arange(600, dtype=np.float32).reshape(20, 30), gpu), pinned.empty_pinned((40, 30))
+    memory[:] = -1
+    host = memory[:30].reshape(30, 30)[:, :20].T if layout == "transposed" else memory[::2]
+    cuda.synchronize()
+
+    with cuda.stream(side):
+        spin(100_000_000)
+        devices.copy(there, host, non_blocking=True)
+
+    np.testing.assert_array_equal(np.asarray(host), np.arange(600).reshape(20, 30))
+
+
+@exclusive
 def test_reading_too_early_shows_old_numbers(gpu: str) -> None:
     """What sim raises for, on the device: the mistake is real."""
     side = devices.backend("cuda").new_stream(0)

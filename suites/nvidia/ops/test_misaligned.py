@@ -12,7 +12,7 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import cupy
 
-from cuassay import devices, linalg, ops, random
+from cuassay import devices, jit, linalg, ops, random
 from cuassay.errors import ArgumentError
 
 pytestmark = pytest.mark.usefixtures("on_cuda")
@@ -78,6 +78,18 @@ def test_a_result_is_written_where_its_elements_lie(place: str, name: str) -> No
     assert call(cupy.asarray(a), PLACES[place](b), out=out) is out
 
     np.testing.assert_allclose(devices.to_host(out), expected(a, b), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_prepared_body_writes_where_the_elements_lie(place: str) -> None:
+    pytest.importorskip("pycparser", reason="pycparser is not installed")
+    body = jit.elementwise("template <typename T> T thrice(T x) { return 3 * x; }")
+    a, out = values(1), PLACES[place](np.zeros((3, 3), np.float32))
+
+    for given, result in ((cupy.asarray(a), out), (PLACES[place](a), cupy.zeros((3, 3), np.float32))):
+        body.op.prepare(given, out=result).run()
+
+        np.testing.assert_array_equal(devices.to_host(result), 3 * a)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -313,6 +313,23 @@ def test_an_events_handle_has_torchs_name(side: Any) -> None:
     assert (before, event.cuda_event) == (0, event.ptr)
 
 
+def test_a_handle_of_an_event_that_was_never_recorded_refers_to_no_work(side: Any) -> None:
+    """The handles of dropped events are used again, but they still refer to what they recorded."""
+    with cuda.stream(side):
+        cuda.spin(200_000_000)
+    dropped = [side.record_event() for _ in range(8)]
+    del dropped
+    gc.collect()
+    event = cuda.Event()
+
+    assert event.ptr
+    is_done, was_busy = event.query(), not side.query()
+    side.synchronize()
+
+    assert was_busy
+    assert is_done
+
+
 @pytest.mark.parametrize("call", ["record", "wait"])
 @pytest.mark.parametrize("junk", [1.5, "stream", pytest.param(object(), id="object")], ids=repr)
 def test_an_event_refuses_what_is_no_stream(call: str, junk: Any, side: Any) -> None:
