@@ -1,10 +1,12 @@
-"""The base class of objects that represent a resource of this process: a stream, a capture, a loaded kernel."""
+"""The base classes of objects that represent a resource of this process: a stream, a loaded kernel, an open file."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, SupportsIndex
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, NoReturn, Self, SupportsIndex
 
-__all__ = ["Handle"]
+__all__ = ["Closing", "Handle"]
 
 
 class Handle:
@@ -32,3 +34,21 @@ class Handle:
             f"{self!r} belongs to this process: it cannot be pickled or copied; share the object itself "
             "within the process, make another one elsewhere"
         )
+
+
+class Closing(Handle, ABC):
+    """A handle that a ``with`` statement closes."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the resource; a second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -8,13 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
-from cuassay.core.handle import Handle
+from cuassay.core.handle import Closing
 from cuassay.errors import CandidateLostError
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.process import CandidateProcess
@@ -73,7 +72,7 @@ Key = tuple[Any, ...]
 Due = tuple[tuple[tuple[int, ...], Any], ...]
 
 
-class Candidates(Handle):
+class Candidates(Closing):
     """Starts candidates for one declaration, all from one warm process.
 
     Parameters
@@ -93,14 +92,6 @@ class Candidates(Handle):
 
     def __repr__(self) -> str:
         return f"Candidates({self._declaration.spec.name} on {self._options.device})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the warm process, and with it every candidate; a second call does nothing."""

@@ -15,14 +15,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.device import Device
-from cuassay.core.handle import Handle
+from cuassay.core.handle import Closing
 from cuassay.errors import CandidateLostError, CapabilityError, StateError
 from cuassay.judging import protocol, shared
 from cuassay.judging.arena import Arena, Asked, Layout, form_of
@@ -45,7 +44,7 @@ _NAP_SECONDS = 0.01
 _PATIENCE_SECONDS = 2.0
 
 
-class CandidateProcess(Handle):
+class CandidateProcess(Closing):
     """One candidate in its own process; `close` kills everything that it has started.
 
     Parameters
@@ -113,14 +112,6 @@ class CandidateProcess(Handle):
 
     def __repr__(self) -> str:
         return f"CandidateProcess({self.path.name} on {self.device}, {self._state})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ---------------------------------------------------------------------------------------- life
 

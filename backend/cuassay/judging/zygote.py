@@ -18,11 +18,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import cuassay
-from cuassay.core.handle import Handle
+from cuassay.core.handle import Closing
 from cuassay.errors import CandidateLostError
 from cuassay.judging import candidate
 from cuassay.judging.supervisor import Order, supervise
@@ -49,7 +47,7 @@ _THREADS = dict.fromkeys(("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_TH
 _PATIENCE_SECONDS = 2.0
 
 
-class Zygote(Handle):
+class Zygote(Closing):
     """The judge's side of a zygote.
 
     Parameters
@@ -75,14 +73,6 @@ class Zygote(Handle):
 
     def __repr__(self) -> str:
         return f"Zygote({self.kind}, {'closed' if self._socket.fileno() < 0 else self._process.pid})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def process(self) -> int:

@@ -17,10 +17,8 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from types import TracebackType
-from typing import Self
 
-from cuassay.core.handle import Handle
+from cuassay.core.handle import Closing
 
 __all__ = ["Lifeline", "follow", "main"]
 
@@ -30,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 _above: list[int] = []
 
 
-class Lifeline(Handle):
+class Lifeline(Closing):
     """The parent's side, which holds the pipes open and makes the command lines of children."""
 
     def __init__(self) -> None:
@@ -39,14 +37,6 @@ class Lifeline(Handle):
 
     def __repr__(self) -> str:
         return f"Lifeline({'closed' if self._read < 0 else 'open'})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def inherited(self) -> tuple[int, ...]:

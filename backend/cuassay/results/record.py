@@ -12,11 +12,10 @@ import secrets
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from cuassay.core import settings
-from cuassay.core.handle import Handle
+from cuassay.core.handle import Closing
 from cuassay.errors import ResultError
 from cuassay.results.fingerprint import digest, host_fingerprint, revision
 from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
@@ -42,7 +41,7 @@ class Writer(Protocol):
         """Append one row to the table `record`."""
 
 
-class Recorder(Handle):
+class Recorder(Closing):
     r"""Append rows of one run to one file.
 
     Processes of a run share the file by opening it with the same `run`. A column that is None or a
@@ -71,14 +70,6 @@ class Recorder(Handle):
     def __repr__(self) -> str:
         state = "closed" if self._fd < 0 else "open"
         return f"Recorder({str(self.path)!r}, run {self.run}, {state})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file. Writing further rows raises `ResultError`."""
