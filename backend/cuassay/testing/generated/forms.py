@@ -68,7 +68,7 @@ def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_out_of_function(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """The array given as `out` holds the result; it is contiguous, as a function may require that."""
+    """The array given as `out` holds the result; a function may refuse one that is not contiguous."""
     written = []
     for sample in few(spec, device, dtype):
         if "out" in sample.kwargs or not is_taken(spec, sample):
@@ -89,6 +89,34 @@ def _check_out_of_function(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample, plain in written:
         with on_sample(sample), np.errstate(all="ignore"):
             _check_out_is_input(spec, device, dtype, sample, plain)
+            if devices.capabilities(device).answer("views"):
+                _check_layouts_of_out(spec, device, dtype, sample, plain)
+
+
+def _check_layouts_of_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, plain: Any) -> None:
+    """An `out` in another layout is refused or written: its reshape(-1) may be a copy, which nobody reads."""
+    args, kwargs = sample.on(device)
+    for layout in ("strided", "transposed"):
+        out = HostArray(np.ones(tuple(plain.shape), np.dtype(str(plain.dtype))), layout).on(device)
+        if not _is_taken(spec, device, args, {**kwargs, "out": out}):
+            continue
+        with explained(_NOT_WRITTEN_STRIDED.format(layout)):
+            compare(spec, device, dtype, sample, out)
+
+
+def _is_taken(spec: OpSpec, device: Device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Call the function, and return whether it raised nothing; libraries refuse a layout by many errors."""
+    with devices.backend(device.kind).activate(device.index):
+        try:
+            spec.apply(device, args, kwargs)
+        except Exception:  # noqa: BLE001
+            return False
+    return True
+
+
+_NOT_WRITTEN_STRIDED = (
+    "a {} out= was given and not refused, but does not hold the result after the call: reshape() of it may be a copy"
+)
 
 
 def _check_out_is_input(spec: OpSpec, device: Device, dtype: Any, sample: Sample, plain: Any) -> None:

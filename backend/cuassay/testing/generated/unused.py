@@ -1,6 +1,6 @@
-"""Checks of numbers that the result does not depend on: a NaN behind a mask or times zero, and an unread triangle.
+"""Checks of numbers that results do not depend on: a NaN behind a mask or times zero, and an unread triangle.
 
-The reference decides which numbers these are: it gives the same result for three other numbers, and no NaN for NaN.
+The reference decides which numbers these are: it gives the same results for three other numbers, and no NaN for NaN.
 Such elements are padding or uninitialized memory. `numbers` checks other NaN.
 
 If an option names one triangle of a matrix, the other one must not be read.
@@ -39,11 +39,15 @@ _PLACES = 8
 def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
     """One NaN behind a mask, or in an operand that an option of 0.0 cancels, must not spoil a result.
 
-    A mask is a boolean array of the shape of another input. Other NaN are not checked here, because products and
-    transforms spread them, even if they are multiplied by zero.
+    A mask is a boolean array of the shape of another input. Where an array of integers has negative numbers, which mark
+    unused places of an index, a NaN at the first or last place of an array must not spoil a result that does not depend
+    on it: code that replaces the mark by an index reads one of these. Other NaN are not checked here, because products
+    and transforms spread them, even if they are multiplied by zero.
     """
     if spec.is_its_own_reference:
         return
+    if any(array.dtype.kind == "i" and (array < 0).any() for array in arrays_of(*sample.host())):
+        _check_marked(spec, device, sample)
     is_left_out = any(type(value) is float and value == 0 for value in sample.kwargs.values())
     shapes = {array.shape for array in arrays_of(*sample.host()) if array.dtype == np.bool_}
     for number, array in enumerate(free_floats(sample)):
@@ -51,9 +55,18 @@ def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
             continue
         for place in generator().integers(0, max(array.size, 1), _PLACES)[: array.size]:
             filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
-            if is_safely_taken(spec, filled) and _is_unused(spec, sample, filled, array, place):
-                _check(spec, device, filled)
+            if is_safely_taken(spec, filled) and _not_using(spec, sample, filled, array, place).all():
+                _check(spec, device, filled, np.True_)
                 break
+
+
+def _check_marked(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """Try a NaN at the first and at the last place of each array of floats."""
+    for number, array in enumerate(free_floats(sample)):
+        for place in {0, array.size - 1} if array.size else ():
+            filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
+            if is_safely_taken(spec, filled):
+                _check(spec, device, filled, _not_using(spec, sample, filled, array, place))
 
 
 def _with_number(place: int, number: float) -> Change:
@@ -65,23 +78,32 @@ def _with_number(place: int, number: float) -> Change:
     return put
 
 
-def _is_unused(spec: OpSpec, base: Sample, filled: Sample, array: Array, place: int) -> bool:
-    """Whether the reference is finite throughout, and the same for any number at this index."""
+def _not_using(spec: OpSpec, base: Sample, filled: Sample, array: Array, place: int) -> NDArray[np.bool_]:
+    """For each result, whether the reference is finite, and the same for any number at this index."""
     expected = spec.expected(filled)
-    if expected.dtype.kind not in "fc" or not expected.size or not np.isfinite(expected).all():
-        return False
-    others = [refilled(base, _with_number(place, number), "", chosen=[array]) for number in _NUMBERS]
-    return all(is_safely_taken(spec, one) and np.array_equal(spec.expected(one), expected) for one in others)
+    if expected.dtype.kind not in "fc" or not expected.size:
+        return np.zeros(1, np.bool_)
+    is_same: NDArray[np.bool_] = np.isfinite(expected)
+    for number in _NUMBERS:
+        other = refilled(base, _with_number(place, number), "", chosen=[array])
+        if not is_safely_taken(spec, other) or spec.expected(other).shape != expected.shape:
+            return np.zeros(1, np.bool_)
+        is_same &= spec.expected(other) == expected
+    return is_same
 
 
-def _check(spec: OpSpec, device: Device, sample: Sample) -> None:
+def _check(spec: OpSpec, device: Device, sample: Sample, is_unused: NDArray[np.bool_] | np.bool_) -> None:
+    """Results that do not depend on the NaN must be no NaN."""
     got = on_host(run_sample(spec, device, sample))
-    if got.dtype.kind not in "fc" or not np.isnan(got).any():
+    if got.dtype.kind not in "fc" or is_unused.shape not in ((), got.shape):
         return
-    where = tuple(int(at) for at in np.argwhere(np.isnan(got))[0])
-    spoilt = f"{int(np.isnan(got).sum()):,} of {got.size:,} results are nan, the first at {where}"
+    spoilt = np.isnan(got) & is_unused
+    if not spoilt.any():
+        return
+    where = tuple(int(at) for at in np.argwhere(spoilt)[0])
+    counts = f"{int(spoilt.sum()):,} of {got.size:,} results, the first at {where}"
     lines = [
-        f"a NaN that the result does not depend on spoils it: {spoilt}; {_SAME}",
+        f"a NaN that a result does not depend on spoils it: {counts}; {_SAME}",
         *inputs_there(where, got.shape, sample.host()),
         f"sample: {sample.label}",
     ]
