@@ -190,6 +190,17 @@ def test_joined_columns(bytes_of_all: Any, count: int) -> None:
     assert_same(found[-3:, LONG[1] :], matrix[-3:, : count - 1])
 
 
+def test_joined_columns_of_more_than_two_to_the_32_words(bytes_of_all: Any) -> None:
+    """An odd number of columns makes a word of one byte."""
+    matrix = bytes_of_all.reshape(LONG)
+
+    found = ops.cat([matrix, matrix], axis=1)
+
+    assert found.size > 2**32
+    assert_same(found[-99:, : LONG[1]], matrix[-99:])
+    assert_same(found[-99:, LONG[1] :], matrix[-99:])
+
+
 @pytest.mark.parametrize("columns", [(3, 4), (0, 13)], ids=["odd", "even"])
 def test_padded(bytes_of_all: Any, columns: tuple[int, int]) -> None:
     matrix = bytes_of_all.reshape(LONG)
