@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from cuassay.errors import CapabilityError, StateError
+from cuassay.fleet import forks
 from cuassay.fleet.places import local_offers, offers
 
 __all__ = ["connected", "local_cluster", "require_dask", "security_of", "work"]
@@ -52,8 +53,22 @@ def security_of(ca: str | None, certificate: str | None, key: str | None) -> Any
 
 
 @contextmanager
-def local_cluster(kinds: Sequence[str], number: int, dashboard: str | None = None) -> Iterator[Any]:
-    """A client of a scheduler and `number` workers of this machine, which end with the block."""
+def local_cluster(
+    kinds: Sequence[str], number: int, dashboard: str | None = None, *, is_forked: bool = False
+) -> Iterator[Any]:
+    """A client of a scheduler and `number` workers of this machine, which end with the block.
+
+    Parameters
+    ----------
+    kinds : sequence of str
+        The kinds of devices that each worker has.
+    number : int
+        How many workers there are.
+    dashboard : str, optional
+        Where dask's dashboard listens; none by default.
+    is_forked : bool
+        Fork the workers from the server that `forks.start` has started. They have its environment and working folder.
+    """
     distributed = require_dask()
     import dask
 
@@ -64,7 +79,8 @@ def local_cluster(kinds: Sequence[str], number: int, dashboard: str | None = Non
         "cls": distributed.Scheduler,
         "options": {"dashboard": dashboard is not None, "dashboard_address": dashboard or ":0", "host": "127.0.0.1"},
     }
-    with dask.config.set({_GIVE_UP_AFTER: "100 days"}), ExitStack() as stack:
+    how = forks.use() if is_forked else {}
+    with dask.config.set({_GIVE_UP_AFTER: "100 days", **how}), ExitStack() as stack:
         with _patient():
             cluster = distributed.SpecCluster(workers=found, scheduler=scheduler, silence_logs=logging.ERROR)
         stack.enter_context(cluster)

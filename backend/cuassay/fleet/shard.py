@@ -143,7 +143,7 @@ def _run(task: Task, send: Send, kept: Path) -> None:
             process.wait()
             _keep(process)
         if isinstance(process, Warm) and process.is_lost and key not in _stopped:
-            raise ChildProcessError(f"the process that forks shards ended with status {process.returncode}")
+            raise ChildProcessError("the process that forks shards ended before its shard")
         tail = "" if process.returncode == 0 else "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
         send({"event": "ended", "lines": sent.lines, "status": process.returncode, "tail": tail})
 
