@@ -6,11 +6,13 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cuassay.errors import CapabilityError, StateError
 from cuassay.fleet import forks
 from cuassay.fleet.places import local_offers, offers
+from cuassay.fleet.shard import COMPILED
 
 __all__ = ["connected", "local_cluster", "require_dask", "security_of", "work"]
 
@@ -18,6 +20,10 @@ _START_SECONDS = 60.0
 
 #: When a cluster of dask closes the nanny of a lost worker. It does so even if the worker was restarted and lost again.
 _GIVE_UP_AFTER = "distributed.deploy.lost-worker-timeout"
+
+#: dask samples the stack of the thread that waits for a shard and measures how late its event loop is, many times a
+#: second in each worker, and nobody sees the result here. With four workers that took a tenth of a core.
+_QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
 
 #: How the warning of dask begins where the disk is slow. It tells a delay, so a run survives it under ``-W error`` too.
 _SLOW_DISK = "Creating scratch directories is taking"
@@ -80,7 +86,9 @@ def local_cluster(
         "options": {"dashboard": dashboard is not None, "dashboard_address": dashboard or ":0", "host": "127.0.0.1"},
     }
     how = forks.use() if is_forked else {}
-    with dask.config.set({_GIVE_UP_AFTER: "100 days", **how}), ExitStack() as stack:
+    with ExitStack() as stack:
+        compiled = stack.enter_context(TemporaryDirectory(prefix="cuassay-", ignore_cleanup_errors=True))
+        stack.enter_context(dask.config.set({_GIVE_UP_AFTER: "100 days", COMPILED: compiled, **_QUIET, **how}))
         with _patient():
             cluster = distributed.SpecCluster(workers=found, scheduler=scheduler, silence_logs=logging.ERROR)
         stack.enter_context(cluster)

@@ -33,6 +33,7 @@ def is_fork_server() -> bool:
 def _prepare() -> None:
     with suppress(OSError):  # each worker then starts its own warm process
         template.start()
+    sys.path[:] = filter(None, sys.path)  # a file of the project must not take the place of a library
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in each worker; a fork would lose the threads
     for name in MODULES:
         with suppress(ImportError):  # the worker will raise it where it can be told
