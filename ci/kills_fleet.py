@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cuassay.fleet import clusters, shard
+from cuassay.fleet import clusters, forks, shard
 from cuassay.fleet.code import FOLDER, digest_of
 from cuassay.fleet.driver import Job
 from cuassay.fleet.run import Asked, run_fleet
@@ -91,7 +91,7 @@ def trial(folder: Path, asked: argparse.Namespace, kills: int, dice: random.Rand
     (folder / "test_sleeping.py").write_text(_TESTS.format(number=tests))
     os.chdir(folder)
     began = time.monotonic()
-    with clusters.local_cluster(["cpu"], asked.workers) as client:
+    with clusters.local_cluster(["cpu"], asked.workers, is_forked=forks.start()) as client:
         killer = Killer(client, folder / "rows.jsonl", kills, dice)
         killer.start()
         job = Job(run=new_run_id(), code=FOLDER, digest=digest_of(FOLDER))

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_fleet_commands"]
 
+#: What each worker imports as the main module of this process.
+_MAIN = "cuassay.cli"
+
 _RUN_EXAMPLE = """\
 cuassay fleet run tests --local 4 --device sim
 cuassay fleet run tests --scheduler tls://gpu-0:8786 --device cuda --durations results --option=-m --option=smoke"""
@@ -132,12 +135,13 @@ def _add_tls(parser: Parser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from cuassay.benchmarking.termination import exit_on_sigterm
-    from cuassay.fleet import clusters
+    from cuassay.fleet import clusters, forks
     from cuassay.fleet.durations import recorded_durations
     from cuassay.fleet.run import Asked, run_fleet
 
-    clusters.require_dask()
     _check(options, "local", "shards")
+    is_forked = options.local is not None and forks.start([_MAIN])
+    clusters.require_dask()
     job = _job(options)
     words = ["--benchmarks"] if options.benchmarks else []
     asked = Asked(
@@ -149,18 +153,19 @@ def _run(options: argparse.Namespace) -> int:
         benchmarks=options.benchmarks,
         command=f"cuassay fleet run {shlex.join([*words, *options.option, *options.tests])}".rstrip(),
     )
-    with exit_on_sigterm(), _cluster(options, options.device) as client:
+    with exit_on_sigterm(), _cluster(options, options.device, is_forked=is_forked) as client:
         return run_fleet(client, job, asked, options.out)
 
 
 def _ab(options: argparse.Namespace) -> int:
     from cuassay.benchmarking.termination import exit_on_sigterm
-    from cuassay.fleet import clusters
+    from cuassay.fleet import clusters, forks
     from cuassay.fleet.comparing import AskedComparison, compare_on_fleet
     from cuassay.fleet.places import default_kinds
 
-    clusters.require_dask()
     _check(options, "local", "limit")
+    is_forked = options.local is not None and forks.start([_MAIN])
+    clusters.require_dask()
     kind = options.device or default_kinds()[0]
     asked = AskedComparison(
         base=options.base,
@@ -172,7 +177,7 @@ def _ab(options: argparse.Namespace) -> int:
         budget=options.budget,
         profile=options.profile,
     )
-    with exit_on_sigterm(), _cluster(options, [kind]) as client:
+    with exit_on_sigterm(), _cluster(options, [kind], is_forked=is_forked) as client:
         outcome, shares = compare_on_fleet(client, _job(options), asked)
     print("\n".join(lines(outcome, profiled=options.profile is not None)))
     for share in shares:
@@ -201,7 +206,7 @@ def _check(options: argparse.Namespace, *names: str) -> None:
 
 
 @contextmanager
-def _cluster(options: argparse.Namespace, kinds: Sequence[str]) -> Iterator[Any]:
+def _cluster(options: argparse.Namespace, kinds: Sequence[str], *, is_forked: bool) -> Iterator[Any]:
     from cuassay.fleet import clusters
     from cuassay.fleet.places import default_kinds
 
@@ -209,7 +214,7 @@ def _cluster(options: argparse.Namespace, kinds: Sequence[str]) -> Iterator[Any]
         with clusters.connected(options.scheduler, _security(options)) as client:
             yield client
     else:
-        with clusters.local_cluster(kinds or default_kinds(), options.local) as client:
+        with clusters.local_cluster(kinds or default_kinds(), options.local, is_forked=is_forked) as client:
             yield client
 
 

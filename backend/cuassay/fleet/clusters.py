@@ -6,10 +6,13 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cuassay.errors import CapabilityError, StateError
+from cuassay.fleet import forks
 from cuassay.fleet.places import local_offers, offers
+from cuassay.fleet.shard import COMPILED
 
 __all__ = ["connected", "local_cluster", "require_dask", "security_of", "work"]
 
@@ -17,6 +20,10 @@ _START_SECONDS = 60.0
 
 #: When a cluster of dask closes the nanny of a lost worker. It does so even if the worker was restarted and lost again.
 _GIVE_UP_AFTER = "distributed.deploy.lost-worker-timeout"
+
+#: dask samples the stack of the thread that waits for a shard and measures how late its event loop is, many times a
+#: second in each worker, and nobody sees the result here. With four workers that took a tenth of a core.
+_QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
 
 #: How the warning of dask begins where the disk is slow. It tells a delay, so a run survives it under ``-W error`` too.
 _SLOW_DISK = "Creating scratch directories is taking"
@@ -52,8 +59,22 @@ def security_of(ca: str | None, certificate: str | None, key: str | None) -> Any
 
 
 @contextmanager
-def local_cluster(kinds: Sequence[str], number: int, dashboard: str | None = None) -> Iterator[Any]:
-    """A client of a scheduler and `number` workers of this machine, which end with the block."""
+def local_cluster(
+    kinds: Sequence[str], number: int, dashboard: str | None = None, *, is_forked: bool = False
+) -> Iterator[Any]:
+    """A client of a scheduler and `number` workers of this machine, which end with the block.
+
+    Parameters
+    ----------
+    kinds : sequence of str
+        The kinds of devices that each worker has.
+    number : int
+        How many workers there are.
+    dashboard : str, optional
+        Where dask's dashboard listens; none by default.
+    is_forked : bool
+        Fork the workers from the server that `forks.start` has started. They have its environment and working folder.
+    """
     distributed = require_dask()
     import dask
 
@@ -64,7 +85,10 @@ def local_cluster(kinds: Sequence[str], number: int, dashboard: str | None = Non
         "cls": distributed.Scheduler,
         "options": {"dashboard": dashboard is not None, "dashboard_address": dashboard or ":0", "host": "127.0.0.1"},
     }
-    with dask.config.set({_GIVE_UP_AFTER: "100 days"}), ExitStack() as stack:
+    how = forks.use() if is_forked else {}
+    with ExitStack() as stack:
+        compiled = stack.enter_context(TemporaryDirectory(prefix="cuassay-", ignore_cleanup_errors=True))
+        stack.enter_context(dask.config.set({_GIVE_UP_AFTER: "100 days", COMPILED: compiled, **_QUIET, **how}))
         with _patient():
             cluster = distributed.SpecCluster(workers=found, scheduler=scheduler, silence_logs=logging.ERROR)
         stack.enter_context(cluster)

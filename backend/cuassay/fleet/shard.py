@@ -1,12 +1,13 @@
-"""What a worker does of one shard: check its code and its device, run the tests in a process, send their rows.
+"""What a worker does with one shard: check its code and its device, run the tests in a process, and send their rows.
 
 The process ends with the worker. One that runs tests is forked from a warm process; see `cuassay.fleet.warm`. It
-appends rows to a file; what is new there is sent as an event of dask's scheduler, each line with its number, and last
-the number of lines. The driver counts the rows of an attempt only when it has all of them.
+appends rows to a file. The worker sends new rows as events of dask's scheduler, with the number of the first one, and
+at the end the number of all rows. The driver counts the rows of an attempt only when it has received all of them.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import time
@@ -24,10 +25,16 @@ from cuassay.fleet.warm import PYTEST, Warm, can_warm
 from cuassay.results.compiled import keeping_compiled
 from cuassay.results.lifeline import Lifeline
 
-__all__ = ["dask_setup", "is_busy", "run_shard", "stop_shard"]
+__all__ = ["COMPILED", "dask_setup", "is_busy", "run_shard", "stop_shard"]
 
 #: What runs a shard.
 _Process: TypeAlias = subprocess.Popen[bytes] | Warm
+
+#: dask's setting for the folder in which all workers of a local fleet keep compiled modules.
+COMPILED = "cuassay.compiled"
+
+#: How dask's message begins if a heartbeat has found its connection closed.
+_HEARTBEAT_FAILED = "Failed to communicate with scheduler during heartbeat"
 
 #: How often the process is looked at, seconds.
 _POLL_SECONDS = 0.02
@@ -45,10 +52,16 @@ _warm: list[Warm] = []
 Send = Callable[[dict[str, Any]], None]
 
 
-def dask_setup(worker: object) -> None:
-    """Start the warm process with the worker, which dask calls where the worker preloads this module."""
+def dask_setup(worker: Any) -> None:
+    """Prepare a worker for shards, above all start its warm process. dask calls this when the worker starts."""
+    logging.getLogger("distributed.worker").addFilter(lambda record: not _is_of_closing(worker, record))
     if can_warm([PYTEST]):
         _warm.append(Warm())
+
+
+def _is_of_closing(worker: Any, record: logging.LogRecord) -> bool:
+    """Whether dask logs that a heartbeat failed, of a worker that is closing its connections at that moment."""
+    return str(record.msg).startswith(_HEARTBEAT_FAILED) and worker.status.name != "running"
 
 
 def run_shard(words: dict[str, Any], name: str) -> None:
@@ -61,6 +74,7 @@ def run_shard(words: dict[str, Any], name: str) -> None:
     name : str
         Of this worker; each event bears it.
     """
+    import dask
     from distributed import get_worker
 
     task, worker = Task(**words), get_worker()
@@ -70,7 +84,7 @@ def run_shard(words: dict[str, Any], name: str) -> None:
 
     why = _why_refused(task)
     if why is None:
-        _run(task, send, Path(worker.local_directory))
+        _run(task, send, Path(dask.config.get(COMPILED, worker.local_directory)))
     else:
         send({"event": "refused", "why": why})
 
@@ -143,7 +157,7 @@ def _run(task: Task, send: Send, kept: Path) -> None:
             process.wait()
             _keep(process)
         if isinstance(process, Warm) and process.is_lost and key not in _stopped:
-            raise ChildProcessError(f"the process that forks shards ended with status {process.returncode}")
+            raise ChildProcessError("the process that forks shards ended before its shard")
         tail = "" if process.returncode == 0 else "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
         send({"event": "ended", "lines": sent.lines, "status": process.returncode, "tail": tail})
 

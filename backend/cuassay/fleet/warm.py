@@ -1,11 +1,15 @@
-"""A process of a worker that has imported pytest and forks the process of each shard.
+"""A process that has imported pytest and forks the process of each shard of one worker.
 
-To start Python and to import pytest, NumPy and the plugin takes twice the processor time of the rest of a short shard.
+Starting Python and importing pytest, NumPy and the plugin takes twice the processor time of the rest of a short shard.
 A warm process does it once. It imports no file of the project and no plugin but ours, makes no CUDA context and runs
-no thread, so that a shard finds what it finds in a new process.
+no thread, so a shard starts in the same state as in a new process.
 
-The worker orders one shard at a time, through a socket; the answer is the exit status. To stop a shard, the worker
-kills the warm process: the kernel then kills what that has forked, as `cuassay.results.lifeline` arranges.
+The worker orders one shard at a time through a socket, and the answer is the exit status. A warm process kills its
+shard and ends when the worker closes the socket or ends. If the warm process itself is killed, the kernel kills what it
+has forked, as `cuassay.results.lifeline` arranges.
+
+A warm process is a child of its worker, or it is forked from the template of a local fleet (`cuassay.fleet.template`),
+so that its imports are those of the template.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import json
 import os
 import runpy
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cuassay.core.handle import Handle
+from cuassay.fleet.template import TEMPLATE, request
 from cuassay.results.lifeline import Lifeline, follow
 
 __all__ = ["PYTEST", "Warm", "can_warm", "main"]
@@ -53,33 +59,67 @@ def can_warm(arguments: Sequence[str]) -> bool:
     return is_plain and sys.platform == "linux" and os.environ.keys().isdisjoint(_COVERAGE_VARIABLES)
 
 
+class _Forked:
+    """A warm process that the template has forked, with the methods of `subprocess.Popen` that `Warm` uses.
+
+    It is a child of the template. The socket shows when it has ended, and its exit status remains unknown.
+    """
+
+    returncode = -signal.SIGKILL  #: the most likely status
+    pid = "forked"
+
+    def __init__(self, orders: socket.socket) -> None:
+        self._orders = orders
+        self._end = select.poll()
+        self._end.register(orders, 0)  # POLLHUP is always reported
+
+    def poll(self, milliseconds: int | None = 0) -> int | None:
+        return self.returncode if self._end.poll(milliseconds) else None
+
+    def wait(self) -> int | None:
+        return self.poll(None)
+
+    def kill(self) -> None:
+        with suppress(OSError):  # it has ended
+            self._orders.shutdown(socket.SHUT_WR)
+
+
 class Warm(Handle):
-    """The worker's side of a warm process; to a shard it is as `subprocess.Popen`.
+    """The worker's side of a warm process, which has the methods of `subprocess.Popen` for a shard.
 
     Attributes
     ----------
     returncode : int or None
         The exit status of the last shard, or None while it runs. The negative number of a signal that killed it.
     is_lost : bool
-        The process ended before its shard did.
+        Whether the process ended before its shard did.
     """
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lifeline = Lifeline()
-        self._process = subprocess.Popen(
-            self._lifeline.command([__spec__.name, str(theirs.fileno())]),
-            pass_fds=[*self._lifeline.inherited, theirs.fileno()],
-        )
-        theirs.close()
+        self._process: _Forked | subprocess.Popen[bytes]
+        with theirs:
+            self._process = _Forked(self._socket) if request(theirs) else self._started(theirs)
         self._answers = select.poll()
         self._answers.register(self._socket, select.POLLIN)
         self._is_killed = False
         self.is_lost = False
         self.returncode: int | None = 0
 
+    def _started(self, orders: socket.socket) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._lifeline.command([__spec__.name, str(orders.fileno())]),
+            pass_fds=[*self._lifeline.inherited, orders.fileno()],
+        )
+
     def __repr__(self) -> str:
         return f"Warm({'closed' if self._socket.fileno() < 0 else self._process.pid})"
+
+    @property
+    def is_child(self) -> bool:
+        """Whether it is a child of this process, and not of a template."""
+        return not isinstance(self._process, _Forked)
 
     @property
     def is_well(self) -> bool:
@@ -118,23 +158,50 @@ class Warm(Handle):
             self._process.kill()
 
     def close(self) -> None:
-        """End the process; twice is allowed."""
-        self._socket.close()
-        self._process.kill()
-        self._process.wait()
-        self._lifeline.close()
+        """End the process; may be called twice."""
+        if self._socket.fileno() >= 0:
+            self._process.kill()
+            self._process.wait()
+            self._socket.close()
+            self._lifeline.close()
 
 
 # ---------------------------------------------------------------------------------------------- the warm process
 
 
 def main(argv: Sequence[str]) -> None:
-    """Fork a process for each order, until the worker has gone."""
+    """Be a warm process or, with a second argument, a template. The first one is the number of the socket."""
     orders = socket.socket(fileno=int(argv[0]))
     orders.set_inheritable(False)
     _import_pytest()
     gc.collect()
     gc.freeze()  # a fork would copy what the collector touches
+    if argv[1:] == [TEMPLATE]:
+        _fork_warm(orders)
+    else:
+        _fork_shards(orders)
+
+
+def _fork_warm(requests: socket.socket) -> None:
+    """Fork a warm process for each request, until no process holds the other end of the socket."""
+    parent = os.getpid()
+    while True:
+        message, descriptors, *_ = socket.recv_fds(requests, _MESSAGE_NBYTES, 1)
+        if not message:
+            return
+        with socket.socket(fileno=descriptors[0]) as orders:
+            if os.fork() == 0:
+                requests.close()
+                follow(parent)
+                _fork_shards(orders)
+                return
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # warm processes that have ended
+                pass
+
+
+def _fork_shards(orders: socket.socket) -> None:
+    """Fork a process for each order, until the worker has closed the socket."""
     parent = os.getpid()
     while message := orders.recv(_MESSAGE_NBYTES):
         order = json.loads(message)
@@ -144,8 +211,27 @@ def main(argv: Sequence[str]) -> None:
             follow(parent)
             _run(order["words"], order["log"], order["environment"])
             return
+        if _is_closed_before_end(orders, child):
+            os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        orders.send(str(os.waitstatus_to_exitcode(status)).encode())
+        with suppress(BrokenPipeError):  # closed: the next `recv` says so
+            orders.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _is_closed_before_end(orders: socket.socket, child: int) -> bool:
+    """Wait until `child` ends or the worker closes the socket; True if it closes the socket first."""
+    try:
+        end = os.pidfd_open(child)
+    except OSError:  # a kernel before 5.3, where the worker kills this process instead
+        return False
+    try:
+        found = select.poll()
+        found.register(end, select.POLLIN)
+        found.register(orders, select.POLLIN)  # no order comes before the answer to the last one
+        return end not in dict(found.poll())
+    finally:
+        os.close(end)
 
 
 def _run(words: Sequence[str], log: str, environment: Mapping[str, str]) -> None:

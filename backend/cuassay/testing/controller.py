@@ -157,13 +157,14 @@ class Controller:
         recording: Any = self._config.pluginmanager.get_plugin("cuassay_recording")
         recording.write_devices(rows)
 
-    def _on_start(self, key: Key) -> None:
+    def _on_start(self, key: Key, location: tuple[str, int | None, str]) -> None:
         self._running, self._reports = key, []
         if self._child is not None:
             self._child.since = time.monotonic()
         if len(self._waiting) > 1:
             self._children.prepare()
         item = self._items[key]
+        item.__dict__["location"] = location  # a cached property, which takes longer than the rest of this method
         self._config.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
 
     def _on_finish(self, key: Key, reports: Sequence[Sent]) -> None:

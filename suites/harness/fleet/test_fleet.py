@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
 
 pytest.importorskip("distributed", reason="distributed is not installed; install it with: pip install 'cuassay[fleet]'")
 
+from distributed import WorkerPlugin
+
 from cuassay.errors import StateError
-from cuassay.fleet import clusters
+from cuassay.fleet import clusters, forks
 from cuassay.fleet import run as fleet_run
 from cuassay.fleet.code import FOLDER, digest_of
 from cuassay.fleet.comparing import AskedComparison, compare_on_fleet
@@ -31,7 +34,7 @@ Row = dict[str, Any]
 
 KINDS = ("cpu", "sim")
 
-#: What a test file begins with: its worker's process, above the isolated process, pytest and the warm process.
+#: What a test file begins with; the plugin `Names` of each worker sets the variable WORKER.
 WORKER = """
 import os, signal, time
 from pathlib import Path
@@ -45,7 +48,7 @@ def first_time(name):
 
 def end_worker():
     time.sleep(0.3)  # the row that it has begun is sent meanwhile
-    os.kill(psutil.Process().parents()[2].pid, signal.SIGKILL)
+    os.kill(int(os.environ["WORKER"]), signal.SIGKILL)
     time.sleep(60)
 """
 
@@ -62,12 +65,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[Any]:
-    with clusters.local_cluster(KINDS, 2) as found:
+def client(folder: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    class Names(WorkerPlugin):  # a local class, which dask sends with its code
+        def setup(self, worker: object) -> None:
+            os.environ["WORKER"] = str(os.getpid())
+
+    is_forked = getattr(request, "param", True) and forks.start()  # as the command does
+    with clusters.local_cluster(KINDS, 2, is_forked=is_forked) as found:
+        found.register_plugin(Names())
         yield found
 
 
 def make(folder: Path, name: str, text: str) -> str:
+    rmtree(folder / name, ignore_errors=True)
     (folder / name).mkdir()
     (folder / name / f"test_{name}.py").write_text(text)
     return name
@@ -144,6 +154,7 @@ def lasting(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in ("run", "duration", "worker")}
 
 
+@pytest.mark.parametrize("client", [True, False], ids=["forked", "spawned"], indirect=True)
 def test_losses_of_workers_and_machines_are_made_up_for_and_failures_are_not(
     client: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -160,8 +171,7 @@ def test_loses_warm():
         time.sleep(60)
 
 def test_machine():
-    worker = psutil.Process().parents()[2].pid
-    Path(__file__).with_name(f"worker-{worker}").touch()
+    Path(__file__).with_name(f"worker-{os.environ['WORKER']}").touch()
     if len(list(Path(__file__).parent.glob("worker-*"))) == 1:
         raise RuntimeError("CUDA error: the GPU is lost")
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import logging
 import queue
 import sys
 import time
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cuassay.cli import main
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
-from cuassay.fleet import shard
+from cuassay.fleet import preloaded, shard, template
 from cuassay.fleet.clusters import local_cluster, require_dask
 from cuassay.fleet.code import FOLDER, digest_of, of_folder, of_wheel
 from cuassay.fleet.durations import recorded_durations
@@ -298,3 +301,32 @@ def test_a_cluster_starts_on_a_slow_disk_where_warnings_are_errors(monkeypatch: 
     warnings.simplefilter("error")  # pytest takes it back after the test
     with local_cluster(["cpu"], 1) as client:
         assert client.submit(sum, [1, 2]).result() == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        pytest.param("closing", "Failed to communicate with scheduler during heartbeat.", False, id="closing"),
+        pytest.param("running", "Failed to communicate with scheduler during heartbeat.", True, id="running"),
+        pytest.param("closing", "Failed to start worker", True, id="another message"),
+    ],
+)
+def test_a_worker_that_closes_tells_nothing_of_its_heartbeat(
+    monkeypatch: pytest.MonkeyPatch, status: str, message: str, expected: bool
+) -> None:
+    logger = logging.getLogger("distributed.worker")
+    monkeypatch.setattr(logger, "filters", [])
+    monkeypatch.setattr(shard, "can_warm", lambda words: False)
+    shard.dask_setup(SimpleNamespace(status=SimpleNamespace(name=status)))
+
+    record = logger.makeRecord(logger.name, logging.ERROR, __file__, 1, message, (), None)
+
+    assert bool(logger.filter(record)) is expected
+
+
+def test_only_a_fork_server_prepares_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "_started", [])
+
+    importlib.reload(preloaded)
+
+    assert (preloaded.is_fork_server(), template._started) == (False, [])

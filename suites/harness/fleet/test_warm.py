@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cuassay.fleet import template
 from cuassay.fleet.warm import Warm, can_warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a fork use all libraries")
@@ -17,6 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets
 #: Says what it was given and what is imported, then does what its first argument names.
 SHARD = """
 import os, signal, sys, threading, time
+print("process", os.getpid(), flush=True)
 print("words", sys.argv[1:], "variable", os.environ.get("GIVEN"), "marked", hasattr(os, "marked"), flush=True)
 print("imported", sorted({"pytest", "test_shard", "xdist"} & sys.modules.keys()), threading.active_count(), flush=True)
 os.marked = True
@@ -33,9 +37,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def warm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
+def started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[template.Template]:
+    """A template, and the variables that a worker has."""
     monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    for name, value in {**template.DEFAULTS, **template.HASH_SEED}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(template, "_started", [])
+    template.start()
+    (found,) = template._started
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=["a child", "forked"])
+def warm(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    if request.param == "forked":
+        request.getfixturevalue("started")
     process = Warm()
+    assert process.is_child == (request.param == "a child")
     yield process
     process.close()
 
@@ -43,7 +63,7 @@ def warm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
 def ran(warm: Warm, log: Path, *words: str, **variables: str) -> list[str]:
     warm.run(("test_shard", *words), log, {**os.environ, **variables})
     warm.wait()
-    return log.read_text().splitlines()
+    return log.read_text().splitlines()[1:]
 
 
 def test_each_shard_runs_in_a_process_that_no_other_has_changed(warm: Warm, tmp_path: Path) -> None:
@@ -74,6 +94,52 @@ def test_a_warm_process_that_ends_before_its_shard_is_lost(warm: Warm, tmp_path:
     warm.run(("test_shard", "kill"), tmp_path / "log", os.environ)
 
     assert (warm.wait(), warm.is_lost, warm.is_well) == (-signal.SIGKILL, True, False)
+
+
+def test_a_shard_ends_with_its_worker(warm: Warm, tmp_path: Path) -> None:
+    begun(warm, tmp_path / "log")
+    shard = int((tmp_path / "log").read_text().split("process")[1].split()[0])
+
+    warm.close()  # the kernel closes the socket of a worker that is killed
+
+    assert (warm.is_well, _has_ended(shard)) == (False, True)
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a process, which need not be a child, ends within some seconds; a zombie has ended."""
+    for _ in range(1000):
+        try:
+            if ") Z " in Path(f"/proc/{process}/stat").read_text():
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_template_of_other_variables_or_of_another_folder_forks_nothing(
+    started: template.Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, monkeypatch.context() as changed:
+        assert template.request(theirs)
+        changed.setenv("PYTHONHASHSEED", "1")
+        assert not template.request(theirs)
+    monkeypatch.chdir(tmp_path)
+    assert not template.request(theirs)
+
+
+def test_without_its_template_a_worker_starts_a_warm_process_of_its_own(
+    started: template.Template, tmp_path: Path
+) -> None:
+    started.close()
+
+    process = Warm()
+    try:
+        assert process.is_child
+        assert ran(process, tmp_path / "log", "end")[1] == "imported ['pytest'] 1"
+    finally:
+        process.close()
 
 
 @pytest.mark.parametrize(
