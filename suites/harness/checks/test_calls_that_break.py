@@ -141,6 +141,50 @@ def test_a_result_of_nothing_that_is_made_without_a_dtype_is_found(check: str) -
         run(check, places("float64"), "int32", **declared)
 
 
+# ------------------------------------------------------------------------------------------------ dtypes
+
+
+def loss(cast: bool, *, is_exact: bool = False) -> Function:
+    """Numbers less those at the label's place of a row; integers next to them may widen the result."""
+
+    def fn(xp: Any, a: Any, labels: Any) -> Any:
+        wide = a.astype("float64")
+        picked = xp.take_along_axis(wide, labels.astype("int64")[:, None], axis=-1)
+        return (wide - picked).astype(a.dtype) if cast else a * labels[:, None] if is_exact else wide - picked
+
+    return fn
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64"])
+def test_a_result_wider_than_the_floats_next_to_labels_is_found(dtype: str) -> None:
+    declared: Any = {"samples": lambda make: [(make((6, 9)), make(6, dtype=dtype, low=0, high=8))]}
+    run("wider_result", loss(cast=True), **declared)
+    run("wider_result", loss(cast=False, is_exact=True), **declared)  # NumPy gives float64 for float32 times int64
+    with pytest.raises(AssertionError, match="the result is float64, wider than its inputs"):
+        run("wider_result", loss(cast=False), **declared)
+
+
+def bits_that_differ(dtype: str) -> Function:
+    def fn(xp: Any, a: Any, b: Any) -> Any:
+        total = xp.zeros(a.shape, dtype=dtype)
+        for place in range(8):
+            total = total + ((a ^ b) >> place & 1)
+        return total
+
+    return fn
+
+
+def test_a_floating_point_result_of_integers_is_found_if_the_reference_gives_integers() -> None:
+    def reference(a: Any, b: Any) -> Any:
+        return np.unpackbits((a ^ b)[..., None], axis=-1).sum(axis=-1, dtype="int64")
+
+    declared: Any = {"samples": lambda make: [(make(30), make(30))]}
+    run("wider_result", bits_that_differ("int64"), "uint8", reference=reference, **declared)
+    run("wider_result", bits_that_differ("float64"), "uint8", reference=lambda a, b: reference(a, b) * 1.0, **declared)
+    with pytest.raises(AssertionError, match="the result is float64, although inputs and the reference's result"):
+        run("wider_result", bits_that_differ("float64"), "uint8", reference=reference, **declared)
+
+
 # ------------------------------------------------------------------------------------------------ bounds
 
 
