@@ -5,6 +5,7 @@ Each class was found by mutants of right functions that every check let pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -283,3 +284,35 @@ def test_a_bound_that_is_another_axis_is_found_though_the_option_has_a_default()
     run("combined", largest(lambda axis: axis), **declared)
     with pytest.raises(AssertionError, match="is one of the two bounds off by one"):
         run("combined", largest(lambda axis: -1), **declared)
+
+
+# ------------------------------------------------------------------------------------------------ NaN
+
+
+def gap(looks_at: int) -> Function:
+    """The largest distance between two empirical distributions; NaN if one of the first arrays holds a NaN."""
+
+    def fn(xp: Any, *given: Any) -> Any:
+        a, b = given
+        both = xp.concatenate([a, b])
+        below = [xp.searchsorted(xp.sort(one), both, side="right") / one.size for one in given]
+        unknown = xp.stack([xp.isnan(one).any() for one in given[:looks_at]]).any()
+        return xp.where(unknown, math.nan, xp.abs(below[0] - below[1]).max())
+
+    return fn
+
+
+def test_a_nan_in_the_second_of_two_arrays_is_tried_alone() -> None:
+    def reference(a: Any, b: Any) -> Any:
+        if np.isnan(a).any() or np.isnan(b).any():
+            return np.array(math.nan)
+        return np.array(max(abs((a <= one).mean() - (b <= one).mean()) for one in [*a, *b]))
+
+    declared: Any = {
+        "samples": lambda make: [(make(40), make(40)), (make(25), make(60, low=-1, high=4))],
+        "reference": reference,
+        "result_dtype": "float64",
+    }
+    run("stress", gap(2), **declared)
+    with pytest.raises(AssertionError, match="a NaN is lost"):
+        run("stress", gap(1), **declared)
