@@ -218,6 +218,19 @@ def test_a_bound_that_refuses_the_next_number_is_found() -> None:
         run("errors", remainder(2), "int64", **declared)
 
 
+def test_a_reference_that_might_never_end_is_not_asked_about_a_bad_input() -> None:
+    def reference(a: Any, period: int = 1000) -> Any:
+        out = a.copy()
+        while (out >= period).any():
+            if not period:
+                pytest.fail("asked about a period of 0, for which it never ends")
+            out = np.where(out >= period, out - period, out)
+        return out
+
+    declared: Any = {"samples": lambda make: [make(30, low=0, high=5000)], "error_inputs": bad_periods}
+    run("errors", remainder(2), "int64", reference=reference, **declared)
+
+
 def resized(least: int) -> Function:
     """Pixel j of an axis is pixel floor(j * old / new) of the old one."""
 
