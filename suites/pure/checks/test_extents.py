@@ -62,8 +62,8 @@ def test_multiples_stay_small_and_are_not_tried_of_what_may_be_any_number() -> N
 def test_each_extent_is_one_longer_and_one_the_smaller_one_first() -> None:
     sample = Sample((MAKE((ROWS, COLUMNS)),))
 
-    assert shapes(one_each(spec_of(lambda a: a), sample)) == [(4, 17), (1, 17), (3, 18), (3, 1)]
-    assert shapes(one_each(spec_of(lambda a: a.sum(axis=1)), sample)) == [(4, 17), (1, 17), (3, 18)]
+    assert shapes(one_each(spec_of(lambda a: a), sample)) == [(4, 17), (1, 17), (3, 18), (3, 1), (1, 1)]
+    assert shapes(one_each(spec_of(lambda a: a.sum(axis=1)), sample)) == [(4, 17), (1, 17), (3, 18), (1, 1)]
     assert shapes(one_each(spec_of(np.squeeze), sample)) == [(4, 17), (3, 18)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cuassay import devices
+from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.check_names import CHECK_NAMES
 from cuassay.testing.compare import assert_same_bits
@@ -39,6 +40,7 @@ from cuassay.testing.generated import (  # noqa: F401  importing these modules r
     threads,
     views,
 )
+from cuassay.testing.generated.broken import assert_dtype_of
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
     IN_PLACE,
@@ -114,8 +116,22 @@ def _run_unchanging(spec: OpSpec, device: Device, sample: Sample) -> Any:
 
 @check(has("empty"))
 def check_zero_size(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """For arrays without elements the result is that of the reference."""
+    """For arrays without elements the result is that of the reference, in the dtype that other calls give."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "empty"))
+    if is_function(spec):
+        _check_dtype_of_empty(spec, device, dtype)
+
+
+def _check_dtype_of_empty(spec: OpSpec, device: Device, dtype: Any) -> None:
+    usual = {_signature(sample): sample for sample in samples_of(spec, device, dtype, "values")}
+    for sample in samples_of(spec, device, dtype, "empty"):
+        if _signature(sample) in usual:
+            assert_dtype_of(spec, device, sample, usual[_signature(sample)])
+
+
+def _signature(sample: Sample) -> str:
+    """The dtypes of a call's arrays, and its options, as text."""
+    return repr(([dtype_name(array.dtype) for array in arrays_of(*sample.host())], sorted(sample.kwargs.items())))
 
 
 @check(has("scalar"))
@@ -293,7 +309,7 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
                     assert_inputs_held(bad.sample, args, kwargs)
         check_partial_errors(spec, device, dtype, bad.sample, bad.error, rows)
         if spec.op is None and not spec.is_its_own_reference:
-            check_next_to_errors(spec, device, dtype, bad.sample)
+            check_next_to_errors(spec, device, dtype, bad)
         if ordinary is not None:
             with explained("wrong after a call that raised an error: does the function set state before it raises?"):
                 verify(spec, device, dtype, [ordinary])

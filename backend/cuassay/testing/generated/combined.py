@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import ALL, INTEGERS, dtype_name, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
+from cuassay.testing.generated.broken import assert_whole
 from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample, verify
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
@@ -64,7 +65,10 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
     ]
     for base in bases[:_BASES]:
         sample = _with_named_numbers(spec, base)
-        if sample is not None and has_expected_shape(spec, sample):
+        if sample is None:
+            continue
+        assert_whole(spec, sample, base)
+        if has_expected_shape(spec, sample):
             with explained(_WRONG_FOR_NAMED, functools.partial(verify, spec, device, dtype, [base])):
                 _compare(spec, device, dtype, base, sample, is_exact=True)
     taken = [one for one in bases[:_BASES] if is_safely_taken(spec, one)]
@@ -76,6 +80,8 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
                 _compare(spec, device, dtype, base, sample, floor=_least_error(bases, sample), is_own=is_own)
                 compared += 1
             elif _has_declared_options(bases, sample):
+                if _is_alike(base, sample):
+                    assert_whole(spec, sample, base)
                 with on_sample(sample):
                     assert_taken(spec, sample, refusals, is_ordinary=sample.args is base.args)
         if compared == _CALLS or time.thread_time() - began > _PATIENCE_S:
@@ -128,6 +134,12 @@ def _has_declared_options(bases: Sequence[Sample], sample: Sample) -> bool:
         return found is value or (is_plain(found) and is_plain(value) and found == value)
 
     return all(any(is_in(one, name, value) for one in bases) for name, value in sample.kwargs.items())
+
+
+def _is_alike(base: Sample, sample: Sample) -> bool:
+    """Whether two calls have the same options, and arrays of the same shapes."""
+    shapes = [[array.shape for array in arrays_of(*one.host())] for one in (base, sample)]
+    return shapes[0] == shapes[1] and len(base.kwargs) == len(sample.kwargs) and _has_declared_options([base], sample)
 
 
 def _combination(spec: OpSpec, base: Sample, extents: dict[int, int], options: Sample, chance: Chance | None) -> Sample:

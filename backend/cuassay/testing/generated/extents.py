@@ -84,18 +84,32 @@ def multiples(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
 
 
 def one_each(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
-    """The sample with each extent longer by one, and with each extent that the result also has reduced to one.
+    """The sample with each extent longer by one, each extent that the result also has reduced to one, and all of them.
 
-    The first changes odd to even lengths. The second finds an axis that is squeezed away, such as a batch of one.
+    The first changes odd to even lengths. The second finds an axis that is squeezed away, such as a batch of one. The
+    last gives arrays of one element: code that divides by a number of elements less one then divides by zero.
     """
     shape = spec.expected(sample).shape
-    for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
+    extents = sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1})
+    for extent in extents:
         longer = resized(sample, {extent: extent + 1})
         if elements_of(longer) <= MOST_OF_SMALL and has_expected_shape(spec, longer):
             yield longer
         single = resized(sample, {extent: 1})
         is_taken = extent in shape and spec.refusal(single) is None
         if is_taken and spec.expected(single).shape == swapped(shape, {extent: 1}):
+            yield single
+    if len(extents) > 1:
+        yield from _of_one_element(spec, sample, dict.fromkeys(extents, 1))
+
+
+def _of_one_element(spec: OpSpec, sample: Sample, extents: dict[int, int]) -> Iterator[Sample]:
+    """The sample with these extents reduced to one, if the reference's result is finite and changes its shape alike."""
+    single = resized(sample, extents)
+    if refusal_of(spec, single) is None:
+        expected = spec.expected(single)
+        is_alike = expected.shape == swapped(spec.expected(sample).shape, extents)
+        if is_alike and (expected.dtype.kind not in "fc" or bool(np.isfinite(expected).all())):
             yield single
 
 

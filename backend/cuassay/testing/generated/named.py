@@ -1,4 +1,7 @@
-"""Collect the numbers in a function's code, in the variables that it closes over, and in functions that it uses."""
+"""Collect the numbers in a function's code, in the variables that it closes over, and in functions that it uses.
+
+The code itself can be collected as well.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["content_of", "named_numbers"]
+__all__ = ["codes_of", "content_of", "named_numbers"]
 
 
 def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
@@ -36,6 +39,23 @@ def _numbers(function: Any, seen: set[FunctionType]) -> Iterator[float]:
         yield from _numbers_in(value)
         if isinstance(value, FunctionType) and value.__module__ == function.__module__:
             yield from _numbers(value, seen)
+
+
+def codes_of(function: Any, seen: set[FunctionType] | None = None) -> Iterator[CodeType]:
+    """The code of a Python function, of functions nested in it, and of functions of the same module that it uses."""
+    seen = set() if seen is None else seen
+    if not isinstance(function, FunctionType) or function in seen:
+        return
+    seen.add(function)
+    inner = [function.__code__]
+    while inner:
+        yield (code := inner.pop())
+        inner.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    near = [content_of(cell) for cell in function.__closure__ or ()]
+    near += [function.__globals__.get(name) for name in function.__code__.co_names]
+    for value in near:
+        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            yield from codes_of(value, seen)
 
 
 def _of_code(code: CodeType) -> Iterator[float]:

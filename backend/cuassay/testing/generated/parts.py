@@ -17,7 +17,7 @@ from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 
-__all__ = ["check_beside", "check_parts", "names_finite", "names_nan", "names_of"]
+__all__ = ["check_beside", "check_parts", "names_finite", "names_nan", "names_of", "tests_nan"]
 
 _NUMBERS = {
     "the real part of one number is NaN": complex(np.nan, 1),
@@ -102,6 +102,11 @@ def names_nan(reference: Any) -> bool:
 def names_finite(reference: Any) -> bool:
     """Whether a function mentions NaN or tests for finite numbers, so that its result for NaN is intended."""
     return names_nan(reference) or "isfinite" in names_of(reference)
+
+
+def tests_nan(reference: Any) -> bool:
+    """Whether a function asks which numbers are NaN or finite, so that a NaN that it gives is intended."""
+    return not {"isnan", "isfinite"}.isdisjoint(names_of(reference))
 
 
 def names_of(function: Any) -> set[str]:

@@ -32,12 +32,23 @@ def _result(spec: OpSpec, device: Device, sample: Sample) -> Any:
 
 @check(lambda spec: spec.op is None and spec.result_dtype is None)
 def check_wider_result(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """For inputs of 32 bits or fewer the result has at most 32 bits, unless `result_dtype=` says otherwise."""
-    sample = one(spec, device, dtype, most=2048)
+    """For inputs of 32 bits or fewer the result has at most 32 bits, unless `result_dtype=` says otherwise.
+
+    Integers next to floats, such as labels, are given in 16 bits, so that they do not widen the result. If all inputs
+    are integers and the reference gives integers, the result must not be floating-point.
+    """
+    plain = one(spec, device, dtype, most=2048)
+    sample = _with_narrow_integers(plain)
     given = arrays_of(*sample.host())
-    if not given or not all(is_float(x.dtype) or is_complex(x.dtype) for x in given):
+    inexact = [array for array in given if is_float(array.dtype) or is_complex(array.dtype)]
+    if not inexact:
+        _check_integers_stay(spec, device, plain)
         return
-    if any(dtype_name(array.dtype) in _WIDE for array in given):
+    if any(dtype_name(array.dtype) in _WIDE for array in inexact):
+        return
+    if any(array.dtype.kind in "iu" and array.itemsize > 2 for array in given):
+        return  # such an integer and a float32 give a float64 in NumPy
+    if len(inexact) < len(given) and not is_safely_taken(spec, sample):
         return
     result = _result(spec, device, sample)
     if result is not None and dtype_name(result.dtype) in _WIDE:
@@ -46,6 +57,33 @@ def check_wider_result(spec: OpSpec, device: Device, dtype: Any) -> None:
             f"the result is {dtype_name(result.dtype)}, wider than its inputs ({names}): a constant or a step in "
             f"double precision widens it; cast that, or say result_dtype={dtype_name(result.dtype)!r} if it is meant"
         )
+
+
+def _check_integers_stay(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """Fail if the result of integers is floating-point where the reference gives integers."""
+    if spec.is_its_own_reference or not is_safely_taken(spec, sample):
+        return
+    result = _result(spec, device, sample)
+    if result is not None and result.dtype.kind == "f" and spec.expected(sample).dtype.kind in "iu":
+        name = dtype_name(result.dtype)
+        raise AssertionError(
+            f"the result is {name}, although inputs and the reference's result are integers: is an array on the way "
+            f"made without a dtype? Cast it, or say result_dtype={name!r} if it is meant"
+        )
+
+
+def _with_narrow_integers(sample: Sample) -> Sample:
+    """The call with its integers in 16 bits, if they fit: with a float32 these give a float32 in NumPy."""
+
+    def narrow(array: Any) -> Any:
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.itemsize < 3 or not array.size:
+            return array
+        limits = np.iinfo(np.int16)
+        fits = limits.min <= array.min() and array.max() <= limits.max
+        return HostArray(array.astype(np.int16)) if fits else array
+
+    args, kwargs = sample.changed(narrow)
+    return replace(sample, args=args, kwargs=kwargs)
 
 
 @check(lambda spec: spec.op is None and "float64" in spec.dtypes)

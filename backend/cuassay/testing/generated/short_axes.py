@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import linecache
 import warnings
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError
+from cuassay.testing.generated.broken import breaking, is_raised_on_purpose
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import on_sample, run_sample
-from cuassay.testing.generated.extents import resized, shape_on_host, swapped
+from cuassay.testing.generated.extents import has_expected_shape, resized, shape_on_host, swapped
+from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
@@ -28,50 +28,70 @@ def check_short(spec: OpSpec, device: Device, dtype: Any, sample: Sample, option
     """Fail if the result for a short axis lacks elements that the reference's has, as if a pad is as long as the axis.
 
     Few references are meant for any length. This one counts only if its result grows by one element for each element
-    of the axis, and does so down to this length.
+    of the axis, and does so down to this length. For a call that breaks it is enough that both agree on the shapes of
+    the results for longer axes.
     """
     if spec.is_its_own_reference or spec.refusal(sample) is not None:
         return
     got = shape_on_host(spec, sample)
     if got is None:
+        if _may_index(sample):
+            return
         _check_index(spec, sample)
-    if got is None or got == spec.expected(sample).shape:
+    if got == spec.expected(sample).shape:
         return
     (extent, length), *others = _changes(options, sample)
     if others or length >= extent:
         return
     more = [resized(options, {extent: extent + by}) for by in _LONGER]
-    ruled = all(
-        spec.refusal(one) is None and spec.expected(one).shape == shape_on_host(spec, one)
-        and _grown(spec, options, one) == by
-        for one, by in zip(more, _LONGER, strict=True)
-    )  # fmt: skip
-    if ruled and _grown(spec, options, sample) == length - extent:
+    if not all(has_expected_shape(spec, one) for one in more):
+        return
+    if got is None:
+        _check_breaking(spec, sample)
+    elif _grown(spec, options, sample) == length - extent and all(
+        _grown(spec, options, one) == by for one, by in zip(more, _LONGER, strict=True)
+    ):
         with on_sample(sample):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+def _check_breaking(spec: OpSpec, sample: Sample) -> None:
+    """Fail if a library that the function calls rejects its arguments where the reference gives finite numbers."""
+    expected, error = spec.expected(sample), breaking(spec, sample)
+    is_finite = expected.dtype.kind not in "fc" or bool(np.isfinite(expected).all())
+    if error is not None and expected.size and is_finite:
+        with on_sample(sample):
+            raise AssertionError(_breaks("a call with a short axis breaks", spec, sample, error)) from error
 
 
 def _check_index(spec: OpSpec, sample: Sample) -> None:
     """Fail if the function reads beyond the end of a short axis where the reference gives a result.
 
-    On a GPU such a read is not an error: it returns whatever memory holds. An error raised on purpose is accepted. An
-    index array among the inputs was meant for the longer axis, so such functions are left out.
+    On a GPU such a read is not an error: it returns whatever memory holds. An error raised on purpose is accepted.
     """
-    arrays = arrays_of(*sample.host())
-    if len(arrays) > 1 and any(array.dtype.kind in "iu" for array in arrays):
-        return
     try:
         with np.errstate(all="ignore"):
             spec.run("cpu", *sample.copied())
     except IndexError as error:
-        if not _is_raised_on_purpose(error):
+        if not is_raised_on_purpose(error):
             with on_sample(sample):
-                raise AssertionError(
-                    f"the function reads beyond the end of a short axis: IndexError: {error}; the reference gives a "
-                    f"result of shape {spec.expected(sample).shape}: give it too, or raise an error for such inputs"
-                ) from error
+                what = "the function reads beyond the end of a short axis"
+                raise AssertionError(_breaks(what, spec, sample, error)) from error
     except Exception:  # noqa: BLE001  libraries reject inputs with errors of different types
         return
+
+
+def _may_index(sample: Sample) -> bool:
+    """Whether one of several arrays may be an index array, which was meant for the longer axis."""
+    arrays = arrays_of(*sample.host())
+    return len(arrays) > 1 and any(array.dtype.kind in "iu" for array in arrays)
+
+
+def _breaks(what: str, spec: OpSpec, sample: Sample, error: Exception) -> str:
+    return (
+        f"{what}: {type(error).__name__}: {error}; the reference gives a result of shape "
+        f"{spec.expected(sample).shape}: give it too, or raise an error for such inputs"
+    )
 
 
 def _changes(before: Sample, after: Sample) -> list[tuple[int, int]]:
@@ -90,10 +110,10 @@ def _grown(spec: OpSpec, before: Sample, after: Sample) -> int | None:
     return steps[0] if len(steps) == 1 else None
 
 
-def check_empty_batch(spec: OpSpec, device: Device, options: Sample) -> None:
+def check_empty_batch(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
     """Fail if a call without rows breaks within a library, as ``reshape(0, -1)`` does, and the reference accepts it.
 
-    An error that the function raises on purpose is accepted.
+    An error that the function raises on purpose is accepted, unless it is one that is declared for other inputs.
     """
     arrays = arrays_of(*options.host())
     extent = max((array.shape[0] for array in arrays if array.ndim > 1), default=0)
@@ -110,7 +130,8 @@ def check_empty_batch(spec: OpSpec, device: Device, options: Sample) -> None:
         except CuassayError:
             return
         except Exception as error:
-            if _is_raised_on_purpose(error) or any(words in str(error) for words in _OF_NOTHING):
+            if is_raised_on_purpose(error) or any(words in str(error) for words in _OF_NOTHING):
+                assert_taken(spec, empty, declared_refusals(spec, dtype))
                 return
             with on_sample(empty):
                 raise AssertionError(
@@ -129,13 +150,3 @@ def _gives(spec: OpSpec, sample: Sample, shape: tuple[int, ...]) -> bool:
         return spec.expected(sample).shape == shape
     except Exception:  # noqa: BLE001  libraries reject inputs with errors of different types
         return False
-
-
-def _is_raised_on_purpose(error: BaseException) -> bool:
-    """Whether the innermost frame has a raise statement; an error from NumPy's C code shows the line of the call."""
-    step: TracebackType | None = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    if step is None:
-        return False
-    return linecache.getline(step.tb_frame.f_code.co_filename, step.tb_lineno).strip().startswith("raise")

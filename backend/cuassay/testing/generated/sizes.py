@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
+from cuassay.testing.generated.broken import assert_dtype_of
 from cuassay.testing.generated.comparison import (
     compare,
     compare_values,
@@ -91,7 +92,7 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
             with explained("wrong after calls with larger inputs: is something kept that depends on their size?"):
                 verify(spec, device, dtype, [options])
             _check_empty_axes(spec, device, dtype, options)
-            check_empty_batch(spec, device, options)
+            check_empty_batch(spec, device, dtype, options)
         _check_places(spec, device)
 
 
@@ -296,6 +297,7 @@ def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample)
         sample = replace(sample, label=sample.label.replace("made larger", "an axis without elements"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # NumPy warns about the mean of an empty array
+            assert_dtype_of(spec, device, sample, options)
             _check_empty_axis(spec, device, dtype, sample, options)
 
 
