@@ -23,10 +23,10 @@ from cuassay.testing.generated.execution import check, explained, is_function, i
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
 from cuassay.testing.generated.filling import last_digit_moves
 from cuassay.testing.generated.integers import wraps_in_reference
+from cuassay.testing.generated.mentions import names_of
 from cuassay.testing.generated.named import named_numbers
 from cuassay.testing.generated.options import is_plain, with_one_other_option, with_options_of
 from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
-from cuassay.testing.generated.parts import names_of
 from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, path, patterned
 from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.generated.sizes import limit_of_larger

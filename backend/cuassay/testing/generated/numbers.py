@@ -35,7 +35,8 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.filling import Change, conditioning, free_floats, is_general, refilled
 from cuassay.testing.generated.integers import check_default_integers, check_given_integers
-from cuassay.testing.generated.parts import check_beside, check_parts, names_finite, names_nan, tests_nan
+from cuassay.testing.generated.mentions import names_finite, names_nan, tests_nan
+from cuassay.testing.generated.parts import check_beside, check_parts
 from cuassay.testing.generated.places import check_place_of_nan
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
 from cuassay.testing.opspec import OpSpec

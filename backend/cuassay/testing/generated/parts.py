@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,12 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, on_host
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
+from cuassay.testing.generated.mentions import names_nan
 from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 
-__all__ = ["check_beside", "check_parts", "names_finite", "names_nan", "names_of", "tests_nan"]
+__all__ = ["check_beside", "check_parts"]
 
 _NUMBERS = {
     "the real part of one number is NaN": complex(np.nan, 1),
@@ -92,30 +92,3 @@ def _with_nan_and_number(sample: Sample, nan: NDArray[Any], other: NDArray[Any],
 
     args, kwargs = sample.changed(put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, a NaN in one array, {number:g} in another")
-
-
-def names_nan(reference: Any) -> bool:
-    """Whether a function mentions NaN, as `nanmean`, `isnan` and `fmax` do, so that its result for NaN is intended."""
-    return any("nan" in name or name in ("fmax", "fmin") for name in names_of(reference))
-
-
-def names_finite(reference: Any) -> bool:
-    """Whether a function mentions NaN or tests for finite numbers, so that its result for NaN is intended."""
-    return names_nan(reference) or "isfinite" in names_of(reference)
-
-
-def tests_nan(reference: Any) -> bool:
-    """Whether a function asks which numbers are NaN or finite, so that a NaN that it gives is intended."""
-    return not {"isnan", "isfinite"}.isdisjoint(names_of(reference))
-
-
-def names_of(function: Any) -> set[str]:
-    """The names that a function and the functions nested in it use; for one without Python code, its own name."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return {getattr(function, "__name__", "")}
-    names, inner = set[str](), [code]
-    while inner:
-        names.update((one := inner.pop()).co_names)
-        inner.extend(const for const in one.co_consts if isinstance(const, CodeType))
-    return names
