@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from cuassay.core import extras
 from cuassay.errors import CapabilityError, StateError
 from cuassay.fleet.places import local_offers, offers
 
@@ -34,7 +35,7 @@ def require_dask() -> Any:
         import distributed
     except ModuleNotFoundError as error:
         raise CapabilityError(
-            f"a fleet needs {error.name}, which is not installed; install it with: pip install 'cuassay[fleet]'"
+            f"a fleet needs {error.name}, which is not installed; install it with: {extras.pip_install('fleet')}"
         ) from error
     return distributed
 

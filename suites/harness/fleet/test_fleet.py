@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("distributed", reason="distributed is not installed; install it with: pip install 'cuassay[fleet]'")
+pytest.importorskip("distributed", reason="distributed is not installed; install it with: pip install distributed")
 
 from cuassay.errors import StateError
 from cuassay.fleet import clusters
