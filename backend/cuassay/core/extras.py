@@ -13,7 +13,7 @@ __all__ = ["EXTRAS", "pip_install", "pip_install_cuda"]
 _CUDA = ("cuda-core", "nvmath-python")
 _TOOLKIT = "cuda-toolkit[cublas,cudart,curand,nvjitlink,nvrtc]"
 
-#: What to give to pip, by extra. A version stands only where the newest one would be wrong.
+#: What to give to pip, by extra. A version is given only where the newest one would be wrong.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "asv": ("asv",),
     "benchmark": ("pytest-benchmark<6", "threadpoolctl"),
