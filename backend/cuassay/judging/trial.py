@@ -107,6 +107,7 @@ class _Hearing:
         self._chance = np.random.default_rng([nonce % 2**63, 1])
         self._begun: dict[int, tuple[list[Sample], list[Outputs]]] = {}
         self._dropped: set[int] = set()
+        self._asked: set[int] = set()
         self._met = _Outputs()
         self.trial = Trial()
 
@@ -118,6 +119,7 @@ class _Hearing:
         """Make the next call of the probe at `place`; return what is wrong if it fails and its inputs were promised."""
         if place in self._dropped:
             return None
+        self._asked.add(place)
         probe = self._plan.probes[place]
         samples, outputs = self._begun.setdefault(place, ([], []))
         sample = probe.draws[len(samples)]()
@@ -132,7 +134,28 @@ class _Hearing:
             self._dropped.add(place)
             self.trial.not_varied |= {probe.varies} - {""}
             return None
-        return _explained(finding, samples, outputs, self._met, self.trial)
+        plain = self._plain_failure() if answer.status in _EXCUSABLE and finding.check not in _PLAIN else None
+        found = _explained(finding, samples, outputs, self._met, self.trial)
+        return found if plain is None else replace(plain, cheat=tuple(dict.fromkeys((*plain.cheat, *found.cheat))))
+
+    def _plain_failure(self) -> Finding | None:
+        """Return how the candidate fails for a declared sample of ordinary numbers; None if it passes them all.
+
+        Such a failure says more than one of, for example, a strided layout that was only drawn earlier.
+        """
+        for place in range(len(self._plan.probes)):
+            probe = self._plan.probes[place]
+            if probe.check != "values" or place in self._asked:
+                continue
+            sample = probe.draws[0]()
+            answer = _ask(self._subject, sample, probe, self.trial)
+            if answer.status not in _EXCUSABLE:
+                return None
+            outputs: list[Outputs] = []
+            finding = self._judged(probe, [sample], outputs, answer)
+            if finding is not None:
+                return _explained(finding, [sample], outputs, self._met, self.trial)
+        return None
 
     def _judged(
         self, probe: Probe, samples: Sequence[Sample], outputs: list[Outputs], answer: Answer
@@ -158,6 +181,9 @@ class _Hearing:
 
 #: Outcomes that are excused for inputs that the declaration does not promise.
 _EXCUSABLE = ("ok", "raised", "unusable")
+
+#: Checks whose failure says enough by itself.
+_PLAIN = ("values", "inputs unchanged")
 
 
 def _is_promised(probe: Probe) -> bool:
