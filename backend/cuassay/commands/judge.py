@@ -66,12 +66,18 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="WORDS",
         help="how to treat library calls: library=flag (default), allow, refuse",
     )
-    judge.add_argument("--nonce", metavar="HEX", help="draw inputs from this number, which a verdict names, to repeat it")
     judge.add_argument(
-        "--allow-unjailed", action="store_true", help="run candidates even if parts of the jail (the sandbox of a candidate) are missing"
+        "--nonce", metavar="HEX", help="draw inputs from this number, which a verdict names, to repeat it"
     )
     judge.add_argument(
-        "--allow-weak", action="store_true", help="call candidates correct even if the declaration lets pass functions that are known to be wrong"
+        "--allow-unjailed",
+        action="store_true",
+        help="run candidates even if parts of the jail (the sandbox of a candidate) are missing",
+    )
+    judge.add_argument(
+        "--allow-weak",
+        action="store_true",
+        help="call candidates correct even if the declaration lets pass functions that are known to be wrong",
     )
     judge.add_argument("--no-times", action="store_true", help="only check, without timing")
     judge.add_argument(
