@@ -25,8 +25,7 @@ _EXAMPLE = """\
 cuassay judge spec.py::rms_norm candidate.py --device sim
 cuassay judge spec.py::rms_norm submissions/*.py --device cuda:0 --jobs 8 --json verdicts.json
 cuassay judge spec.py::rms_norm kernel.cu --tier kernel --device cuda:0
-cuassay judge spec.py::rms_norm candidate.py --replay verdicts.json
-cuassay judge --cheats"""
+cuassay judge spec.py::rms_norm candidate.py --replay verdicts.json"""
 
 
 def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
