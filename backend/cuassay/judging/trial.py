@@ -7,6 +7,7 @@ subject of a trial is a candidate, or one of the mutants that test a declaration
 from __future__ import annotations
 
 import hashlib
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -207,15 +208,19 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
 def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
     """Return what is wrong with a call before its values are compared."""
     if answer.status != "ok":
-        return Finding(
-            probe.check, sample.label, _FAILED[answer.status].format(answer.text), _SEEN.get(answer.status, ())
-        )
+        text = _FAILED[answer.status].format(answer.text)
+        if answer.status == "raised" and _OTHER_PARAMETERS.match(answer.text):
+            text += "; run is called with the device's array module and the declared arguments: def run(xp, ...)"
+        return Finding(probe.check, sample.label, text, _SEEN.get(answer.status, ()))
     if answer.changed:
         which = ", ".join(map(str, answer.changed))
         seen = Evidence(id="C7", certainty="proven", evidence=f"input array {which} differs after the call")
         return Finding("inputs unchanged", sample.label, f"the call changed its input array {which}", (seen,))
     return None
 
+
+#: Python's error if ``run`` has other parameters than the call has arguments.
+_OTHER_PARAMETERS = re.compile(r"TypeError: run\(\) (takes|missing|got)\b")
 
 _FAILED = {
     "raised": "the candidate raised an exception: {}",

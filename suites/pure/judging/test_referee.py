@@ -175,6 +175,16 @@ def test_a_candidate_whose_gpu_library_is_missing_is_told_where_to_be_judged(
     assert verdict.reason.startswith("it imports no_gpu_here, which is not installed here; judge it on a machine")
 
 
+def test_a_candidate_without_xp_is_told_how_run_is_called(declaration: Declaration) -> None:
+    def run() -> None: ...
+
+    run.__qualname__ = "run"
+    verdict, _ = judged(declaration, run=run)
+
+    assert verdict.reason.startswith("the candidate raised an exception: TypeError: run() takes 0 positional arguments")
+    assert verdict.reason.endswith("def run(xp, ...)")
+
+
 def test_a_refused_candidate_is_told_its_cheat_first(declaration: Declaration) -> None:
     kept: list[Any] = []
 
