@@ -26,7 +26,7 @@ from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
 from cuassay.commands.parsing import Parser, painted
 from cuassay.commands.tune import add_tune_command
-from cuassay.core import settings
+from cuassay.core import extras, settings
 from cuassay.core.capability import FEATURES, QUANTITIES
 from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
@@ -218,7 +218,7 @@ def _reports() -> Any:
         if error.name not in ("jinja2", "markupsafe", "pandas"):
             raise
         raise CapabilityError(
-            f"a report needs {error.name}, which is not installed; install it with: pip install 'cuassay[report]'"
+            f"a report needs {error.name}, which is not installed; install it with: {extras.pip_install('report')}"
         ) from error
     return command
 

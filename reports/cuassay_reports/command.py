@@ -139,6 +139,8 @@ def compare(a: str, b: str, path: str | Path) -> int:
     """
     try:
         are_files = _are_files(a, b)
+        if not are_files and not Path(path).exists():
+            raise FileNotFoundError(f"{path} does not exist; name the folder of result files by --results DIR")
         results = load(a, b) if are_files else load(path)
         _require_results(results, "compare")
         _tell(results.rejected, "compare")

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from cuassay.core import extras
+
 ROOT = Path(__file__).parents[2]
 
 # A registry's or a mirror's address, in any file; in pieces, so that this file has none.
@@ -95,6 +97,28 @@ def test_extras_are_one_for_each_cuda_major_and_each_further_task(metadata: emai
 def test_job_installs_what_the_extra_names(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["dependency-groups"][name] == project["project"]["optional-dependencies"][name]
+
+
+def test_messages_name_the_packages_of_each_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    declared = project["project"]["optional-dependencies"]
+    named = {extra: {without_version(need) for need in needs} for extra, needs in extras.EXTRAS.items()}
+    assert named == {extra: {without_version(need) for need in needs} for extra, needs in declared.items()}
+
+
+def without_version(need: str) -> str:
+    return re.split("[<>=]", need)[0]
+
+
+@pytest.mark.parametrize(
+    ("extra", "command"),
+    [
+        ("report", "pip install jinja2 pandas"),
+        ("benchmark", "pip install 'pytest-benchmark<6' threadpoolctl"),
+    ],
+)
+def test_command_that_installs_an_extra_suits_a_shell(extra: str, command: str) -> None:
+    assert extras.pip_install(extra) == command
 
 
 @pytest.mark.parametrize(

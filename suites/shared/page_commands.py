@@ -135,7 +135,8 @@ class Checker:
     def _pip(self, words: Sequence[str]) -> None:
         extras = tomllib.loads((self.root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         for word in words:
-            for extra in re.findall(r"(?:cuassay|^\.)\[([\w,-]+)\]", word):
+            assert not re.match(r"cuassay(\[|$)", word), f"no package index has {word}; give the path of a clone"
+            for extra in re.findall(r"^[./].*\[([\w,-]+)\]", word):
                 assert set(extra.split(",")) <= set(extras), f"{word} names an extra that is not in pyproject.toml"
 
     def _after_options(self, words: Sequence[str]) -> None:

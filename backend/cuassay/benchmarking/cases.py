@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -110,13 +111,14 @@ def case_labels(spec: OpSpec, device: str | Device, dtype: Any) -> tuple[str, ..
     Raises
     ------
     SpecError
-        If two cases have the same label.
+        If a sample has other arguments than the function takes, or two cases have the same label.
     """
     if spec.bench is None:
         return ()
     drawn = list(spec.bench(_Extents(0, dtype_name(dtype), spec.name), sizes_for(device)))
     given = [one.label if isinstance(one, Sample) else "" for one in drawn]
     samples = list(normalized(drawn))
+    _refuse_other_calls(spec, samples)
     plain = list(map(case_label, samples))
     labels = tuple(
         ", ".join([label, *_details(sample, said)]) if plain.count(label) > 1 else label
@@ -132,6 +134,24 @@ def _details(sample: Sample, said: str) -> list[str]:
     layouts = [part.layout for part in parts if isinstance(part, HostArray) and part.layout != "contiguous"]
     scalars = [str(part) for part in parts if not hasattr(part, "shape")]
     return [*([said] if said else []), *layouts, *scalars]
+
+
+def _refuse_other_calls(spec: OpSpec, samples: Sequence[Sample]) -> None:
+    """Raise if the function cannot be called with the arguments of a sample."""
+    if spec.fn is None:
+        return
+    try:
+        signature = inspect.signature(spec.fn)
+    except (TypeError, ValueError):  # a function of C, such as a ufunc, may not tell its parameters
+        return
+    for place, sample in enumerate(samples):
+        try:
+            signature.bind(None, *sample.args, **sample.kwargs)
+        except TypeError as error:
+            raise SpecError(
+                f"{spec.name}: sample {place} of bench= does not fit the parameters of fn: {error}; in the list "
+                "of bench= a tuple is one call: write bench=lambda make, sizes: [(make(3), make(3))]"
+            ) from error
 
 
 def _refuse_equal(spec: OpSpec, labels: Sequence[str]) -> None:

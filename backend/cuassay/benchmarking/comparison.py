@@ -151,7 +151,8 @@ class Comparison:
             raise MeasurementError(
                 f"a process of {side} ({arm.name}) ended with status {done.returncode} and "
                 f"{'its rows' if unfinished.exists() else 'no rows'}; its end was:\n"
-                f"{(done.stdout + done.stderr)[-_LOG_TAIL:]}\nstart again to go on where this stopped"
+                f"{(done.stdout + done.stderr)[-_LOG_TAIL:]}\n"
+                "if --state DIR was given, the same command goes on where this stopped"
             )
         unfinished.rename(path)
         self.told(f"{_words(path.stem)}: {time.monotonic() - begun:.1f} s")

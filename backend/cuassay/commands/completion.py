@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from cuassay.commands.parsing import Parser
+from cuassay.core import extras
 from cuassay.errors import CapabilityError
 
 __all__ = ["add_completion_command"]
@@ -31,7 +32,8 @@ def _print(shell: str, parser: argparse.ArgumentParser) -> int:
         import shtab
     except ModuleNotFoundError as error:
         raise CapabilityError(
-            "completion scripts need shtab, which is not installed; install it with: pip install 'cuassay[completion]'"
+            "completion scripts need shtab, which is not installed; "
+            f"install it with: {extras.pip_install('completion')}"
         ) from error
     print(shtab.complete(parser, shell=shell))
     return 0

@@ -65,15 +65,36 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="WORDS",
         help="how to treat library calls: library=flag (default), allow, refuse",
     )
-    judge.add_argument("--nonce", metavar="HEX", help="draw inputs from this number, to repeat a known verdict")
     judge.add_argument(
-        "--allow-unjailed", action="store_true", help="run candidates even if parts of the jail are missing"
+        "--nonce", metavar="HEX", help="draw inputs from this number, which a verdict names, to repeat it"
     )
     judge.add_argument(
-        "--allow-weak", action="store_true", help="call candidates correct even if stock mutants pass the declaration"
+        "--allow-unjailed",
+        action="store_true",
+        help="run candidates even if parts of the jail (the sandbox of a candidate) are missing",
+    )
+    judge.add_argument(
+        "--allow-weak",
+        action="store_true",
+        help="call candidates correct even if the declaration lets pass functions that are known to be wrong",
     )
     judge.add_argument("--no-times", action="store_true", help="only check, without timing")
+    judge.add_argument(
+        "--cheats", action=_ListCheats, nargs=0, help="list the cheats that verdicts name by number, and exit"
+    )
     judge.set_defaults(command=_judge)
+
+
+class _ListCheats(argparse.Action):
+    """Prints the catalogue of cheats and ends the command, as ``--help`` does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print a line for each cheat."""
+        from cuassay.judging.catalogue import CATALOGUE, CHEATS
+
+        print(f"catalogue {CATALOGUE}; T: timing, C: correctness, X: attacks on the judge, B: a matter of policy")
+        print(*(f"{number:<4} {cheat}" for number, cheat in CHEATS.items()), sep="\n")
+        parser.exit()
 
 
 def _judge(options: argparse.Namespace) -> int:
@@ -189,18 +210,21 @@ def _compare(verdict: Verdict, known: Sequence[Verdict]) -> None:
 def _tell_weak(referee: Referee) -> None:
     if referee.weak:
         name, weak = referee.declaration.spec.name, ", ".join(referee.weak)
-        print(f"{name} is a weak declaration: these stock mutants pass it: {weak}", file=sys.stderr)
+        print(f"{name} is a weak declaration: these wrong functions pass it: {weak}", file=sys.stderr)
 
 
 def _show(verdict: Verdict) -> None:
     style = "bold" if verdict.verdict == "correct" else "red"
     print(f"{painted(verdict.verdict, style, sys.stdout)}  {verdict.path}: {verdict.reason}")
-    if verdict.failing_check and verdict.worst:
-        lines = verdict.worst.splitlines()
+    if verdict.verdict in ("wrong", "refused") and verdict.worst:
+        first, *lines = verdict.worst.removeprefix("load: ").splitlines()
         on = f" on {verdict.sample}" if verdict.sample else ""
-        print(f"  check: {verdict.failing_check}{on}", *(f"  {line}" for line in lines[1:12]), sep="\n")
+        how = "" if first in verdict.reason else f": {first}"  # a refusal's reason is the cheat
+        if on or how:
+            print(f"  check: {verdict.failing_check}{on}{how}", *(f"  {line}" for line in lines[:11]), sep="\n")
     for seen in verdict.cheat:
-        print(f"  {seen}")
+        if str(seen) != verdict.reason:
+            print(f"  {seen}")
     for case in verdict.cases:
         print(f"  {case.told()}")
     if verdict.verdict == "correct" and verdict.not_probed:

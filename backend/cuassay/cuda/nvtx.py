@@ -1,6 +1,6 @@
 """Ranges and marks for profilers, under the names of ``torch.cuda.nvtx``; importing this loads no CUDA library.
 
-They reach Nsight Systems and other tools through the package ``nvtx`` (``pip install cuassay[nvtx]``), and
+They reach Nsight Systems and other tools through the package ``nvtx`` (``pip install nvtx``), and
 `cuassay.profile` without it. If neither listens, they do nothing; `is_available` says whether the package is installed.
 Differences from torch: a range without the package is not an error; `range_end` rejects an id that is not open.
 """
@@ -33,7 +33,7 @@ _started: dict[int, Any] = {}
 
 
 def is_available() -> bool:
-    """Return whether ``nvtx``, the package that makes ranges visible to tools, is installed: ``cuassay[nvtx]``."""
+    """Return whether ``nvtx``, the package that makes ranges visible to tools, is installed."""
     return bool(_annotate().is_available())
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from cuassay.core import extras
 from cuassay.errors import CapabilityError, StateError
 from cuassay.fleet import forks
 from cuassay.fleet.places import local_offers, offers
@@ -41,7 +42,7 @@ def require_dask() -> Any:
         import distributed
     except ModuleNotFoundError as error:
         raise CapabilityError(
-            f"a fleet needs {error.name}, which is not installed; install it with: pip install 'cuassay[fleet]'"
+            f"a fleet needs {error.name}, which is not installed; install it with: {extras.pip_install('fleet')}"
         ) from error
     return distributed
 

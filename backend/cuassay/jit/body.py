@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cuassay.core import extras
 from cuassay.errors import CompileError, LibraryNotFoundError
 from cuassay.jit.mathematics import FUNCTIONS
 from cuassay.jit.text import AUTO, KEYWORD_TYPES, TYPES, CText, refused, to_c
@@ -257,6 +258,7 @@ def _parser() -> tuple[Callable[[str], Any], type[Exception], type]:
         from pycparser import c_ast, c_parser
     except ImportError:
         raise LibraryNotFoundError(
-            "bodies of kernels are read by pycparser, which is not installed; pip install 'cuassay[jit]'"
+            "bodies of kernels are read by pycparser, which is not installed; "
+            f"install it with: {extras.pip_install('jit')}"
         ) from None
     return lambda text: c_parser.CParser().parse(text), c_parser.ParseError, c_ast.FuncDef

@@ -284,7 +284,8 @@ def _problem_of(output: Output, asked: tuple[tuple[int, ...], Any]) -> str:
     }
     if output.problem in texts:
         return texts[output.problem]
-    return f"its output of {output.shape} {output.dtype} is {output.problem}; due is {asked[0]} {dtype_name(asked[1])}"
+    shape, dtype = asked  # larger than the room that was made for it
+    return f"its output is {output.shape} {output.dtype}; expected {shape} {dtype_name(dtype)}"
 
 
 class _Rooms:

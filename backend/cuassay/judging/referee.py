@@ -29,6 +29,7 @@ from cuassay.judging.clocks import (
     is_impossible,
     peaks_of,
 )
+from cuassay.judging.missing import missing_library
 from cuassay.judging.precision import looks_like
 from cuassay.judging.reply import escaped
 from cuassay.judging.results import Results
@@ -278,14 +279,18 @@ class Referee:
 
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
         """Return the worst verdict that applies, the reason as one sentence, and the check that failed."""
-        proven = [one for one in found.evidence if one.certainty == "proven"]
-        worst: Outcome = "refused" if proven else "wrong"
+        failed = trial.finding
+        proven = next((one for one in found.evidence if one.certainty == "proven"), None)
+        if proven is not None:
+            check = "policy" if proven.id.startswith("B") else "evidence"
+            return "refused", str(proven), "load" if found.problem else failed.check if failed else check
+        library = missing_library(found.problem or (failed.text if failed else ""))
+        if library is not None:
+            return "undecided", _LIBRARY_IS_MISSING.format(library), "missing library"
         if found.problem:
-            return worst, f"it cannot be loaded: {found.problem.removeprefix('load: ')}{_seen_files(found)}", "load"
-        if trial.finding is not None:
-            return worst, trial.finding.text.splitlines()[0], trial.finding.check
-        if proven:
-            return "refused", str(proven[0]), "policy" if proven[0].id.startswith("B") else "evidence"
+            return "wrong", f"it cannot be loaded: {found.problem.removeprefix('load: ')}{_seen_files(found)}", "load"
+        if failed is not None:
+            return "wrong", failed.text.splitlines()[0], failed.check
         doubt = self._doubt(found, trial)
         if doubt:
             return (
@@ -312,6 +317,12 @@ class Referee:
         file = _shown(Path(self.declaration.given or self.declaration.path))
         words = ["cuassay", "judge", f"{file}::{self.declaration.name}", _shown(found.path), *self.options.words()]
         return shlex.join([*words, "--nonce", f"{found.nonce:x}"])
+
+
+_LIBRARY_IS_MISSING = (
+    "it imports {}, which is not installed here; judge it on a machine that has it, with --device cuda:0, or let it "
+    "compute with xp"
+)
 
 
 def _not_probed(found: _Found, trial: Trial) -> dict[str, str]:

@@ -7,6 +7,7 @@ subject of a trial is a candidate, or one of the mutants that test a declaration
 from __future__ import annotations
 
 import hashlib
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -107,6 +108,7 @@ class _Hearing:
         self._chance = np.random.default_rng([nonce % 2**63, 1])
         self._begun: dict[int, tuple[list[Sample], list[Outputs]]] = {}
         self._dropped: set[int] = set()
+        self._asked: set[int] = set()
         self._met = _Outputs()
         self.trial = Trial()
 
@@ -118,6 +120,7 @@ class _Hearing:
         """Make the next call of the probe at `place`; return what is wrong if it fails and its inputs were promised."""
         if place in self._dropped:
             return None
+        self._asked.add(place)
         probe = self._plan.probes[place]
         samples, outputs = self._begun.setdefault(place, ([], []))
         sample = probe.draws[len(samples)]()
@@ -132,7 +135,28 @@ class _Hearing:
             self._dropped.add(place)
             self.trial.not_varied |= {probe.varies} - {""}
             return None
-        return _explained(finding, samples, outputs, self._met, self.trial)
+        plain = self._plain_failure() if answer.status in _EXCUSABLE and finding.check not in _PLAIN else None
+        found = _explained(finding, samples, outputs, self._met, self.trial)
+        return found if plain is None else replace(plain, cheat=tuple(dict.fromkeys((*plain.cheat, *found.cheat))))
+
+    def _plain_failure(self) -> Finding | None:
+        """Return how the candidate fails for a declared sample of ordinary numbers; None if it passes them all.
+
+        Such a failure says more than one of, for example, a strided layout that was only drawn earlier.
+        """
+        for place in range(len(self._plan.probes)):
+            probe = self._plan.probes[place]
+            if probe.check != "values" or place in self._asked:
+                continue
+            sample = probe.draws[0]()
+            answer = _ask(self._subject, sample, probe, self.trial)
+            if answer.status not in _EXCUSABLE:
+                return None
+            outputs: list[Outputs] = []
+            finding = self._judged(probe, [sample], outputs, answer)
+            if finding is not None:
+                return _explained(finding, [sample], outputs, self._met, self.trial)
+        return None
 
     def _judged(
         self, probe: Probe, samples: Sequence[Sample], outputs: list[Outputs], answer: Answer
@@ -159,6 +183,9 @@ class _Hearing:
 #: Outcomes that are excused for inputs that the declaration does not promise.
 _EXCUSABLE = ("ok", "raised", "unusable")
 
+#: Checks whose failure says enough by itself.
+_PLAIN = ("values", "inputs unchanged")
+
 
 def _is_promised(probe: Probe) -> bool:
     return probe.promised is None or probe.promised()
@@ -181,15 +208,19 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
 def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
     """Return what is wrong with a call before its values are compared."""
     if answer.status != "ok":
-        return Finding(
-            probe.check, sample.label, _FAILED[answer.status].format(answer.text), _SEEN.get(answer.status, ())
-        )
+        text = _FAILED[answer.status].format(answer.text)
+        if answer.status == "raised" and _OTHER_PARAMETERS.match(answer.text):
+            text += "; run is called with the device's array module and the declared arguments: def run(xp, ...)"
+        return Finding(probe.check, sample.label, text, _SEEN.get(answer.status, ()))
     if answer.changed:
         which = ", ".join(map(str, answer.changed))
         seen = Evidence(id="C7", certainty="proven", evidence=f"input array {which} differs after the call")
         return Finding("inputs unchanged", sample.label, f"the call changed its input array {which}", (seen,))
     return None
 
+
+#: Python's error if ``run`` has other parameters than the call has arguments.
+_OTHER_PARAMETERS = re.compile(r"TypeError: run\(\) (takes|missing|got)\b")
 
 _FAILED = {
     "raised": "the candidate raised an exception: {}",

@@ -122,7 +122,8 @@ class Verdict:
         The device and the tier.
     failing_check, sample, worst : str
         The check that failed, its inputs, and the comparison's text; empty if none failed. If an undecided candidate
-        exceeded the time for its calls, the check is ``time limit``.
+        exceeded the time for its calls, the check is ``time limit``; if it imports a GPU library that this machine
+        lacks, ``missing library``.
     reproduce : str
         A command that repeats the verdict.
     cheat : tuple of Evidence

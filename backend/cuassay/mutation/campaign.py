@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cuassay.core import extras
 from cuassay.errors import MutationError
 from cuassay.mutation import baseline as first_run
 from cuassay.mutation.baseline import Baseline
@@ -96,7 +97,7 @@ def require_coverage() -> None:
         import coverage  # noqa: F401
     except ImportError:
         raise MutationError(
-            "mutation needs coverage.py, which is not installed; install it with: pip install 'cuassay[mutate]'"
+            f"mutation needs coverage.py, which is not installed; install it with: {extras.pip_install('mutate')}"
         ) from None
 
 

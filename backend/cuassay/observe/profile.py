@@ -34,8 +34,8 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         If true, this profile stops when another one starts. If false, starting another one raises `StateError`.
     kernels : bool
         On CUDA, time each kernel, copy and fill separately, including those of other libraries and of graph replays.
-        Pass `device` unless the program has used CUDA before. This needs ``cuassay[cupti]``, and no other profiler may
-        be active in the process. If false, an op is timed as a whole.
+        Pass `device` unless the program has used CUDA before. It needs the package cupti-python, and no other profiler
+        may be active in the process. If false, an op is timed as a whole.
 
     Raises
     ------

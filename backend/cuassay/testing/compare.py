@@ -132,7 +132,7 @@ def assert_close(
         The positional and keyword arguments of the call, as NumPy arrays. A failure prints their elements at the worst
         index.
     note : str
-        A failure prints it after the numbers.
+        A failure of shape or values prints it after these.
 
     Raises
     ------
@@ -143,7 +143,8 @@ def assert_close(
     _check_place(actual, expected, device)
     got, want = _host(actual), _host(expected)
     if got.shape != want.shape:
-        raise AssertionError(_message(f"shape is {got.shape}; expected {want.shape}"))
+        noted = [f"note: {note}"] if note else []
+        raise AssertionError(_message("\n  ".join([f"shape is {got.shape}; expected {want.shape}", *noted])))
     wanted = want.dtype if dtype is None else as_dtype(dtype)
     if check_dtype and got.dtype != wanted:
         raise AssertionError(_message(f"dtype is {dtype_name(got.dtype)}; expected {dtype_name(wanted)}"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.core import settings
+from cuassay.core import extras, settings
 from cuassay.errors import DeviceError, ResultError
 from cuassay.testing.exits import guard_exits
 from cuassay.testing.isolation import worker_input
@@ -150,5 +150,5 @@ class _WithoutBenchmark:
     def benchmark(self) -> None:
         """Skip tests that measure."""
         if find_spec("pytest_benchmark") is None:
-            pytest.skip("pytest-benchmark is not installed; install it with: pip install 'cuassay[benchmark]'")
+            pytest.skip(f"pytest-benchmark is not installed; install it with: {extras.pip_install('benchmark')}")
         pytest.skip("pytest-benchmark is turned off; leave out -p no:benchmark")

@@ -215,6 +215,21 @@ def test_two_cases_of_one_label_are_an_error_of_collection(pytester: pytest.Pyte
     result.stdout.fnmatch_lines([f"*SpecError: one: {told}"])
 
 
+def test_a_sample_with_too_few_arguments_is_an_error_of_collection(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        bench = lambda make, sizes: [make(3), make(4)]
+        test_mul = conformance(OpSpec(fn=lambda xp, a, b: a * b, name="mul", dtypes=("float32",), bench=bench))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    told = (
+        "sample 0 of bench= does not fit the parameters of fn: missing a required argument: 'b'; *a tuple is one call*"
+    )
+    result.stdout.fnmatch_lines([f"*SpecError: mul: {told}"])
+
+
 SAME_SERIES = """
     from cuassay.testing import OpSpec, conformance
     bench = lambda make, sizes: [make((4, 8))]

@@ -221,6 +221,17 @@ def test_a_reference_that_overflows_is_named() -> None:
     assert "the reference gives nan where all inputs and the result are finite" in failure(spec, "values", "float64")
 
 
+def test_a_failure_of_the_shape_says_that_the_reference_gives_the_other_one() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: a * 2, reference=lambda a: (a * 2).sum(), name="doubled", dtypes=("float64",),
+        samples=lambda make: [make((3, 5))],
+    )  # fmt: skip
+
+    assert "shape is (3, 5); expected ()\n  note: the expected shape is that of reference=" in failure(
+        spec, "values", "float64"
+    )
+
+
 def test_a_wrong_formula_is_not_blamed_on_streams() -> None:
     spec = OpSpec(fn=lambda xp, a: a.sum() + 1, reference=lambda a: a.sum(), dtypes=("float32",))
 

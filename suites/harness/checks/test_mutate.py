@@ -206,7 +206,7 @@ def test_missing_coverage_is_told_before_any_test_runs(
     assert cli.main(["mutate", __file__]) == 2
 
     told = capsys.readouterr()
-    assert "pip install 'cuassay[mutate]'" in told.err
+    assert "pip install coverage" in told.err
     assert told.out == ""
 
 

@@ -122,6 +122,14 @@ def test_a_first_start_installs_us_and_the_groups_of_the_job(checkout: Checkout)
     assert installation.endswith("--editable . --group test --group compile")
 
 
+def test_an_environment_of_the_user_stays_as_it_is(checkout: Checkout) -> None:
+    (checkout.root / ".venv").mkdir()
+    done = checkout.start("probe")
+    assert done.stdout == f"{checkout.root}/.venv-ci/bin/python||\n", done.stderr
+    assert "ci/run: .venv was not made by ci/run and stays as it is\n" in done.stderr
+    assert list((checkout.root / ".venv").iterdir()) == []
+
+
 def test_a_second_start_installs_nothing(checkout: Checkout) -> None:
     checkout.start("probe")
     assert checkout.start("probe").returncode == 0

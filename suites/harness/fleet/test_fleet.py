@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("distributed", reason="distributed is not installed; install it with: pip install 'cuassay[fleet]'")
+pytest.importorskip("distributed", reason="distributed is not installed; install it with: pip install distributed")
 
 from distributed import WorkerPlugin
 

@@ -11,6 +11,7 @@ import pytest
 from referees import DATA
 
 from cuassay.cli import main
+from cuassay.judging.catalogue import CHEATS
 from cuassay.judging.verdict import CaseTime, read_verdicts
 from cuassay_reports.load import load
 
@@ -56,6 +57,15 @@ def test_the_line_to_reproduce_gives_the_verdict_again_from_the_same_folder(
     printed = capsys.readouterr().out
     assert "wrong  b/candidate.py: " in printed
     assert second in printed
+
+
+def test_the_catalogue_of_cheats_is_listed_without_a_declaration(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["judge", "--cheats"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 0
+    assert [line.split()[0] for line in lines[1:]] == list(CHEATS)
 
 
 def test_a_replay_gives_the_same_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,6 +123,18 @@ def test_a_failed_check_shows_our_source_when_asked_for(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*def check_values*", "E *AssertionError: *"])
 
 
+def test_a_failure_with_a_note_is_shown_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        test_it = conformance(OpSpec(fn=lambda xp, a: a * 2, reference=lambda a: a.sum(), dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest("--device", "cpu", "-k", "values")
+
+    result.stdout.fnmatch_lines(["E *AssertionError: shape is *", "* note: the expected shape is that of reference="])
+    result.stdout.no_fnmatch_line("During handling of the above exception*")
+
+
 def test_an_error_of_a_declaration_shows_little_of_ours(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from cuassay.testing import OpSpec, conformance

@@ -179,6 +179,14 @@ def test_files_that_cannot_be_compared_are_answered(
     assert told in capsys.readouterr().err
 
 
+def test_two_runs_without_a_folder_of_results_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cuassay(["compare", "r1", "r2"]) == 2
+    assert "does not exist; name the folder of result files by --results DIR" in capsys.readouterr().err
+
+
 def test_the_command_names_a_commit_that_is_not_there(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cuassay(["compare", "c0ffee", "r2", "--results", str(results)]) == 2
     assert "no run or commit begins with 'c0ffee'" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from referees import DATA
 from cuassay import Device
 from cuassay.errors import CandidateLostError
 from cuassay.judging import candidates as candidates_module
+from cuassay.judging import missing
 from cuassay.judging import referee as referee_module
 from cuassay.judging.referee import JudgeOptions, Referee
 from cuassay.judging.reply import Output, Reply
@@ -62,6 +63,7 @@ def judged(
     seen: tuple[Evidence, ...] = (),
     run: Callable[..., Any] | None = None,
     path: str = "candidate.py",
+    nonce: int = 7,
     **options: Any,
 ) -> tuple[Verdict, Started]:
     function = run or (lambda a: declaration.spec.run("cpu", (a,), {}))
@@ -72,7 +74,7 @@ def judged(
         yield started
 
     asked = JudgeOptions(device=CPU, **{"policy": parse_policy(""), "times": False, **options})
-    return Referee(declaration, asked, start).judge(Path(path), nonce=7), started
+    return Referee(declaration, asked, start).judge(Path(path), nonce=nonce), started
 
 
 def test_a_right_candidate_in_a_whole_jail_is_correct(declaration: Declaration) -> None:
@@ -139,6 +141,84 @@ def test_a_file_that_cannot_be_loaded_is_wrong(declaration: Declaration) -> None
 
     assert (verdict.verdict, verdict.failing_check, started.calls) == ("wrong", "load", 0)
     assert verdict.reason == "it cannot be loaded: SyntaxError"
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        ("No module named 'no_gpu_here'", "undecided"), ("No module named 'no_gpu_here.lib'", "undecided"),
+        ("No module named 'numpy'", "wrong"), ("No module named 'anything'", "wrong"),
+    ],
+)  # fmt: skip
+def test_a_candidate_whose_gpu_library_is_missing_here_is_undecided(
+    declaration: Declaration, monkeypatch: pytest.MonkeyPatch, error: str, word: str
+) -> None:
+    monkeypatch.setattr(missing, "LIBRARIES", frozenset(["no_gpu_here", "numpy"]))
+
+    def imports(a: Any) -> Any:
+        raise ModuleNotFoundError(error)
+
+    loaded, _ = judged(declaration, problem=f"load: ModuleNotFoundError: {error}")
+    called, _ = judged(declaration, run=imports)
+
+    assert (loaded.verdict, called.verdict) == (word, word)
+
+
+def test_a_candidate_whose_gpu_library_is_missing_is_told_where_to_be_judged(
+    declaration: Declaration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing, "LIBRARIES", frozenset(["no_gpu_here"]))
+
+    verdict, _ = judged(declaration, problem="load: ModuleNotFoundError: No module named 'no_gpu_here'")
+
+    assert (verdict.failing_check, verdict.status) == ("missing library", 3)
+    assert verdict.reason.startswith("it imports no_gpu_here, which is not installed here; judge it on a machine")
+
+
+def test_a_candidate_without_xp_is_told_how_run_is_called(declaration: Declaration) -> None:
+    def run() -> None: ...
+
+    run.__qualname__ = "run"
+    verdict, _ = judged(declaration, run=run)
+
+    assert verdict.reason.startswith("the candidate raised an exception: TypeError: run() takes 0 positional arguments")
+    assert verdict.reason.endswith("def run(xp, ...)")
+
+
+def test_a_refused_candidate_is_told_its_cheat_first(declaration: Declaration) -> None:
+    kept: list[Any] = []
+
+    def stale(a: Any) -> Any:
+        kept.append(a if not kept else kept[0])
+        return declaration.spec.run("cpu", (kept[0],), {}) if kept[0].shape == a.shape else a
+
+    verdict, _ = judged(declaration, run=stale)
+
+    assert verdict.verdict == "refused"
+    assert verdict.reason.startswith("T9 (a result cached by identity or address), proven")
+    assert "out of tolerance" in verdict.worst
+
+
+@pytest.mark.parametrize("nonce", range(6))
+def test_a_candidate_that_fails_everywhere_fails_for_a_declared_sample(declaration: Declaration, nonce: int) -> None:
+    verdict, _ = judged(declaration, run=np.ones_like, nonce=nonce)
+
+    assert verdict.failing_check == "values"
+
+
+@pytest.mark.parametrize("nonce", range(6))
+def test_a_candidate_that_is_right_for_declared_samples_fails_where_it_does(
+    declaration: Declaration, nonce: int
+) -> None:
+    def small(a: Any) -> Any:
+        if np.abs(a).max(initial=0) > 1000:
+            raise ValueError("too large a number")
+        return declaration.spec.run("cpu", (a,), {})
+
+    verdict, _ = judged(declaration, run=small, nonce=nonce)
+
+    assert verdict.reason == "the candidate raised an exception: ValueError: too large a number"
+    assert verdict.failing_check not in ("", "values")
 
 
 def reproduced(declaration: Declaration, path: str, **options: Any) -> str:

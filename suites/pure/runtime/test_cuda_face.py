@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import cuassay
 from cuassay import cuda
 from cuassay.errors import DeviceError, LibraryNotFoundError
 
@@ -25,5 +26,20 @@ def test_figures_of_another_kinds_device_are_refused_not_zero(ask: Callable[...,
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 @pytest.mark.parametrize("device", [None, 0, "cuda", "sim"], ids=str)
 def test_a_stream_without_cuda_says_what_to_install(device: int | str | None) -> None:
-    with pytest.raises(LibraryNotFoundError, match=r"libcuda .*; install (cuassay\[cuda13\]|NVIDIA's driver)"):
+    with pytest.raises(LibraryNotFoundError, match=r"libcuda .*; install (what CUDA needs with: pip|NVIDIA's driver)"):
         cuda.current_stream(device)
+
+
+AXPY = 'extern "C" __global__ void axpy(const float* x, float* out, long long n) {}'
+
+
+@pytest.mark.parametrize("signature", [None, ("?",) * 3], ids=["signature", "unchecked"])
+@pytest.mark.parametrize("kind", ["sim", "meta"])
+def test_a_kernel_refuses_arrays_of_a_kind_without_cuda(kind: str, signature: tuple[str, ...] | None) -> None:
+    kernel = cuda.compile_kernel(AXPY, "axpy", signature=signature)
+    array = cuassay.zeros((3,), "float32", kind)
+
+    with pytest.raises(
+        DeviceError, match=rf"axpy: a kernel runs only on a CUDA device; got an array of kind '{kind}'.*if xp"
+    ):
+        kernel(1, 128, (array, array, 3))

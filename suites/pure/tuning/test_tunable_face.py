@@ -43,7 +43,9 @@ def test_importing_it_loads_no_cuda_library() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_without_cupy_it_says_what_to_install() -> None:
-    with pytest.raises(LibraryNotFoundError, match=r"tuning cannot be used: .*; install cuassay\[cuda13\]"):
+    with pytest.raises(
+        LibraryNotFoundError, match=r"tuning cannot be used: .*; install what CUDA needs with: pip install"
+    ):
         tunable.enable()
 
 

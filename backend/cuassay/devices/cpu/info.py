@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.core import settings
+from cuassay.core import extras, settings
 from cuassay.errors import CapabilityError
 
 __all__ = ["blas", "cpu_model", "limited_threads", "simd", "total_memory"]
@@ -52,7 +52,7 @@ def limited_threads() -> Iterator[None]:
     if controller is None:
         raise CapabilityError(
             f"CUASSAY_CPU_THREADS={threads} needs threadpoolctl, which is not installed; "
-            "install it with: pip install 'cuassay[benchmark]'"
+            f"install it with: {extras.pip_install('benchmark')}"
         )
     with controller.limit(limits=threads, user_api="blas"):
         yield

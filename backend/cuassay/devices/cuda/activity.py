@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from time import perf_counter_ns
 from typing import Any
 
+from cuassay.core import extras
 from cuassay.core.traced import TracedWork
 from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.facts import current_number, is_own_handle
@@ -178,8 +179,8 @@ def _clock(first: tuple[int, int], last: tuple[int, int]) -> Any:
 def _bindings() -> Any:
     if find_spec("cupti") is None:
         raise LibraryNotFoundError(
-            "kernels are timed one by one through the package cupti-python, which is not installed; install "
-            "cuassay[cupti], or profile without kernels=True"
+            "kernels are timed one by one through the package cupti-python, which is not installed; "
+            f"install it with: {extras.pip_install('cupti')}, or profile without kernels=True"
         )
     try:
         return import_module("cupti.cupti")

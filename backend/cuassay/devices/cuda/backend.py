@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.core import settings
+from cuassay.core import extras, settings
 from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
@@ -51,7 +51,7 @@ class CudaBackend(ObservableBackend):
     def why_absent(self) -> str | None:
         """Return what is missing: CuPy, a driver, or a device."""
         if find_spec("cupy") is None:
-            return "CuPy is not installed; install cuassay[cuda13], or cuassay[cuda12] for a CUDA 12 driver"
+            return f"CuPy is not installed; install what CUDA needs with: {extras.pip_install_cuda()}"
         return runtime.why_unavailable()
 
     def count(self) -> int:

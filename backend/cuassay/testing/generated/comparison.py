@@ -104,22 +104,26 @@ def _assert_agrees(
     )  # fmt: skip
     try:
         compared(note=_OWN_REFERENCE if spec.is_its_own_reference else "")
-    except AssertionError:
-        if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
-            _assert_agrees(spec, device, sample, actual, same, limit, wanted)
+    except AssertionError as error:
+        failure = error
+    else:
+        return
+    # Outside of the block, because pytest would print an error that is raised inside together with the first one.
+    if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
+        _assert_agrees(spec, device, sample, actual, same, limit, wanted)
+        return
+    if (wider := _widened_for_long_sums(limit, spec, sample, expected)) is not None:
+        with suppress(AssertionError):
+            compared(tolerance=wider)
             return
-        if (wider := _widened_for_long_sums(limit, spec, sample, expected)) is not None:
-            with suppress(AssertionError):
-                compared(tolerance=wider)
-                return
-        if (errors := reference_errors(spec, sample, expected)) is not None:
-            with suppress(AssertionError):
-                compared(tolerance=limit + errors)
-                return
-        note = doubts(spec, sample, actual, expected) or places_in_list(spec, sample)
-        if note is None:
-            raise
-        compared(note=note)
+    if (errors := reference_errors(spec, sample, expected)) is not None:
+        with suppress(AssertionError):
+            compared(tolerance=limit + errors)
+            return
+    note = doubts(spec, sample, actual, expected) or places_in_list(spec, sample)
+    if note is None:
+        raise failure
+    compared(note=note)
 
 
 #: The order in which a sum is added up may widen a tolerance by at most this factor.

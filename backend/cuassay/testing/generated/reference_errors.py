@@ -55,8 +55,8 @@ def _of_angles(spec: OpSpec, sample: Sample, expected: Array) -> Array | None:
     return np.asarray(_OF_ANGLES * allowed(FUNCTION, np.float64, terms=terms, magnitude=magnitude))
 
 
-#: Factor on the tolerance of a float64 function. An angle of 8 turns is rounded to 50 units of its sine; results of a DCT
-#: of 16 numbers were off by 3.7 times the tolerance.
+#: Factor on the tolerance of a float64 function. An angle of 8 turns is rounded to 50 units of its sine; results of a
+#: DCT of 16 numbers were off by 3.7 times the tolerance.
 _OF_ANGLES = 7.0
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from cuassay.core import extras
 from cuassay.errors import (
     CaptureError,
     DeviceError,
@@ -92,7 +93,8 @@ ADVICE: dict[str, tuple[type[Exception], str]] = {
     ),
     "INSUFFICIENT_DRIVER": (
         DriverError,
-        "the driver is older than the CUDA runtime, or absent: update it, or install the extra cuda12",
+        "the driver is older than the CUDA runtime, or absent: update it, or install the packages of CUDA 12: "
+        + extras.pip_install("cuda12"),
     ),
     "STREAM_CAPTURE_UNSUPPORTED": (CaptureError, _CAPTURE),
     "STREAM_CAPTURE_INVALIDATED": (CaptureError, _ENDED),
@@ -191,7 +193,7 @@ def guarded(library: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise LibraryNotFoundError(
-            f"{library} cannot be used: {error}; install cuassay[cuda13], or cuassay[cuda12] for a CUDA 12 driver"
+            f"{library} cannot be used: {error}; install what CUDA needs with: {extras.pip_install_cuda()}"
         ) from error
     except RuntimeError as error:
         # Some versions of cuda.bindings find a library by themselves, and report its absence as a bare RuntimeError.
@@ -209,4 +211,4 @@ def _first_line(error: Exception) -> str:
 def _install(library: str) -> str:
     if library in ("libcuda", "nvml"):
         return "install NVIDIA's driver, or run where it is (in a container: with --gpus)"
-    return "install cuassay[cuda13], or set CUDA_HOME to a toolkit"
+    return f"set CUDA_HOME to a toolkit, or install what CUDA needs with: {extras.pip_install_cuda()}"

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from cuassay.core import extras
 from cuassay.devices.cuda.driver.check import guarded
 from cuassay.errors import LibraryNotFoundError
 
@@ -76,7 +77,12 @@ def _row(name: str, finder_name: str, function: str, form: str) -> Row:
 
         loaded = pathfinder.load_nvidia_dynamic_lib(finder_name)
     except ImportError:
-        return name, "", "", "cuda-pathfinder is not installed; install cuassay[cuda13]"
+        return (
+            name,
+            "",
+            "",
+            f"cuda-pathfinder is not installed; install what CUDA needs with: {extras.pip_install_cuda()}",
+        )
     except RuntimeError as error:  # the base of pathfinder's errors
         return name, "", "", str(error).partition("\n")[0]
     path = str(loaded.abs_path or "")
@@ -87,7 +93,7 @@ def _nvtx() -> Row:
     """NVTX is header-only, and compiled into its package: there is no library to load."""
     spec = find_spec("nvtx")
     if spec is None:
-        return "nvtx", "", "", "the package nvtx is not installed; install cuassay[nvtx]"
+        return "nvtx", "", "", f"the package nvtx is not installed; install it with: {extras.pip_install('nvtx')}"
     return "nvtx", str(Path(spec.origin).parent) if spec.origin else "", version("nvtx"), ""
 
 

@@ -17,7 +17,8 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda.launch.block import Dims, Launch
 from cuassay.devices.cuda.launch.launch import Kernel, Loaded
 from cuassay.devices.cuda.launch.source import Compiled, compile_source
-from cuassay.errors import ArgumentError, DTypeError
+from cuassay.errors import ArgumentError, DeviceError, DTypeError
+from cuassay.ops import registry
 
 __all__ = ["CheckedLaunch", "UserKernel", "compile_kernel", "parse_reads", "parse_signature"]
 
@@ -50,6 +51,11 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 #: The type that a Python number is passed as. An int is also accepted for an unsigned parameter of 64 bits.
 _PYTHON: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
+
+#: What to do on a kind of device that runs no kernels.
+_ELSEWHERE = (
+    'on cpu and sim, let the function compute the same without the kernel: if xp.__name__ != "cupy": return ...'
+)
 
 
 def parse_signature(source: str, name: str) -> tuple[str, ...] | None:
@@ -189,12 +195,15 @@ class UserKernel(Kernel):
     def _check(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> None:
         check_shape("grid", grid)
         check_shape("block", block)
+        refuse_other_kinds(self.name, arguments)
         if self.signature is not None:
             check_arguments(self.name, self.signature, arguments)
 
     def _admit(self, loaded: Loaded, types: tuple[type, ...], arguments: Sequence[Any] | None) -> list[Launch]:
-        if self.signature is not None and arguments is not None:
-            check_arguments(self.name, self.signature, arguments)
+        if arguments is not None:
+            refuse_other_kinds(self.name, arguments)
+            if self.signature is not None:
+                check_arguments(self.name, self.signature, arguments)
         return super()._admit(loaded, types, arguments)
 
     def _new_launch(self, loaded: Loaded, types: Sequence[type]) -> Launch:
@@ -206,6 +215,18 @@ def check_shape(what: str, dims: Any) -> None:
     numbers = tuple(dims) if isinstance(dims, tuple | list) else (dims,)
     if not 1 <= len(numbers) <= 3 or any(not isinstance(n, int | np.integer) or n < 1 for n in numbers):
         raise ArgumentError(f"{what} must be one to three whole numbers of 1 or more; got {dims!r}")
+
+
+def refuse_other_kinds(name: str, arguments: Sequence[Any]) -> None:
+    """Raise `DeviceError` if an argument is an array of a device without CUDA, such as a simulated one."""
+    for argument in arguments:
+        if type(argument) in _PYTHON or isinstance(argument, np.generic | np.ndarray):
+            continue
+        owner = registry.backend_of(type(argument))
+        if owner is not None and not hasattr(argument, "__cuda_array_interface__"):
+            raise DeviceError(
+                f"{name}: a kernel runs only on a CUDA device; got an array of kind {owner.kind!r}; {_ELSEWHERE}"
+            )
 
 
 def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any]) -> None:
@@ -235,7 +256,10 @@ def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any
 def _kind(argument: Any) -> str | None:
     """Return the parameter type that `argument` fits, or None if it is unknown."""
     if isinstance(argument, np.ndarray):
-        raise DTypeError("a kernel cannot read host memory; got numpy.ndarray; copy it to the device: cupy.asarray")
+        raise DTypeError(
+            "a kernel cannot read host memory; got numpy.ndarray; copy it to a CUDA device (cupy.asarray); "
+            + _ELSEWHERE
+        )
     if isinstance(argument, np.generic):
         return str(argument.dtype.name)
     dtype = getattr(argument, "dtype", None)
