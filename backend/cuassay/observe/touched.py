@@ -145,6 +145,8 @@ def described_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, 
     writes = op.schema.writes
     if writes is None or scalars or len(writes) != len(args):
         return described(by_call(op, args, out, scalars))
+    if args and args[-1].__class__ in _NUMBERS:
+        args, writes = args[:-1], writes[:-1]
     try:  # most calls have arrays of one type alone; other objects lack one of the attributes
         look = _looks[args[0].__class__]
         found = list(map(look.traits_of, args))

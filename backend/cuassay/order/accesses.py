@@ -108,10 +108,10 @@ class AccessLog:
         insort(self._classes.setdefault(length, []), (new.span.low, next(_serial), new))
         self._newest = new
 
-    def note_repeatable(self, array: Any, key: Any) -> None:
-        """Let `repeat` find the newest access, if it is of `array`, by `key`, whose first item is the address."""
+    def note_repeatable(self, array: Any, epoch: int, key: Any) -> None:
+        """Let `repeat` find the newest access, if it is that of `array`, by `key`, whose first item is the address."""
         newest = self._newest
-        if newest is not None and newest.array is array and newest.span.low == key[0]:
+        if newest is not None and (newest.array, newest.epoch) == (array, epoch) and newest.span.low == key[0]:
             self._repeatable[key[0]] = key, newest.write, newest
 
     def repeat(self, queue: Queue, epoch: int, write: bool, key: Any, name: str, site: tuple[str, int]) -> bool:

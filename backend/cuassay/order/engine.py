@@ -54,7 +54,7 @@ class Engine:
         self._blocks: dict[str, Blocks] = {}
         self._graphs: dict[int, Recording] = {}
         self._late: RaceError | None = None
-        self._journal = Journal(self._host, self._blocks, self._logs, self._enter_one, self._give_back)
+        self._journal = Journal(self._host, self._blocks, self._logs, self._enter_elsewhere, self._give_back)
 
     def __len__(self) -> int:
         """How many accesses a later launch could still race with."""
@@ -186,7 +186,7 @@ class Engine:
             return
         if self._late is not None:
             self.raise_late()
-        if queue is not self._journal.queue:
+        if self._journal.queue not in (None, queue):
             self._journal.end()
         if self._blocking:
             self._legacy_order(queue)
@@ -227,20 +227,24 @@ class Engine:
         """Number a launch of `queue`, and check its accesses."""
         epoch = queue.clock[queue.number] = queue.epoch + 1  # there is no virtual time
         for extent, write in accesses:
-            self._enter_one(queue, epoch, write, extent, name, site)
+            blocks, span = self._blocks.get(extent.memory), extent.span
+            block = None if blocks is None else blocks.at(extent.address)
+            if block is None or block.is_private or span[0] == span[1]:
+                self._enter_elsewhere(queue, epoch, write, extent, name, site)
+                continue
+            try:
+                block.enter(queue, epoch, write, extent, name, site, self._host)
+            except RaceError as error:
+                self._report(error)
 
-    def _enter_one(self, queue: Queue, epoch: int, write: bool, extent: Extent, name: str, site: Site) -> None:
-        """Check and enter one access."""
-        blocks, span = self._blocks.get(extent.memory), extent.span
-        block = None if blocks is None else blocks.at(extent.address)
-        if block is None and not extent.is_told:
+    def _enter_elsewhere(self, queue: Queue, epoch: int, write: bool, extent: Extent, name: str, site: Site) -> None:
+        """Check and enter an access of an array that is in no block, in the private pool of a graph, or empty."""
+        span = extent.span
+        if not extent.is_told and self._block_of(extent) is None:
             self._unseen[_UNTOLD] += 1
         elif span[0] != span[1]:
             try:
-                if block is None or block.is_private:
-                    self._log(extent.memory).add(Seen(queue, epoch, write, span, extent, name, site))
-                else:
-                    block.enter(queue, epoch, write, extent, name, site, self._host)
+                self._log(extent.memory).add(Seen(queue, epoch, write, span, extent, name, site))
             except RaceError as error:
                 self._report(error)
 

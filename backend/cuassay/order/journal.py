@@ -47,8 +47,8 @@ class Journal:
         What the host has seen finished.
     blocks, logs : dict
         Of each memory, as in `Engine`.
-    enter_one, give_back : callable
-        `Engine` methods that enter one access and one free at once.
+    enter_elsewhere, give_back : callable
+        `Engine` methods that enter an access of memory in no known block, and a free, at once.
 
     Attributes
     ----------
@@ -63,24 +63,24 @@ class Journal:
         host: Host,
         blocks: dict[str, Blocks],
         logs: dict[str, AccessLog],
-        enter_one: Callable[[Queue, int, bool, Extent, str, Site], None],
+        enter_elsewhere: Callable[[Queue, int, bool, Extent, str, Site], None],
         give_back: Callable[[str, int, int, Queue], None],
     ) -> None:
         self.queue: Queue | None = None
         self.entries: list[tuple[Any, ...]] = []
         self._host, self._blocks, self._logs = host, blocks, logs
-        self._enter_one, self._give_back = enter_one, give_back
+        self._enter_elsewhere, self._give_back = enter_elsewhere, give_back
         self._last: Queue | None = None
         self._streak = 0
 
     # -------------------------------------------------------------------------------------------- who is ahead
 
     def look(self, queue: Queue, every: Iterable[Queue]) -> None:
-        """Find out whether `queue` is ahead of every other, when it has launched 1, 2, 4, 8... times in a row."""
+        """Find out whether `queue` is ahead of every other, when it has launched 2, 4, 8... times in a row."""
         if queue is not self._last:
             self._last, self._streak = queue, 0
         self._streak += 1
-        if not self._streak & (self._streak - 1):
+        if self._streak > 1 and not self._streak & (self._streak - 1):
             ordered, finished = queue.clock, self._host.clock
             if all(max(ordered.get(one.number, 0), finished.get(one.number, 0)) >= one.epoch for one in every):
                 self.queue = queue
@@ -108,7 +108,7 @@ class Journal:
 
     def _batch(self, memory: str, queue: Queue) -> _Batch:
         blocks = self._blocks.setdefault(memory, Blocks())
-        return _Batch(memory, queue, blocks, self._logs, self._host, self._enter_one, self._give_back)
+        return _Batch(memory, queue, blocks, self._logs, self._host, self._enter_elsewhere, self._give_back)
 
 
 class _Batch:
@@ -129,11 +129,11 @@ class _Batch:
         blocks: Blocks,
         logs: dict[str, AccessLog],
         host: Host,
-        enter_one: Callable[[Queue, int, bool, Extent, str, Site], None],
+        enter_elsewhere: Callable[[Queue, int, bool, Extent, str, Site], None],
         give_back: Callable[[str, int, int, Queue], None],
     ) -> None:
         self._memory, self._queue, self._blocks, self._logs, self._host = memory, queue, blocks, logs, host
-        self._enter_one, self._give_back = enter_one, give_back
+        self._enter_elsewhere, self._give_back = enter_elsewhere, give_back
         self.young: dict[int, int] = {}
         self.notes: dict[int, _Notes] = {}
 
@@ -194,9 +194,9 @@ class _Batch:
         log = self._logs.get(self._memory)
         if log is None or not log.repeat(self._queue, epoch, write, traits, name, site):
             extent = locate(traits)
-            self._enter_one(self._queue, epoch, write, extent, name, site)
+            self._enter_elsewhere(self._queue, epoch, write, extent, name, site)
             if log is not None:
-                log.note_repeatable(extent, traits)
+                log.note_repeatable(extent, epoch, traits)
 
     def finish(self) -> None:
         """Enter the accesses that are left."""

@@ -15,7 +15,7 @@ from cuassay.errors import RaceError
 from cuassay.order.accesses import Access, AccessLog
 from cuassay.order.engine import Engine
 from cuassay.order.extents import Extent, span_of
-from cuassay.order.journal import Journal
+from cuassay.order.journal import MOST_ENTRIES, Journal
 
 DEVICES = [Device("cuda", 0), Device("cuda", 1)]
 FLOAT = np.dtype("float32")
@@ -201,6 +201,40 @@ def test_a_block_allocated_before_a_capture_is_known_to_the_capture() -> None:
     assert not any(run.do(number, step) for number, step in enumerate(steps))
 
     assert "whose memory was freed since" in run.do(9, ("graph", (1, 0)))
+
+
+@pytest.mark.parametrize(("streams", "is_ahead"), [((1, 1), True), ((1, 2, 1, 2, 1), False), ((1, 2, 2, 2), False)])
+def test_a_stream_is_ahead_after_two_launches_if_no_other_stream_has_unordered_work(
+    streams: tuple[int, ...], is_ahead: bool
+) -> None:
+    run = Run(Engine())
+    for number, stream in enumerate(streams):
+        run.launch(number, stream, [(traits(64 * stream), True)])
+
+    assert (run.engine._journal.queue is run.queue(streams[-1])) is is_ahead
+
+
+def test_a_stream_that_waits_for_all_others_is_ahead() -> None:
+    run = Run(Engine())
+    for number in range(4):
+        run.launch(number, 1, [(traits(0), True)])
+    run.record(4, 1, 0)
+    run.wait(5, 2, 0)
+    for number in range(6, 10):
+        run.launch(number, 2, [(traits(0), True)])
+
+    assert run.engine._journal.queue is run.queue(2)
+
+
+def test_of_blocks_that_come_and_go_and_equal_accesses_little_is_kept() -> None:
+    run = Run(Engine())
+    for number in range(2000):
+        run.take(number, 64, 64, 1)
+        run.launch(number, 1, [(traits(0), False), (traits(64), True)])
+        run.give(number, 64, 64, 1)
+
+    assert len(run.engine._journal.entries) <= MOST_ENTRIES
+    assert len(run.engine) == 1
 
 
 def test_random_programs_hold_races_and_early_frees(monkeypatch: pytest.MonkeyPatch) -> None:

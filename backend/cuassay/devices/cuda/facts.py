@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -35,6 +35,9 @@ __all__ = [
 #: The name of page-locked host memory in messages.
 PINNED = "pinned host memory"
 
+#: How many extents are kept, because the same arrays are used again and again.
+_MOST_EXTENTS = 4096
+
 _FORM = "address {:#x}"
 
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
@@ -45,6 +48,7 @@ def extent(array: Any) -> Extent:
     return extent_of(traits_of(array))
 
 
+@lru_cache(_MOST_EXTENTS)
 def extent_of(traits: tuple[Any, ...]) -> Extent:
     """Return `extent` of the array with these `traits_of`."""
     address, index, memory, shape, strides, dtype, is_dense = traits
