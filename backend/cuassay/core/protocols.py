@@ -257,7 +257,11 @@ class StreamFacts(NamedTuple):
 class Observable(Protocol):
     """The additional methods of a `Backend` that reports accesses to watchers, so that the sanitizer can check them.
 
-    If other libraries may capture its streams, it also has a method ``is_capturing(number)``.
+    If other libraries may capture its streams, it also has a method ``is_capturing(number)``. Optional attributes make
+    the sanitizer faster: ``stream_functions`` is a pair of functions that do what `current_number` and `is_capturing`
+    do. ``traits`` is a pair of functions: the first returns the traits of an array, a hashable tuple of its address,
+    the index of its device and whatever else decides its extent, which does not keep the array alive. The second makes
+    the extent from the traits.
     """
 
     def extent(self, array: Any) -> Any:

@@ -8,7 +8,7 @@ even for this check is replaced while somebody watches: see `replace_while_watch
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
@@ -18,6 +18,7 @@ from cuassay.errors import ArgumentError
 
 __all__ = [
     "EVENTS",
+    "MemoryWatcher",
     "Occurrence",
     "State",
     "WatchHandle",
@@ -27,6 +28,7 @@ __all__ = [
     "replace_while_watched",
     "state",
     "tell",
+    "tell_memory",
     "wants_accesses",
     "watch",
 ]
@@ -111,6 +113,9 @@ class Occurrence(NamedTuple):
 
 Watcher = Callable[[Occurrence], object]
 
+#: Takes a memory event's device, address, stream and size in bytes.
+MemoryWatcher = Callable[[str, int, int, int], object]
+
 
 @dataclass(slots=True)
 class State:
@@ -125,6 +130,8 @@ class State:
         ``"accessed"`` is in this set first.
     told : dict
         From an event to the functions to call.
+    told_memory : dict
+        The same for `tell_memory`.
     listeners : list
         Functions to call when an event (empty: any event) becomes watched or unwatched.
     """
@@ -132,14 +139,22 @@ class State:
     watchers: tuple[_Registration, ...] = ()
     wanted: frozenset[str] = frozenset()
     told: dict[str, tuple[Watcher, ...]] = field(default_factory=dict)
+    told_memory: dict[str, tuple[MemoryWatcher, ...]] = field(default_factory=dict)
     listeners: list[tuple[str, Callable[[bool], object]]] = field(default_factory=list)
 
 
 class _Registration:
     """A watcher, and the events it asked for."""
 
-    def __init__(self, watcher: Watcher, wanted: frozenset[str]) -> None:
-        self.watcher, self.wanted = watcher, wanted
+    def __init__(self, watcher: Watcher, wanted: frozenset[str], of_memory: Mapping[str, MemoryWatcher]) -> None:
+        self.watcher, self.wanted, self._of_memory = watcher, wanted, of_memory
+
+    def of_memory(self, event: str) -> MemoryWatcher:
+        """Return the function for a memory event."""
+        watcher = self.watcher
+        return self._of_memory.get(event) or (
+            lambda device, address, stream, nbytes: watcher(Occurrence(event, device, address, stream, nbytes))
+        )
 
 
 class _Hidden(threading.local):
@@ -175,8 +190,13 @@ class WatchHandle(Handle):
         return f"WatchHandle({self.watcher!r}, {'watching' if is_watching else 'removed'})"
 
 
-def watch(watcher: Watcher, events: Collection[str] | None = None) -> WatchHandle:
+def watch(
+    watcher: Watcher, events: Collection[str] | None = None, *, of_memory: Mapping[str, MemoryWatcher] | None = None
+) -> WatchHandle:
     """Call ``watcher(occurrence)`` at each of `events` (None: all), in the thread in which it happens.
+
+    Allocators that report each block call ``of_memory[event](device, address, stream, nbytes)`` instead, if it is
+    given, which saves the occurrence. It must do the same as `watcher`, which other code calls at memory events.
 
     The watcher may be called while a device lock is held and inside finalizers, so it should only record the occurrence
     and return. An exception that it raises propagates to the code that caused the occurrence.
@@ -199,7 +219,7 @@ def watch(watcher: Watcher, events: Collection[str] | None = None) -> WatchHandl
     if not wanted <= EVENTS.keys():
         unknown = ", ".join(sorted(wanted - EVENTS.keys()))
         raise ArgumentError(f"there is no event {unknown} to watch; choose of {', '.join(EVENTS)}")
-    registration = _Registration(watcher, wanted)
+    registration = _Registration(watcher, wanted, of_memory or {})
     handle = WatchHandle(watcher, registration)
     with _lock:
         _change((*state.watchers, registration))
@@ -210,6 +230,12 @@ def tell(occurrence: Occurrence) -> None:
     """Call the watchers of the event. Check `state.watchers` before building an occurrence."""
     for watcher in state.told.get(occurrence.event, ()):
         watcher(occurrence)
+
+
+def tell_memory(event: str, device: str, address: int, stream: int, nbytes: int) -> None:
+    """`tell` for ``"memory_taken"`` and ``"memory_returned"``; builds an occurrence only for watchers that need it."""
+    for watcher in state.told_memory.get(event, ()):
+        watcher(device, address, stream, nbytes)
 
 
 def wants_accesses() -> bool:
@@ -240,6 +266,10 @@ def _change(watchers: tuple[_Registration, ...]) -> None:
         state.watchers = watchers
         state.wanted = frozenset().union(*(one.wanted for one in watchers))
         state.told = {event: tuple(one.watcher for one in watchers if event in one.wanted) for event in state.wanted}
+        state.told_memory = {
+            event: tuple(one.of_memory(event) for one in watchers if event in one.wanted)
+            for event in state.wanted & {"memory_taken", "memory_returned"}
+        }
         for was_watched, (event, listener) in zip(before, tuple(state.listeners), strict=False):
             if was_watched != _is_watched(event):
                 listener(not was_watched)

@@ -178,8 +178,7 @@ class CachingAllocator:
             return found
 
     def _routed_pool(self) -> Pool:
-        route = self._routes.get(threading.get_ident())
-        return route[-1] if route else self.heap.default
+        return (self._routes.get(threading.get_ident()) or [self.heap.default])[-1]
 
     # ------------------------------------------------------------------------------------------------------- misses
 
@@ -188,6 +187,8 @@ class CachingAllocator:
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = checked_nbytes(nbytes)
         heap, pages = self.heap, self.page_store
+        if heap.history is not None and (block := heap.history.serve(stream_pool, nbytes)) is not None:
+            return block
         with heap.lock:
             if pages is not None and stream_pool.detector is not None:
                 pages.end_iteration(stream_pool)
@@ -215,9 +216,8 @@ class CachingAllocator:
             block = block or self.grow(stream_pool, size, nbytes)
             if block is not None:
                 return block
-            request = Request(stream_pool, size, nbytes)
             for step in self.oom_ladder:
-                block = step(self, request)
+                block = step(self, Request(stream_pool, size, nbytes))
                 if block is not None:
                     return block
         return give_up(self, stream_pool, nbytes)

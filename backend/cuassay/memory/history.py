@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuassay.core import watchers
 from cuassay.core.callers import is_ours
-from cuassay.core.watchers import Occurrence
 from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import QuickList
 
@@ -159,7 +158,7 @@ class History:
 
     def _tell(self, event: str, block: Block) -> None:
         if self.is_on and watchers.state.watchers:
-            watchers.tell(Occurrence(event, self.device, block.address, block.stream_pool.stream, block.nbytes))
+            watchers.tell_memory(event, self.device, block.address, block.stream_pool.stream, block.nbytes)
 
     def forget(self, block: Block) -> None:
         """Drop the stack of `block`, which was freed after recording stopped, because its next user is another one."""
@@ -205,10 +204,31 @@ class History:
         """Wrap `lists` for a stream pool that records: requests find nothing there, and frees to them are recorded."""
         return _HiddenLists(self, lists)
 
+    def serve(self, stream_pool: StreamPool, requested: int) -> Block | None:
+        """Serve and record the request without a lock, if a quick list would do so without a history; or return None.
+
+        An `IterationDetector` must see each request under the lock.
+        """
+        block = self.hit(stream_pool, requested) if stream_pool.detector is None else None
+        if block is not None:
+            self.note_malloc(block)
+        return block
+
     def hit(self, stream_pool: StreamPool, requested: int) -> Block | None:
-        """Return the block with which a quick list would serve the request without a history, or None."""
+        """Make the block live with which a quick list would serve the request without a history; None if none would."""
         lists = stream_pool.lists
-        return lists.take(requested) if isinstance(lists, _HiddenLists) else None
+        if lists.__class__ is not _HiddenLists:
+            return None
+        found = dict.get(lists, requested)
+        if not found or found.__class__ is not _RecordedList or found.history is not self:
+            return None  # the former free of such a block was not recorded
+        try:
+            block = found.pop()
+        except IndexError:  # another thread took the last one
+            return None
+        block.home = found
+        block.uses += 1
+        return block
 
     def hears(self, quick_list: QuickList | None) -> bool:
         """Whether the free of each block in `quick_list` was recorded here."""
@@ -239,22 +259,6 @@ class _HiddenLists(dict[int, QuickList]):
         super().__setitem__(requested, made)
         return made
 
-    def take(self, requested: int) -> Block | None:
-        """Take a block that was freed to the list for `requested` bytes, and make it live.
-
-        None if the list is empty.
-        """
-        found = dict.get(self, requested)
-        if not found or not self._history.hears(found):
-            return None  # the former free of such a block was not recorded
-        try:
-            block = found.pop()
-        except IndexError:  # another thread took the last one
-            return None
-        block.home = found
-        block.uses += 1
-        return block
-
 
 #: Keys of lists that no longer serve any size; they are negative, unlike requests.
 _numbers = count()
@@ -274,7 +278,7 @@ class _RecordedList(QuickList):
             self.history.note_free(block, is_done=True)
         else:
             self.history.forget(block)
-        super().append(block)
+        list.append(self, block)  # super() takes longer
 
 
 def _frames() -> Iterator[tuple[CodeType, int]]:

@@ -139,6 +139,10 @@ class Deferred:
         yield from tuple(self.held)
 
 
+#: Where requests look while they are recorded.
+_NOTHING: dict[int, QuickList] = {}
+
+
 class Quick(Protocol):
     """Where a request looks for its quick list."""
 
@@ -261,7 +265,7 @@ class StreamPool:
     def observe(self, detector: IterationDetector | None) -> None:
         """Let `detector` see every request from now on (None: nobody); the caller holds the lock."""
         self.detector = detector
-        self.quick = self.lists
+        self.quick = self.lists if type(self.lists) is dict else _NOTHING  # recorded lists serve no request directly
         if detector is not None:
             detector.lists, self.quick = self.lists, detector
 

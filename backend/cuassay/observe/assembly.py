@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from types import CodeType
 from typing import Any
 
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.spans import Change, Flow, Span, Timeline
 
-__all__ = ["EARLIER", "Moment", "assemble"]
+__all__ = ["EARLIER", "END", "Moment", "Recorded", "as_moment", "assemble"]
 
 #: The call site shown for blocks that were allocated before the recording.
 EARLIER = "before the recording"
@@ -39,7 +40,7 @@ class Moment:
         thread: int,
         begin: float,
         end: float = 0.0,
-        place: tuple[CodeType, int] | None = None,
+        place: tuple[CodeType, int] | None = None,  # and the offset of an instruction in it
     ) -> None:
         self.kind = kind
         self.name = name
@@ -51,6 +52,30 @@ class Moment:
         self.place = place
         self.way: Any = None
         self.occurrence: Occurrence | None = None
+
+
+#: What a recorder keeps: a moment, a list for a call of an op, or a tuple for a memory event. A call has number, number
+#: of the parent, thread, begin, end, name, signature, code and instruction. A memory event has number, number of the
+#: parent, thread, time, event, device, address, stream, bytes and place.
+Recorded = Moment | list[Any] | tuple[Any, ...]
+
+#: The position of a call's end, which is set last.
+END = 4
+
+
+def as_moment(raw: Recorded) -> Moment:
+    """Return the moment of what was recorded."""
+    if isinstance(raw, list):
+        number, parent, thread, begin, end, name, way, code, instruction = raw
+        made = Moment("op", name, number, parent, thread, begin, end, (code, instruction))
+        made.way = way
+        return made
+    if isinstance(raw, tuple):
+        number, parent, thread, begin, event, device, address, stream, nbytes, place = raw
+        made = Moment(event, "", number, parent, thread, begin, begin, place)
+        made.occurrence = Occurrence(event, device, address, stream, nbytes)
+        return made
+    return raw
 
 
 def assemble(moments: Iterable[Moment], began: float, ways: Mapping[Any, str]) -> Timeline:
@@ -197,5 +222,11 @@ class _Assembly:
 def _site(moment: Moment) -> str:
     if moment.place is None:
         return ""
-    code, line = moment.place
-    return f"{code.co_filename.rpartition(os.sep)[2]}:{line}"
+    code, instruction = moment.place
+    return f"{code.co_filename.rpartition(os.sep)[2]}:{_lines(code).get(instruction, code.co_firstlineno)}"
+
+
+@cache
+def _lines(code: CodeType) -> dict[int, int]:
+    """Return the line of each instruction."""
+    return {at: line for first, end, line in code.co_lines() if line is not None for at in range(first, end, 2)}

@@ -24,17 +24,11 @@ __all__ = ["Pair", "Pairs", "needs_pairs"]
 _Quietly = Callable[[Callable[[], Any]], Any]
 
 
-class Pair:
-    """The pair of events around one call."""
+#: A pair whose first event is recorded: the stopwatch, its mark, and the calls by the numbers of their pairs.
+Pair = tuple[Stopwatch, Any, dict[int, tuple[str, int]]]
 
-    __slots__ = ("_called", "_mark", "_watch")
-
-    def __init__(self, watch: Stopwatch, mark: Any, called: dict[int, tuple[str, int]]) -> None:
-        self._watch, self._mark, self._called = watch, mark, called
-
-    def end(self, name: str, parent: int) -> None:
-        """Record the second event. `name` is the op that was called, and `parent` the number of its moment."""
-        self._called[self._watch.stop(self._mark)] = name, parent
+#: A stopwatch, and the op and the moment of each call, by the number of its pair.
+_Watch = tuple[Stopwatch, dict[int, tuple[str, int]]]
 
 
 class Pairs:
@@ -46,13 +40,20 @@ class Pairs:
         Runs a function without recording what it does.
     is_wanted : callable, optional
         Returns whether a device kind needs pairs; `needs_pairs` by default.
+
+    Attributes
+    ----------
+    unwanted : set of type
+        The types of operands that were met and are not on devices that need pairs.
     """
 
     def __init__(self, quietly: _Quietly, is_wanted: Callable[[Backend], bool] | None = None) -> None:
         self.quietly = quietly
         self._is_wanted = is_wanted or needs_pairs
-        self._watches: dict[Device, tuple[Stopwatch, dict[int, tuple[str, int]]]] = {}
+        self._watches: dict[Device, _Watch] = {}
+        self._known: dict[tuple[type, int], _Watch] = {}
         self._wanted: dict[type, Backend | None] = {}
+        self.unwanted: set[type] = set()
 
     def begin(self, operands: Sequence[Any]) -> Pair | None:
         """Record the first event of a pair.
@@ -61,21 +62,35 @@ class Pairs:
         """
         for operand in operands:
             array_type = operand.__class__
-            if array_type not in self._wanted:
-                found = registry.backend_of(array_type)
-                self._wanted[array_type] = found if found is not None and self._is_wanted(found) else None
-            backend = self._wanted[array_type]
+            backend = self._wanted[array_type] if array_type in self._wanted else self._meet(array_type)
             if backend is not None:
                 device = backend.device_of(operand)
-                watch, called = self._watches.get(device) or self._begin(backend, device)
+                # by a tuple, because hashing a Device takes longer
+                watch, called = self._known.get((array_type, device.index)) or self._begin(backend, device, array_type)
                 mark = watch.start()
-                return None if mark is None else Pair(watch, mark, called)
+                return None if mark is None else (watch, mark, called)
         return None
 
-    def _begin(self, backend: Any, device: Device) -> tuple[Stopwatch, dict[int, tuple[str, int]]]:
-        made = getattr(backend, "new_stopwatch", None)
-        watch = self.quietly(lambda: made(device.index)) if made else _Events(backend, device.index, self.quietly)
-        found = self._watches[device] = watch, {}
+    @staticmethod
+    def end(pair: Pair, name: str, parent: int) -> None:
+        """Record the second event. `name` is the op that was called, and `parent` the number of its moment."""
+        watch, mark, called = pair
+        called[watch.stop(mark)] = name, parent
+
+    def _meet(self, array_type: type) -> Backend | None:
+        found = registry.backend_of(array_type)
+        wanted = self._wanted[array_type] = found if found is not None and self._is_wanted(found) else None
+        if wanted is None:
+            self.unwanted.add(array_type)
+        return wanted
+
+    def _begin(self, backend: Any, device: Device, array_type: type) -> _Watch:
+        found = self._watches.get(device)
+        if found is None:
+            made = getattr(backend, "new_stopwatch", None)
+            watch = self.quietly(lambda: made(device.index)) if made else _Events(backend, device.index, self.quietly)
+            found = self._watches[device] = watch, {}
+        self._known[array_type, device.index] = found
         return found
 
     def read(self) -> list[Moment]:

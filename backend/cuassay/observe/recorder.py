@@ -1,9 +1,10 @@
 """Record a timeline: calls of ops and watcher events, on one clock.
 
 The recorder wraps the call of an op, so that a recorded call is dispatched as it would be otherwise, including its
-shortcuts. `explain` reports the dispatch path once for each signature. Kinds that know their device times (sim) report
-them. For other kinds a pair of events is recorded around each outermost call and read at the end, unless the kind's
-tracer is used.
+shortcuts. A recorded call or memory event appends one list of what is at hand; moments and lines of source are made of
+them when the recording ends. `explain` reports the dispatch path once for each signature. Kinds that know their device
+times (sim) report them. For other kinds a pair of events is recorded around each outermost call and read at the end,
+unless the kind's tracer is used.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import sys
 import threading
 from collections.abc import Callable
 from itertools import count
+from operator import attrgetter
 from time import perf_counter
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from cuassay.core.callers import is_ours
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.core.watchers import EVENTS, Occurrence, WatchHandle, watch
+from cuassay.core.watchers import EVENTS, MemoryWatcher, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
-from cuassay.observe.assembly import Moment, assemble
+from cuassay.observe.assembly import END, Moment, Recorded, as_moment, assemble
 from cuassay.observe.pairs import Pair, Pairs, needs_pairs
 from cuassay.observe.spans import Timeline
 from cuassay.observe.traced import Traces
@@ -39,17 +41,26 @@ _WATCHED = EVENTS.keys() - {
     "devices_replaced",
 }
 
-#: The code and line of a frame. They are formatted when the recording ends.
+#: The code of a frame and the offset of its current instruction. The line is looked up when the recording ends.
 _Place = tuple[CodeType, int]
 
 
-class _Thread(threading.local):
-    """Per thread: the numbers of the open spans, and the number of the thread."""
+class _State:
+    """What is known of a thread: the numbers of its open spans, and its own number."""
+
+    __slots__ = ("is_quiet", "number", "open")
 
     def __init__(self) -> None:
         self.open: list[int] = []
         self.number = 0
         self.is_quiet = False
+
+
+class _Thread(threading.local):
+    """The state of each thread, in one object because attributes of thread-local objects are slow."""
+
+    def __init__(self) -> None:
+        self.state = _State()
 
 
 class Recorder:
@@ -82,9 +93,9 @@ class Recorder:
     ) -> None:
         self.gives_way = gives_way
         self._made: Timeline | None = None
-        self._room = limit
+        self._limit = limit
         self._memory = memory
-        self._moments: list[Moment] = []
+        self._moments: list[Recorded] = []
         self._ways: dict[Any, str] = {}
         self._local = _Thread()
         self._numbers, self._threads = count(), count(1)
@@ -107,7 +118,8 @@ class Recorder:
         self._now = getattr(registry.backend(kind), "now_s", perf_counter)
         self._began = self._now()
         for moment in self._moments:  # ranges that were opened on the former clock
-            moment.begin = moment.end = self._began
+            if isinstance(moment, Moment):
+                moment.begin = moment.end = self._began
 
     # -------------------------------------------------------------------------------------------- from start to stop
 
@@ -125,7 +137,8 @@ class Recorder:
                 Recorder._active = None
                 raise
         self._began = self._now()
-        self._handle = watch(self._watch, _WATCHED)
+        of_memory = {event: self._watch_memory(event) for event in ("memory_taken", "memory_returned")}
+        self._handle = watch(self._watch, _WATCHED, of_memory=of_memory)
         wrap(self._wrapping)
 
     def stop(self) -> Timeline:
@@ -140,7 +153,7 @@ class Recorder:
         if self._handle is not None:
             self._handle.remove()
         Recorder._active = None
-        moments = [*self._moments, *self._pairs.read()]
+        moments = [*map(as_moment, self._moments), *self._pairs.read()]
         if self._traces is not None:
             moments = self._traces.read(moments, self._thread_numbers)
             self._missed += self._traces.missed
@@ -153,26 +166,50 @@ class Recorder:
     # -------------------------------------------------------------------------------------------- ops
 
     def _recording(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        local, enter, leave = self._local, self._enter, self._leave
+        local, ways, numbers, moments, known = self._local, self._ways, self._numbers, self._moments, _known_as_ours
+        find_frame, end_pair = sys._getframe, self._pairs.end
+        #: Whether each type is of a kind that needs neither pairs of events nor a tracer.
+        are_untimed = self._pairs.unwanted.issuperset if self._traces is None else _never
 
         def recorded(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
             if self._clock is None:
                 self._use_clock_of(args)
-            key = _signature(op, args)
-            moment = enter("op", op.name)
-            moment.way = key
-            pair = None if local.open[1:] else self._outermost(args)
+            state = local.state
+            opened = state.open
+            frame = find_frame(1)
+            while known.get(frame.f_code.co_filename, True):  # inlined `_caller`
+                if not _is_ours(frame) or frame.f_back is None:
+                    break
+                frame = frame.f_back
             try:
-                if key not in self._ways and not interposers.is_explaining:
-                    self._ways[key] = ""
+                key: Any = op, *map(_traits, args)
+            except AttributeError:
+                key = _signature(op, args)
+            number = next(numbers)
+            parent = opened[-1] if opened else -1
+            moment: list[Any] = [
+                number, parent, state.number or self._number_thread(), self._now(), 0.0, op.name, key, frame.f_code,
+                frame.f_lasti,
+            ]  # fmt: skip
+            if len(moments) < self._limit:
+                moments.append(moment)
+            else:
+                self._missed += 1
+            pair = None if opened or are_untimed(map(type, args)) else self._outermost(args)
+            opened.append(number)
+            try:
+                if key not in ways and not interposers.is_explaining:
+                    ways[key] = ""
                     found = explain(lambda: call(op, *args, out=out, **scalars))
-                    self._ways[key] = str(found)
+                    ways[key] = str(found)
                     return found.result
                 return call(op, *args, out=out, **scalars)
             finally:
                 if pair is not None:
-                    pair.end(op.name, moment.number)
-                leave(moment)
+                    end_pair(pair, op.name, number)
+                moment[END] = self._now()
+                while opened and opened.pop() != number:
+                    pass
 
         return recorded
 
@@ -180,8 +217,8 @@ class Recorder:
         """Start timing a call that is not inside another one. Returns None if it is not timed by events."""
         if self._traces is not None:
             self._traces.meet(operands)
-        pair = self._pairs.begin(operands) if self._room > 0 else None
-        self._room -= pair is not None
+        pair = self._pairs.begin(operands) if len(self._moments) < self._limit else None
+        self._limit -= pair is not None
         return pair
 
     def _needs_pairs(self, backend: Backend) -> bool:
@@ -193,29 +230,28 @@ class Recorder:
         if found is not None:
             self._choose_clock(found.kind)
 
-    def _enter(self, kind: str, name: str, place: _Place | None = None) -> Moment:
-        local = self._local
-        if not local.number:
-            self._number_thread()
-        parent = local.open[-1] if local.open else -1
-        moment = Moment(kind, name, next(self._numbers), parent, local.number, self._now(), place=place or _caller())
+    def _enter(self, kind: str, name: str) -> Moment:
+        state = self._local.state
+        thread = state.number or self._number_thread()
+        parent = state.open[-1] if state.open else -1
+        moment = Moment(kind, name, next(self._numbers), parent, thread, self._now(), place=_caller())
         self._add(moment)
-        local.open.append(moment.number)
+        state.open.append(moment.number)
         return moment
 
-    def _number_thread(self) -> None:
-        self._local.number = next(self._threads)
-        self._thread_numbers[threading.get_ident() & 0xFFFFFFFF] = self._local.number
+    def _number_thread(self) -> int:
+        number = self._local.state.number = next(self._threads)
+        self._thread_numbers[threading.get_ident() & 0xFFFFFFFF] = number
+        return number
 
     def _leave(self, moment: Moment) -> None:
         moment.end = self._now()
-        opened = self._local.open
+        opened = self._local.state.open
         while opened and opened.pop() != moment.number:
             pass
 
-    def _add(self, moment: Moment) -> None:
-        if self._room > 0:
-            self._room -= 1
+    def _add(self, moment: Recorded) -> None:
+        if len(self._moments) < self._limit:
             self._moments.append(moment)
         else:
             self._missed += 1
@@ -224,15 +260,15 @@ class Recorder:
 
     def _quietly(self, run: Callable[[], Any]) -> Any:
         """Call `run` without recording what it does."""
-        local = self._local
-        local.is_quiet = True
+        state = self._local.state
+        state.is_quiet = True
         try:
             return run()
         finally:
-            local.is_quiet = False
+            state.is_quiet = False
 
     def _watch(self, occurrence: Occurrence) -> None:
-        if self._local.is_quiet:
+        if self._local.state.is_quiet:
             return
         event = occurrence.event
         if event == "stream_made":  # a simulated machine has no clock yet while it is being constructed
@@ -255,16 +291,35 @@ class Recorder:
         else:
             self._note(occurrence)
 
+    def _watch_memory(self, event: str) -> MemoryWatcher:
+        """Return what records a memory event as `_watch` does, but without an occurrence and a moment."""
+        local, has_site = self._local, _has_site(event)
+
+        def watched(device: str, address: int, stream: int, nbytes: int) -> None:
+            state = local.state
+            if state.is_quiet or (not self._memory and self._clock is not None):
+                return
+            if self._clock is None:
+                self._watch(Occurrence(event, device, address, stream, nbytes))
+                return
+            opened = state.open
+            parent = opened[-1] if opened else -1
+            thread = state.number or self._number_thread()
+            place = _caller() if has_site else None
+            number = next(self._numbers)
+            self._add((number, parent, thread, self._now(), event, device, address, stream, nbytes, place))
+
+        return watched
+
     def _note(self, occurrence: Occurrence) -> None:
-        local = self._local
-        if not local.number:
-            self._number_thread()
+        state = self._local.state
+        thread = state.number or self._number_thread()
         if self._traces is not None:
             self._traces.note(occurrence)
-        parent = local.open[-1] if local.open else -1
+        parent = state.open[-1] if state.open else -1
         place = None if occurrence.site or not _has_site(occurrence.event) else _caller()
         now = self._now()
-        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, local.number, now, now, place)
+        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, thread, now, now, place)
         moment.occurrence = occurrence if occurrence.begin is None else self._on_our_clock(occurrence, now)
         self._add(moment)
 
@@ -277,33 +332,46 @@ class Recorder:
         return occurrence._replace(begin=occurrence.begin + shift, end=occurrence.end + shift)
 
     def _end_innermost(self, kind: str, subject: int) -> None:
-        opened = set(self._local.open)
+        opened = set(self._local.state.open)
         for moment in reversed(self._moments):
-            is_it = moment.kind == kind and moment.number in opened
-            if is_it and moment.occurrence is not None and moment.occurrence.subject == subject:
+            if not isinstance(moment, Moment) or moment.kind != kind or moment.number not in opened:
+                continue
+            if moment.occurrence is not None and moment.occurrence.subject == subject:
                 self._leave(moment)
                 return
 
 
-_known_as_ours: dict[CodeType, bool] = {}
+#: By file name, because a string caches its hash; hashing a code object reads its instructions.
+_known_as_ours: dict[str, bool] = {}
+
+
+def _is_ours(frame: FrameType) -> bool:
+    filename = frame.f_code.co_filename
+    found = _known_as_ours[filename] = is_ours(filename)
+    return found
 
 
 def _caller() -> _Place:
-    """Return the code and line of the nearest caller outside this package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        code = frame.f_code
-        ours = _known_as_ours.get(code)
-        if ours is None:
-            ours = _known_as_ours[code] = is_ours(code.co_filename)
-        if not ours:
+    """Return the code and the instruction of the nearest caller outside this package."""
+    frame, known = sys._getframe(1), _known_as_ours
+    while known.get(frame.f_code.co_filename, True):
+        outer = frame.f_back
+        if not _is_ours(frame) or outer is None:
             break
-        frame = frame.f_back
-    return frame.f_code, frame.f_lineno
+        frame = outer
+    return frame.f_code, frame.f_lasti
+
+
+def _never(_: object) -> bool:
+    return False
 
 
 def _has_site(event: str) -> bool:
     return event not in ("event_made", "event_dropped", "memory_returned")
+
+
+#: What of an array is part of a signature, in one C call.
+_traits = attrgetter("__class__", "dtype", "shape")
 
 
 def _signature(op: Op, args: tuple[Any, ...]) -> Any:

@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from cuassay.core.device import Device
-from cuassay.core.watchers import Occurrence, WatchHandle, hidden, watch
+from cuassay.core.watchers import MemoryWatcher, Occurrence, WatchHandle, hidden, watch
 from cuassay.errors import StateError
 from cuassay.observe import touched
+from cuassay.observe.stream_queues import StreamQueues
 from cuassay.ops import Op, registry
 from cuassay.ops.plan import Plan
 from cuassay.ops.wrapping import Wrapping, unwrap, wrap
@@ -28,9 +29,6 @@ from cuassay.order.engine import Engine
 from cuassay.order.sites import Site, call_site
 
 __all__ = ["Sanitizer", "sanitized", "summary"]
-
-#: Why replays of graphs captured by other libraries are not checked.
-_FOREIGN = "graphs that other libraries captured: their replays are not reported"
 
 #: Memory whose allocator reuses a block only after every stream that used it has finished.
 _PINNED = "pinned host memory"
@@ -50,15 +48,13 @@ class Sanitizer:
         self._lock = threading.RLock()
         self._is_busy = False
         self._deferred: deque[Occurrence] = deque()
-        self._queues: dict[tuple[str, int, int], Queue] = {}
+        self._streams = StreamQueues(self.engine)
+        self._current, self._launch = self._streams.current, self.engine.launch_on
         self._lasting: dict[tuple[str, int], Queue] = {}
-        self._functions: dict[str, tuple[Callable[[int], int], Callable[[int], bool] | None]] = {}
-        self._foreign: set[int] = set()
         self._devices: dict[str, tuple[Device, Any]] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._judging, self._judging_plan)
         self._actions: dict[str, Callable[[Occurrence, Queue], object]] = self._stream_actions()
-        self._of_memory = {"memory_taken": self.engine.take, "memory_returned": self.engine.give_back}
 
     def __repr__(self) -> str:
         return f"Sanitizer({'off' if self._handle is None else 'on'}, {len(self.engine.found)} found)"
@@ -67,7 +63,9 @@ class Sanitizer:
         """Start checking. Raises `StateError` if the sanitizer is already on."""
         if self._handle is not None:
             raise StateError(f"{self!r} is on already; stop it first, or make another one")
-        self._handle = watch(self._watch, (*self._actions, *_WITHOUT_STREAM, "devices_replaced"))
+        wanted = (*self._actions, *_WITHOUT_STREAM, "devices_replaced")
+        of_memory = {event: self._watch_memory(act, event) for event, act in _of_memory(self.engine).items()}
+        self._handle = watch(self._watch, wanted, of_memory=of_memory)
         wrap(self._wrapping)
 
     def stop(self) -> None:
@@ -93,7 +91,8 @@ class Sanitizer:
 
     def unseen(self) -> Mapping[str, int]:
         """Return how many accesses and replays could not be checked, by reason."""
-        return dict(self.engine.unseen)
+        with self._working():
+            return dict(self.engine.unseen)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -113,106 +112,110 @@ class Sanitizer:
         finally:
             self._is_busy = False
 
-    # -------------------------------------------------------------------------------------------- streams
-
-    def _queue(self, device: Device, number: int, lane: str = "") -> Queue:
-        """Return the engine's queue for the stream that watchers know by `number`."""
-        stream = device.kind, device.index, number  # hashing a Device would take as long as everything else here
-        found = self._queues.get(stream)
-        if found is None:
-            backend: Any = registry.backend(device.kind)
-            facts = backend.stream_facts(device.index, number)
-            home = device if facts.device_index == device.index else Device(device.kind, facts.device_index)
-            found = self.engine.queue(home, facts.number, lane or facts.label, blocking=facts.is_blocking)
-            if not facts.is_of_thread:
-                self._queues[stream] = found
-        return found
-
-    def _may_be_gone(self, device: Device, number: int) -> bool:
-        """Return whether the stream may no longer exist. Asking the driver about a destroyed stream crashes it.
-
-        Memory allocated before the sanitizer was on may be freed in the order of such a stream.
-        """
-        return number != 0 and (device.kind, device.index, number) not in self._queues
-
-    def _current(self, device: Device) -> Queue:
-        number = self._stream_functions(device.kind)[0](device.index)
-        queue = self._queue(device, number)
-        self._follow(queue, number, device.kind)
-        return queue
-
-    def _stream_functions(self, kind: str) -> tuple[Callable[[int], int], Callable[[int], bool] | None]:
-        """Return the kind's functions that give a device's current stream, and whether a stream is being captured."""
-        found = self._functions.get(kind)
-        if found is None:
-            backend: Any = registry.backend(kind)
-            found = self._functions[kind] = backend.current_number, getattr(backend, "is_capturing", None)
-        return found
-
-    def _follow(self, queue: Queue, number: int, kind: str) -> None:
-        """Ask the driver whether another library is capturing the stream, because watchers are not notified of that."""
-        is_known = number in self._foreign
-        if queue.capture is not None and not is_known:
-            return
-        asked = self._stream_functions(kind)[1]
-        is_captured = asked is not None and asked(number)
-        if is_captured and not is_known:
-            self._foreign.add(number)
-            self.engine.begin_capture(-number, queue)
-            self.engine.unseen[_FOREIGN] += 1
-        elif is_known and not is_captured:
-            self._foreign.discard(number)
-            self.engine.drop_graph(-number)
-
     # -------------------------------------------------------------------------------------------- ops
 
     def _judging(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        begin, end, of_call, locate, of_thread = self._begin, self._end, touched.by_call, touched.located, hidden
+        describe, of_thread = touched.described_call, hidden
+        begin, end, judge_any = self._begin, self._end, self._judge_any
 
         def judged(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
-            work = None if of_thread.depth else locate(of_call(op, args, out, scalars))
-            if work is None:
+            if of_thread.depth:
                 return call(op, *args, out=out, **scalars)
+            work = describe(op, args, out, scalars)
+            if work is None:
+                return judge_any(call, op, touched.by_call(op, args, out, scalars), args, out, scalars)
             site = call_site()
-            order = begin(op.name, work, site)
+            queue = begin(op.name, work, site)
             of_thread.depth += 1
             try:
                 result = call(op, *args, out=out, **scalars)
             finally:
                 of_thread.depth -= 1
-            if out is None or len(order) > 1:
-                end(op.name, order, result if out is None else None, site)
+            if out is None and result is not None:
+                end(op.name, queue, work, result, site)
             return result
 
         return judged
 
     def _judging_plan(self, plain: Callable[[Plan], Any]) -> Callable[[Plan], Any]:
         def run(plan: Plan) -> Any:
-            work = None if hidden.depth else touched.located(touched.by_schema(plan.op, plan.bound, plan.out))
+            arrays = [] if hidden.depth else touched.by_schema(plan.op, plan.bound, plan.out)
+            work = touched.described(arrays)
             if work is None:
-                return plain(plan)
-            site = call_site()
-            order = self._begin(plan.op.name, work, site)
+                return self._judge_any(lambda *_, **__: plain(plan), plan.op, arrays, (), plan.out, {})
+            self._begin(plan.op.name, work, call_site())
             hidden.depth += 1
             try:
-                result = plain(plan)
+                return plain(plan)
             finally:
                 hidden.depth -= 1
-            if len(order) > 1:
-                self._end(plan.op.name, order, None, site)
-            return result
 
         return run
 
-    def _begin(self, name: str, work: touched.Work, site: Site) -> list[Queue]:
+    def _judge_any(
+        self,
+        call: Callable[..., Any],
+        op: Op,
+        arrays: touched.Touched,
+        args: tuple[Any, ...],
+        out: Any,
+        scalars: Mapping[str, Any],
+    ) -> Any:
+        """Run and check a call whose arrays are of several types or devices, or of a kind that does not tell traits."""
+        given = scalars if out is None else {**scalars, "out": out}
+        work = touched.located(arrays)
+        if work is None:
+            return call(op, *args, **given)
+        site = call_site()
+        order = self._begin_any(op.name, work, site)
+        hidden.depth += 1
+        try:
+            result = call(op, *args, **given)
+        finally:
+            hidden.depth -= 1
+        if out is None or len(order) > 1:
+            self._end_any(op.name, order, result if out is None else None, site)
+        return result
+
+    def _begin(self, name: str, work: touched.Described, site: Site) -> Queue:
+        """Check the operands of a call, and return the queue that it is launched on."""
+        look, index, arrays, writes = work
+        with self._lock:
+            self._is_busy = True
+            try:
+                queue = self._current(look.kind, index)
+                memory = look.memories.get(index) or look.memory(index)
+                self._launch(queue, name, memory, arrays, writes, look.extent_of, site)
+            finally:
+                if self._deferred:
+                    self._catch_up()
+                self._is_busy = False
+        return queue
+
+    def _end(self, name: str, queue: Queue, work: touched.Described, made: Any, site: Site) -> None:
+        """Enter the results as written by the call."""
+        look, index = work[:2]
+        if made.__class__ is not look.array_type or (traits := look.traits_of(made))[1] != index:
+            self._end_any(name, [queue], made, site)
+            return
+        with self._lock:
+            self._is_busy = True
+            try:
+                self._launch(queue, name, look.memories[index], (traits,), _WRITTEN, look.extent_of, site)
+            finally:
+                if self._deferred:
+                    self._catch_up()
+                self._is_busy = False
+
+    def _begin_any(self, name: str, work: touched.Work, site: Site) -> list[Queue]:
         """Check the operands of a call. Returns the queue that it is launched on, then those of the other devices."""
         device, others, accesses = work
         with self._lock:
             self._is_busy = True
             try:
-                order = [self._current(device)]
+                order = [self._current(device.kind, device.index)]
                 if others:
-                    order += map(self._current, others)
+                    order += (self._current(one.kind, one.index) for one in others)
                     self.engine.joins(order[0], order[1:])
                 self.engine.launch(order[0], name, accesses, site)
             finally:
@@ -221,7 +224,7 @@ class Sanitizer:
                 self._is_busy = False
         return order
 
-    def _end(self, name: str, order: list[Queue], made: Any, site: Site) -> None:
+    def _end_any(self, name: str, order: list[Queue], made: Any, site: Site) -> None:
         """Enter the results as written by the call, and order the other devices' queues after it."""
         results = made if isinstance(made, (tuple, list)) else (made,)
         work = touched.located([(one, True) for one in results])
@@ -233,7 +236,7 @@ class Sanitizer:
                 queue = order[0]
                 if work is not None:
                     if work[0] is not queue.device and work[0] != queue.device:
-                        order.append(self._current(work[0]))
+                        order.append(self._current(work[0].kind, work[0].index))
                     self.engine.launch(queue, name, work[2], site)
                 if len(order) > 1:
                     for other in order[1:]:
@@ -251,17 +254,31 @@ class Sanitizer:
                 self._deferred.append(occurrence)
                 return
             self._is_busy = True
-            try:  # memory events are the most frequent, so they have a shortcut
-                act = self._of_memory.get(occurrence.event)
-                queue = None if act is None else self._lasting.get((occurrence.device, occurrence.stream))
-                if act is None or queue is None:
-                    self._take(occurrence)
-                else:
-                    act(occurrence.device, occurrence.subject, occurrence.nbytes, queue)
+            try:
+                self._take(occurrence)
             finally:
                 if self._deferred:
                     self._catch_up()
                 self._is_busy = False
+
+    def _watch_memory(self, act: _ActOnMemory, event: str) -> MemoryWatcher:
+        """Return what handles a memory event, the most frequent of all; a known stream needs no occurrence."""
+
+        def told(device: str, address: int, stream: int, nbytes: int) -> None:
+            with self._lock:
+                queue = self._lasting.get((device, stream))
+                if queue is None or self._is_busy:
+                    self._watch(Occurrence(event, device, address, stream, nbytes))
+                    return
+                self._is_busy = True
+                try:
+                    act(device, address, nbytes, queue)
+                finally:
+                    if self._deferred:
+                        self._catch_up()
+                    self._is_busy = False
+
+        return told
 
     def _take(self, occurrence: Occurrence) -> None:
         event, device = occurrence.event, self._device_of(occurrence.device)
@@ -275,27 +292,27 @@ class Sanitizer:
         if act is None:
             _WITHOUT_STREAM[event](self.engine, occurrence)
         elif event == "graph_replay_begun":
-            act(occurrence, self._current(device))
-        elif event == "memory_returned" and self._may_be_gone(device, occurrence.stream):
+            act(occurrence, self._current(device.kind, device.index))
+        elif event == "memory_returned" and self._streams.may_be_gone(device, occurrence.stream):
             self.engine.forget(occurrence.device, occurrence.subject, occurrence.nbytes)
         else:
             number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
-            queue = self._queue(device, number, occurrence.lane)
-            if event == "accessed" or number in self._foreign:
-                self._follow(queue, number, device.kind)
+            queue = self._streams.find(device, number, occurrence.lane)
+            if event == "accessed" or number in self._streams.foreign:
+                self._streams.follow(queue, number, device.kind)
             act(occurrence, queue)
-            if event in self._of_memory and touched.is_always_observable(device.kind):
+            if event in _OF_MEMORY and touched.is_always_observable(device.kind):
                 self._remember(device, occurrence)
 
     def _forget(self, kind: str) -> None:
         """Forget the devices and streams of `kind`: new devices now use their names and numbers."""
         self.engine.forget_devices(kind)
-        self._queues = {stream: queue for stream, queue in self._queues.items() if stream[0] != kind}
+        self._streams.forget(kind)
         self._lasting = {of: queue for of, queue in self._lasting.items() if queue.device.kind != kind}
 
     def _remember(self, device: Device, occurrence: Occurrence) -> None:
         """Cache the queue of the occurrence's stream for later memory events."""
-        lasting = self._queues.get((device.kind, device.index, occurrence.stream))
+        lasting = self._streams.lasting(device, occurrence.stream)
         if lasting is not None and not occurrence.lane:
             self._lasting[occurrence.device, occurrence.stream] = lasting
 
@@ -330,6 +347,19 @@ class Sanitizer:
 
 def _kind(event: Occurrence) -> str:
     return event.device.partition(":")[0]
+
+
+#: Events of which the allocator's form is handled without an occurrence.
+_OF_MEMORY = frozenset({"memory_taken", "memory_returned"})
+
+#: A result is written.
+_WRITTEN = (True,)
+
+_ActOnMemory = Callable[[str, int, int, Queue], object]
+
+
+def _of_memory(engine: Engine) -> dict[str, _ActOnMemory]:
+    return {"memory_taken": engine.take, "memory_returned": engine.give_back}
 
 
 #: Events whose subject is a stream.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cuassay.core.device import Device
 from cuassay.core.protocols import Observable
@@ -11,7 +11,21 @@ from cuassay.errors import CuassayError
 from cuassay.ops import Op, registry
 from cuassay.order.extents import Extent
 
-__all__ = ["Work", "by_call", "by_schema", "is_observable", "located", "outputs"]
+__all__ = [
+    "Described",
+    "Look",
+    "Touched",
+    "Work",
+    "by_call",
+    "by_schema",
+    "described",
+    "described_call",
+    "is_always_observable",
+    "is_observable",
+    "located",
+    "look_at",
+    "outputs",
+]
 
 #: The device of the first array, the other devices, and the extent of each array with whether it is written.
 Work = tuple[Device, list[Device], list[tuple[Extent, bool]]]
@@ -92,6 +106,83 @@ def is_observable(backend: Any) -> bool:
 def is_always_observable(kind: str) -> bool:
     """Return whether `is_observable` was true for the kind and cannot change."""
     return _offers.get(kind) == (True, False)
+
+
+class Look(NamedTuple):
+    """How the traits of one type of array are found; see `cuassay.core.protocols.Observable`."""
+
+    kind: str
+    array_type: type
+    traits_of: Callable[[Any], tuple[Any, ...]]
+    extent_of: Callable[[tuple[Any, ...]], Extent]
+    memories: dict[int, str]
+
+    def memory(self, index: int) -> str:
+        """Return the name of a device's memory, and keep it in `memories`."""
+        return self.memories.setdefault(index, f"{self.kind}:{index}")
+
+
+#: How the arrays' traits are found, the index of their device, the traits of each, and whether each is written.
+Described = tuple[Look, int, list[tuple[Any, ...]], Sequence[bool]]
+
+
+_looks: dict[type, Look] = {}
+
+
+def look_at(array_type: type) -> Look | None:
+    """Return how the traits of such arrays are found, or None if their kind does not tell."""
+    backend: Any = registry.backend_of(array_type)
+    traits = getattr(backend, "traits", None)
+    if traits is None or not is_observable(backend) or not is_always_observable(backend.kind):
+        return None
+    traits_of, extent_of = traits
+    found = _looks[array_type] = Look(backend.kind, array_type, traits_of, extent_of, {})
+    return found
+
+
+def described_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Described | None:
+    """Return `described` of the arrays that a call touches; None also if the arguments do not fit the schema."""
+    writes = op.schema.writes
+    if writes is None or scalars or len(writes) != len(args):
+        return described(by_call(op, args, out, scalars))
+    if args and args[-1].__class__ in _NUMBERS:
+        args, writes = args[:-1], writes[:-1]
+    try:  # most calls have arrays of one type alone; other objects lack one of the attributes
+        look = _looks[args[0].__class__]
+        found = list(map(look.traits_of, args))
+        if out is not None:
+            found.append(look.traits_of(out))
+            writes = (*writes, True)
+    except (AttributeError, IndexError, KeyError):
+        return described(by_call(op, args, out, scalars))
+    index = found[0][1]
+    for traits in found:
+        if traits[1] != index:
+            return None
+    return look, index, found, writes
+
+
+def described(arrays: Iterable[tuple[Any, bool]]) -> Described | None:
+    """Return the traits of arrays of one type on one device; None for all other arrays."""
+    look: Look | None = None
+    index = -1
+    found: list[tuple[Any, ...]] = []
+    writes: list[bool] = []
+    for array, write in arrays:
+        array_type = array.__class__
+        if array_type in _NUMBERS:
+            continue
+        if look is None:
+            look = _looks.get(array_type) or look_at(array_type)
+        if look is None or look.array_type is not array_type:
+            return None
+        traits = look.traits_of(array)
+        if traits[1] != index and found:
+            return None
+        index = traits[1]
+        found.append(traits)
+        writes.append(write)
+    return None if look is None else (look, index, found, writes)
 
 
 def located(arrays: Touched) -> Work | None:

@@ -91,6 +91,8 @@ class AccessLog:
         self.memory = memory
         self._host = host
         self._classes: dict[int, list[_Entry]] = {}
+        self._newest: Access | None = None
+        self._repeatable: dict[int, tuple[Any, bool, Access]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._classes.values()))
@@ -104,11 +106,33 @@ class AccessLog:
         """Enter `new` without a check."""
         length = (new.span.high - new.span.low).bit_length()
         insort(self._classes.setdefault(length, []), (new.span.low, next(_serial), new))
+        self._newest = new
+
+    def note_repeatable(self, array: Any, epoch: int, key: Any) -> None:
+        """Let `repeat` find the newest access, if it is that of `array`, by `key`, whose first item is the address."""
+        newest = self._newest
+        if newest is not None and (newest.array, newest.epoch) == (array, epoch) and newest.span.low == key[0]:
+            self._repeatable[key[0]] = key, newest.write, newest
+
+    def repeat(self, queue: Queue, epoch: int, write: bool, key: Any, name: str, site: tuple[str, int]) -> bool:
+        """Renew the access of `key` by `queue` instead of adding an equal one, or return False.
+
+        The caller knows that the access is ordered after all others. It is renewed if no other access has met it since.
+        """
+        known = self._repeatable.get(key[0])
+        if known is None or known[2].queue is not queue or known[1] is not write or known[0] != key:
+            return False
+        access = known[2]
+        access.epoch, access.name, access.site = epoch, name, site
+        return True
 
     def check(self, new: Access) -> None:
         """Raise `RaceError` if `new` conflicts with an access not ordered before it; drop the accesses it covers."""
+        repeatable = self._repeatable
         for entries, position in self._meeting(new.span):
             old = entries[position][2]
+            if repeatable:
+                repeatable.pop(old.span.low, None)
             if self._host.clock.get(old.queue.number, 0) >= old.epoch:
                 del entries[position]
             elif new.queue.clock.get(old.queue.number, 0) >= old.epoch:
@@ -126,11 +150,13 @@ class AccessLog:
         """Drop every access that intersects `span`, because its memory was freed."""
         if self._classes:
             for entries, position in self._meeting(span):
+                self._repeatable.pop(entries[position][0], None)
                 del entries[position]
 
     def clear(self) -> None:
         """Drop all accesses, because the host has waited for the whole device."""
         self._classes.clear()
+        self._repeatable.clear()
 
     def _meeting(self, span: Span) -> Iterator[tuple[list[_Entry], int]]:
         """Yield the list and index of each entry that intersects `span`.

@@ -3,20 +3,23 @@
 The engine knows streams, events and graphs by number and arrays by `Extent`, so it works for any kind of device and
 also without one. After it reports an error it assumes that the host has waited for everything, so that later work is
 checked as if the missing wait had been there.
+
+What the queue that is ahead of all others does cannot be an error, so it is only noted; see `journal`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from itertools import count
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain, count
 
-from cuassay.core.callers import is_shipped
 from cuassay.core.device import Device
 from cuassay.errors import RaceError
 from cuassay.order.accesses import Access, AccessLog, Span
 from cuassay.order.clock import Clock, Host, Queue
+from cuassay.order.early_frees import early_free, replayed_free
 from cuassay.order.extents import Extent
+from cuassay.order.journal import GIVEN_BACK, LAUNCHED, MOST_ENTRIES, TAKEN, Journal, Traits
 from cuassay.order.memory import Block, Blocks, Seen
 from cuassay.order.recording import Launch, Marker, Recording
 from cuassay.order.sites import Site, call_site
@@ -31,8 +34,6 @@ class Engine:
 
     Attributes
     ----------
-    unseen : Counter
-        The number of accesses and replays that could not be checked, by reason.
     found : list of str
         The messages of the errors raised so far.
     is_quiet : bool
@@ -40,7 +41,7 @@ class Engine:
     """
 
     def __init__(self) -> None:
-        self.unseen: Counter[str] = Counter()
+        self._unseen: Counter[str] = Counter()
         self.found: list[str] = []
         self.is_quiet = False
         self._host = Host()
@@ -53,10 +54,18 @@ class Engine:
         self._blocks: dict[str, Blocks] = {}
         self._graphs: dict[int, Recording] = {}
         self._late: RaceError | None = None
+        self._journal = Journal(self._host, self._blocks, self._logs, self._enter_elsewhere, self._give_back)
 
     def __len__(self) -> int:
         """How many accesses a later launch could still race with."""
+        self._journal.enter()
         return sum(map(len, self._logs.values())) + sum(sum(map(len, blocks)) for blocks in self._blocks.values())
+
+    @property
+    def unseen(self) -> Counter[str]:
+        """The number of accesses and replays that could not be checked, by reason."""
+        self._journal.enter()
+        return self._unseen
 
     # -------------------------------------------------------------------------------------------- queues
 
@@ -89,6 +98,7 @@ class Engine:
 
     def forget_devices(self, kind: str) -> None:
         """Forget the queues, accesses and blocks of `kind`, because new devices now use the same names."""
+        self._journal.end()
         self._queues = {of: queue for of, queue in self._queues.items() if of[0].kind != kind}
         for of_device in (self._branches, self._blocking):
             for device in [device for device in of_device if device.kind == kind]:
@@ -140,6 +150,7 @@ class Engine:
             self._host.joins(queue.clock, 0.0)
 
     def _wait_all(self) -> None:
+        self._journal.end()
         for device in {device for device, _ in self._queues}:
             self._host_joins(device)
         for log in self._logs.values():
@@ -167,6 +178,7 @@ class Engine:
             since the last launch or wait.
         """
         site = site or call_site()
+        self._journal.enter()
         recording = queue.capture
         if recording is not None:
             seen = [one for one in accesses if self._is_seen(one[0])]
@@ -174,9 +186,37 @@ class Engine:
             return
         if self._late is not None:
             self.raise_late()
+        if self._journal.queue not in (None, queue):
+            self._journal.end()
         if self._blocking:
             self._legacy_order(queue)
         self._enter(queue, name, site, accesses)
+        if self._journal.queue is None:
+            self._journal.look(queue, chain(self._queues.values(), *self._branches.values()))
+
+    def launch_on(
+        self,
+        queue: Queue,
+        name: str,
+        memory: str,
+        arrays: Sequence[Traits],
+        writes: Sequence[bool],
+        locate: Callable[[Traits], Extent],
+        site: Site,
+    ) -> None:
+        """`launch` for arrays in one memory, given by their traits.
+
+        `writes` tells whether each is written. `locate` makes extents, only of the arrays that are compared.
+        """
+        if queue is not self._journal.queue or queue.capture is not None:
+            self.launch(queue, name, zip(map(locate, arrays), writes, strict=True), site)
+            return
+        clock, number = queue.clock, queue.number
+        epoch = clock[number] = clock.get(number, 0) + 1
+        entries = self._journal.entries
+        entries.append((LAUNCHED, memory, epoch, arrays, writes, locate, name, site))
+        if len(entries) > MOST_ENTRIES:
+            self._journal.enter()
 
     def joins(self, queue: Queue, others: Iterable[Queue]) -> None:
         """Order later work of `queue` after all work given to `others` so far."""
@@ -185,22 +225,28 @@ class Engine:
 
     def _enter(self, queue: Queue, name: str, site: Site, accesses: Iterable[tuple[Extent, bool]]) -> None:
         """Number a launch of `queue`, and check its accesses."""
-        number, memories = queue.number, self._blocks
-        epoch = queue.clock[number] = queue.clock.get(number, 0) + 1  # there is no virtual time
+        epoch = queue.clock[queue.number] = queue.epoch + 1  # there is no virtual time
         for extent, write in accesses:
-            blocks = memories.get(extent.memory)
+            blocks, span = self._blocks.get(extent.memory), extent.span
             block = None if blocks is None else blocks.at(extent.address)
-            span = extent.span
-            if block is None and not extent.is_told:
-                self.unseen[_UNTOLD] += 1
-            elif span[0] != span[1]:
-                try:
-                    if block is None or block.is_private:
-                        self._log(extent.memory).add(Seen(queue, epoch, write, span, extent, name, site))
-                    else:
-                        block.enter(queue, epoch, write, extent, name, site, self._host)
-                except RaceError as error:
-                    self._report(error)
+            if block is None or block.is_private or span[0] == span[1]:
+                self._enter_elsewhere(queue, epoch, write, extent, name, site)
+                continue
+            try:
+                block.enter(queue, epoch, write, extent, name, site, self._host)
+            except RaceError as error:
+                self._report(error)
+
+    def _enter_elsewhere(self, queue: Queue, epoch: int, write: bool, extent: Extent, name: str, site: Site) -> None:
+        """Check and enter an access of an array that is in no block, in the private pool of a graph, or empty."""
+        span = extent.span
+        if not extent.is_told and self._block_of(extent) is None:
+            self._unseen[_UNTOLD] += 1
+        elif span[0] != span[1]:
+            try:
+                self._log(extent.memory).add(Seen(queue, epoch, write, span, extent, name, site))
+            except RaceError as error:
+                self._report(error)
 
     def _report(self, error: RaceError) -> None:
         """Raise and record an error, unless the engine is quiet."""
@@ -218,23 +264,26 @@ class Engine:
     def _is_seen(self, extent: Extent) -> bool:
         if extent.is_told or self._block_of(extent) is not None:
             return True
-        self.unseen[_UNTOLD] += 1
+        self._unseen[_UNTOLD] += 1
         return False
 
     # -------------------------------------------------------------------------------------------- memory
 
     def take(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
         """Note that a block was allocated, in the order of `queue`."""
+        if queue is self._journal.queue and queue.capture is None:
+            self._journal.entries.append((TAKEN, memory, address, nbytes))
+            return
+        self._journal.enter()
         block = Block(address, address + nbytes, queue, is_private=queue.capture is not None)
-        blocks = self._blocks.get(memory)
-        if blocks is None:
-            blocks = self._blocks[memory] = Blocks()
-        blocks.add(block)
-        if not block.is_private:  # otherwise other graphs of the pool may still use it
-            self._log(memory).forget(Span(block.low, block.high, True))
+        self._blocks.setdefault(memory, Blocks()).add(block)
+        log = self._logs.get(memory)
+        if log is not None and not block.is_private:  # otherwise other graphs of the pool may still use it
+            log.forget(Span(block.low, block.high, True))
 
     def use(self, memory: str, address: int, queue: Queue) -> None:
         """Note that freeing the block at `address` will wait for all work given to `queue` until then."""
+        self._journal.enter()
         block = self._blocks[memory].at(address) if memory in self._blocks else None
         if block is not None and queue not in block.users:
             block.users = (*block.users, queue)
@@ -244,6 +293,14 @@ class Engine:
 
         The next launch or wait raises an early free, because this method is called inside finalizers.
         """
+        if queue is self._journal.queue:
+            self._journal.entries.append((GIVEN_BACK, memory, address, nbytes))
+        else:
+            self._journal.enter()
+            self._give_back(memory, address, nbytes, queue)
+
+    def _give_back(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
+        """`give_back` that is entered at once."""
         block = self._blocks[memory].pop(address) if memory in self._blocks else None
         if block is None:
             span = Span(address, address + nbytes, dense=True)
@@ -259,10 +316,12 @@ class Engine:
         for old in accesses:
             user = old.queue
             if user is not owner and user not in waited_for and owner.clock.get(user.number, 0) < old.epoch:
-                self._late = self._late or _early_free(memory, owner, old)
+                self._late = self._late or early_free(memory, owner, old)
+                self._journal.end()  # so that the next launch raises it
 
     def forget(self, memory: str, address: int, nbytes: int) -> None:
         """Forget accesses of memory that was freed to an allocator which waits for every user before reusing it."""
+        self._journal.enter()
         self._log(memory).forget(Span(address, address + nbytes, dense=True))
 
     def raise_late(self) -> None:
@@ -322,8 +381,9 @@ class Engine:
         self.raise_late()
         recording = self._graphs.get(graph)
         if recording is None:
-            self.unseen["replays of graphs that were captured before the sanitizer was on"] += 1
+            self._unseen["replays of graphs that were captured before the sanitizer was on"] += 1
             return
+        self._journal.end()
         self._legacy_order(queue)
         recording.replay(queue, lambda label: self._branch(queue.device, label), self._replayed)
 
@@ -335,25 +395,5 @@ class Engine:
     def _replayed(self, queue: Queue, node: Launch) -> None:
         for extent, write, block in node.accesses:
             if block is not None and not block.is_live and not block.is_private:
-                self._report(_replayed_free(node, extent, write=write))
+                self._report(replayed_free(node, extent, write=write))
         self._enter(queue, node.name, node.site, [(extent, write) for extent, write, _ in node.accesses])
-
-
-def _early_free(memory: str, owner: Queue, old: Access) -> RaceError:
-    site, user = call_site(), old.queue
-    # A user's function that drops an array as it returns appears to drop it at the harness line that called it.
-    where = "" if is_shipped(site[0]) else f" at {site[0]}:{site[1]}"
-    return RaceError(
-        f"{memory}: early free{where} of {owner.label}'s memory, not ordered after the {old}; "
-        f"the memory may be used again too soon: insert {owner.variable}.wait_stream({user.variable}) before the "
-        f"array is dropped, or array.record_stream({user.variable})"
-    )
-
-
-def _replayed_free(node: Launch, extent: Extent, *, write: bool) -> RaceError:
-    verb = "writes" if write else "reads"
-    return RaceError(
-        f"{extent.memory}: early free: a replay of {node.name}, captured at {node.site[0]}:{node.site[1]}, {verb} a "
-        f"{extent.dtype} array of shape {extent.shape} at {extent.place}, whose memory was freed since; keep the "
-        "arrays that a graph uses for as long as it is replayed"
-    )

@@ -118,30 +118,30 @@ def _are_alike(one: Extent, other: Extent) -> bool:
 
 
 class Blocks:
-    """The live blocks of one memory."""
+    """The live blocks of one memory; `by_start` finds them by the address at which they begin."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._by_start: dict[int, Block] = {}
+        self.by_start: dict[int, Block] = {}
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __iter__(self) -> Iterator[Block]:
-        return iter(self._by_start.values())
+        return iter(self.by_start.values())
 
     def add(self, block: Block) -> None:
         """Add a block. It replaces a block at the same address, which must have been freed."""
-        former = self._by_start.get(block.low)
+        former = self.by_start.get(block.low)
         if former is None:
             insort(self._starts, block.low)
         else:
             former.is_live = False
-        self._by_start[block.low] = block
+        self.by_start[block.low] = block
 
     def pop(self, low: int) -> Block | None:
         """Remove and return the block that begins at `low`, which was freed; None if there is no such block."""
-        block = self._by_start.pop(low, None)
+        block = self.by_start.pop(low, None)
         if block is not None:
             del self._starts[bisect_right(self._starts, low) - 1]
             block.is_live = False
@@ -149,9 +149,9 @@ class Blocks:
 
     def at(self, address: int) -> Block | None:
         """Return the block that contains `address`, or None."""
-        found = self._by_start.get(address)
+        found = self.by_start.get(address)
         if found is not None:
             return found
         place = bisect_right(self._starts, address) - 1
-        found = self._by_start[self._starts[place]] if place >= 0 else None
+        found = self.by_start[self._starts[place]] if place >= 0 else None
         return found if found is not None and address < found.high else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,36 @@ def test_ops_are_recorded_with_the_line_that_calls_them_and_their_way(x: Any) ->
     assert first.site.startswith("test_profile.py:")
     assert "exp" in p.timeline.ways[place]
     assert all(span.begin <= span.end <= p.timeline.seconds for span in p.timeline.spans if span.kind == "op")
+
+
+def test_lines_are_those_of_the_calls_though_they_are_looked_up_later(x: Any) -> None:
+    def first_line() -> int:
+        return sys._getframe(1).f_lineno
+
+    with cuassay.profile() as p:
+        begin = first_line()
+        ops.exp(x)
+        ops.add(
+            x,
+            x,
+        )
+        for _ in range(2):
+            ops.exp(ops.neg(x))
+
+    lines = [int(span.site.partition(":")[2]) - begin for _, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert lines == [1, 2, 7, 7, 7, 7]
+
+
+def test_a_signature_is_that_of_the_call_though_the_shape_changes_later(x: Any, device: Device) -> None:
+    if device.kind == "sim":
+        pytest.skip("the shape of a simulated array cannot be set")
+    with cuassay.profile() as p:
+        ops.exp(x)
+        x.shape = (1024,)
+        ops.exp(x)
+
+    ways = [p.timeline.ways[place] for place, span in p.timeline.of_kinds(["op"]) if span.name == "exp"]
+    assert [re.findall(r"\([\d, ]+\)", way)[0] for way in ways] == ["(32, 32)", "(1024,)"]
 
 
 def test_results_and_errors_are_those_of_the_plain_call(x: Any) -> None:
@@ -229,7 +260,7 @@ def test_pairs_of_events_time_calls_on_kinds_that_do_not_tell(device: Device, x:
         assert pair is not None
         for _ in range(4):
             ops.mm(x, x)
-        pair.end("mm", number)
+        pairs.end(pair, "mm", number)
 
     moments = pairs.read()
 

@@ -119,6 +119,21 @@ def test_watchers_are_told_of_each_request_and_free_while_they_watch(is_recorded
     assert (early.history is None) is not is_recorded
 
 
+def test_a_watcher_may_take_the_figures_of_memory_events() -> None:
+    told: list[Any] = []
+    figures: list[Any] = []
+    allocator = CachingAllocator(IntegerSource(), config="", name="it")
+    events = ("memory_taken", "memory_returned")
+    of_memory = {event: lambda *given, event=event: figures.append((event, *given)) for event in events}
+    with watch(told.append, events), watch(lambda _: None, events, of_memory=of_memory):
+        for users in ((), (), (7,)):
+            use(allocator, users)
+    use(allocator, ())
+
+    assert figures == [(one.event, one.device, one.subject, one.stream, one.nbytes) for one in told]
+    assert len(figures) == 6
+
+
 def use(allocator: CachingAllocator, users: tuple[int, ...]) -> None:
     block = allocator.malloc(4096, 3)
     for user in users:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
+from math import prod
 from typing import Any
 
 import cupy
@@ -11,7 +12,7 @@ import numpy as np
 from cuassay.core.protocols import StreamFacts
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import device_of_stream
-from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
+from cuassay.devices.cuda.driver.cupy_private import traits_of
 from cuassay.devices.cuda.driver.graph_driver import capture_status, relaxed
 from cuassay.devices.cuda.memory import hook, perthread, pinned
 from cuassay.devices.cuda.memory.order import name_of
@@ -19,10 +20,23 @@ from cuassay.devices.cuda.streams.stream import get_current_stream
 from cuassay.order.accesses import Span
 from cuassay.order.extents import Extent, span_of
 
-__all__ = ["PINNED", "current_number", "extent", "is_capturing", "is_own_handle", "pinned_extent", "stream_facts"]
+__all__ = [
+    "PINNED",
+    "current_number",
+    "extent",
+    "extent_of",
+    "is_capturing",
+    "is_own_handle",
+    "pinned_extent",
+    "stream_facts",
+    "traits_of",
+]
 
 #: The name of page-locked host memory in messages.
 PINNED = "pinned host memory"
+
+#: How many extents are kept, because the same arrays are used again and again.
+_MOST_EXTENTS = 4096
 
 _FORM = "address {:#x}"
 
@@ -31,13 +45,18 @@ _NON_BLOCKING = 1  # cudaStreamNonBlocking
 
 def extent(array: Any) -> Extent:
     """Return where `array`, a `cupy.ndarray`, is; watchers are told only about the frees of cuassay's allocator."""
-    data, shape, strides, dtype = array.data, array.shape, array.strides, array.dtype
-    address = data.ptr
-    if is_c_contiguous(array):
-        span = Span(address, address + array.nbytes, True)
+    return extent_of(traits_of(array))
+
+
+@lru_cache(_MOST_EXTENTS)
+def extent_of(traits: tuple[Any, ...]) -> Extent:
+    """Return `extent` of the array with these `traits_of`."""
+    address, index, memory, shape, strides, dtype, is_dense = traits
+    if is_dense:
+        span = Span(address, address + prod(shape) * dtype.itemsize, True)
     else:
         span = span_of(address, shape, strides, dtype.itemsize)
-    return Extent(_name(data.device_id), address, shape, strides, dtype, span, _FORM, type(data.mem) is hook.Memory)
+    return Extent(_name(index), address, shape, strides, dtype, span, _FORM, memory is hook.Memory)
 
 
 @cache

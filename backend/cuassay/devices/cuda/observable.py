@@ -18,6 +18,16 @@ class ObservableBackend:
         """Return where `array` is."""
         return _facts().extent(array)
 
+    @property
+    def traits(self) -> tuple[Any, Any]:
+        """The functions `traits_of` and `extent_of`; see `cuassay.core.protocols.Observable`."""
+        return _facts().traits_of, _facts().extent_of
+
+    @property
+    def stream_functions(self) -> tuple[Any, Any]:
+        """The functions `current_number` and `is_capturing` themselves, because methods cost more."""
+        return _facts().current_number, _facts().is_capturing
+
     def current_number(self, index: int) -> int:
         """Return the number by which watchers know the current stream of device `index`."""
         return int(_facts().current_number(index))

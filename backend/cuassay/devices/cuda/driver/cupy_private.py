@@ -33,6 +33,7 @@ __all__ = [
     "listen_to_waits",
     "make_array",
     "owner_of_memory",
+    "traits_of",
 ]
 
 Array = Any
@@ -68,6 +69,12 @@ layout_of: Callable[[Array], tuple[np.dtype[Any], tuple[int, ...], bool]] = attr
 #: dtype, shape, and contiguity in C and in Fortran order; for a dense array this is everything but the address.
 dense_layout_of: Callable[[Array], tuple[np.dtype[Any], tuple[int, ...], bool, bool]] = attrgetter(
     "dtype", "shape", _C, _F
+)
+
+#: Address, device index, class of the memory object, shape, strides, dtype, and contiguity in C order, in one C call.
+#: None of them keeps the memory alive.
+traits_of: Callable[[Array], tuple[Any, ...]] = attrgetter(
+    "data.ptr", "data.device_id", "data.mem.__class__", "shape", "strides", "dtype", _C
 )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from time import perf_counter
-from typing import NamedTuple
 
 import cupy
 
+from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.streams import event_handles
 from cuassay.devices.cuda.streams.stream import get_current_stream
@@ -26,17 +26,19 @@ _device = cupy.cuda.runtime.getDevice
 
 #: The most pairs that wait to be read before the oldest ones are checked.
 _WAITING = 64
+#: How many pairs are recorded between two looks at whether the oldest are done.
+_EACH = 32
 #: Flags of an event with timing.
 _TIMED = 0
 #: The last address of a default stream; default streams are never captured.
 _LAST_DEFAULT = 2
 
 
-class _Pair(NamedTuple):
-    number: int
-    stream: int
-    first: int
-    last: int
+#: Number of the pair, stream, first event, last event.
+_Pair = tuple[int, int, int, int]
+
+#: With one device, it is always the current one.
+_has_many = runtime.device_count() > 1
 
 
 class Stopwatch:
@@ -72,28 +74,31 @@ class Stopwatch:
         stream, first = mark
         number = self._count
         self._count = number + 1
-        self._waiting.append(_Pair(number, stream, first, self._mark(stream)))
-        if len(self._waiting) > _WAITING:
+        waiting = self._waiting
+        waiting.append((number, stream, first, self._mark(stream)))
+        if len(waiting) > _WAITING and not number % _EACH:
             self._read_done()
         return number
 
     def _mark(self, stream: int) -> int:
         handle = self._idle.pop() if self._idle else event_handles.take(self._index, _TIMED)
-        if _device() == self._index:
-            _record(handle, stream)
-        else:
+        if _has_many and _device() != self._index:
             with at(self._index):
                 _record(handle, stream)
+        else:
+            _record(handle, stream)
         return handle
 
     def _read_done(self) -> None:
-        while self._waiting and _query(self._waiting[0].last) == 0:
-            self._read(self._waiting.popleft())
+        waiting = self._waiting
+        while waiting and _query(waiting[0][3]) == 0:
+            self._read(waiting.popleft())
 
     def _read(self, pair: _Pair) -> None:
-        begin = self._began + _elapsed(self._anchor, pair.first) / 1e3
-        self._times.append((pair.number, pair.stream, begin, begin + _elapsed(pair.first, pair.last) / 1e3))
-        self._idle += pair.first, pair.last
+        number, stream, first, last = pair
+        begin = self._began + _elapsed(self._anchor, first) / 1e3
+        self._times.append((number, stream, begin, begin + _elapsed(first, last) / 1e3))
+        self._idle += first, last
 
     def read(self) -> list[tuple[int, int, float, float]]:
         """Return all pairs, after the device was waited for; the stopwatch cannot be used again."""
