@@ -156,6 +156,21 @@ def loss(cast: bool, *, is_exact: bool = False) -> Function:
     return fn
 
 
+def test_a_devices_library_may_refuse_nothing() -> None:
+    """NumPy's median of nothing is NaN; CuPy raises an error."""
+
+    def fn(xp: Any, a: Any) -> Any:
+        if xp is not np and not a.size:
+            raise ValueError("kth(=-1) out of bounds 0")
+        return xp.mean(a, axis=-1)
+
+    spec = OpSpec(
+        fn=fn, name="f", dtypes=("float32",), samples=lambda make: [make((5, 9))], reference=lambda a: a.mean(-1)
+    )
+
+    CHECKS["sizes"](spec, "sim:0")
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int64"])
 def test_a_result_wider_than_the_floats_next_to_labels_is_found(dtype: str) -> None:
     declared: Any = {"samples": lambda make: [(make((6, 9)), make(6, dtype=dtype, low=0, high=8))]}

@@ -42,10 +42,16 @@ def assert_whole(spec: OpSpec, sample: Sample, base: Sample) -> None:
 
 
 def assert_dtype_of(spec: OpSpec, device: Device, sample: Sample, base: Sample) -> None:
-    """Fail if the result has another dtype than that of `base`, a call with the same options and dtypes of inputs."""
+    """Fail if the result has another dtype than that of `base`, a call with the same options and dtypes of inputs.
+
+    A device's library may refuse what NumPy accepts, such as the median of nothing.
+    """
     if is_safely_taken(spec, sample) and is_safely_taken(spec, base):
         with on_sample(sample):
-            got, usual = (getattr(run_sample(spec, device, one), "dtype", None) for one in (sample, base))
+            try:
+                got, usual = (getattr(run_sample(spec, device, one), "dtype", None) for one in (sample, base))
+            except Exception:  # noqa: BLE001  libraries refuse inputs by errors of different types
+                return
             if got is not None and usual is not None and got != usual:
                 raise AssertionError(
                     f"the result is {dtype_name(got)}, and {dtype_name(usual)} for ordinary inputs: is it made here "
