@@ -23,6 +23,7 @@ from cuassay.testing.rounding_error import RoundingError
 
 __all__ = [
     "BY_CLASS",
+    "FEWER_DIGITS",
     "FUNCTION",
     "GENERAL",
     "GROWTH",
@@ -99,6 +100,9 @@ GENERAL = Tolerance(ulps=16, computed_in="self")
 #: the order of the elements, in the dtype itself, were off by up to 9 ulps of a term times the root of their number
 #: (NumPy's cumsum of 8,256 in float16). An error of a quarter is not rounding, even if bfloat16 could explain it.
 FUNCTION = Tolerance(ulps=8, growth="sqrt", computed_in="self", most=0.25)
+
+#: Half of the digits of float64. A larger error has another cause than rounding that an unusual option amplifies.
+FEWER_DIGITS = 2.0**-26
 
 #: Factor on the error found on the host: a device may round differently from NumPy, and in tests it gets other numbers.
 _OWN_ERRORS = 3.0

@@ -259,6 +259,31 @@ def resized(least: int) -> Function:
     return fn
 
 
+def test_the_number_next_to_a_bad_one_may_amplify_rounding() -> None:
+    """The function rounds 1 + x before it takes the logarithm, and the reference does not."""
+
+    def fn(xp: Any, a: Any, scale: int = 100_000) -> Any:
+        if scale < 1:
+            raise ValueError(f"scale is {scale}; give 1 or more")
+        return xp.log(1.0 + a * (scale * 1e-5)) / (scale * 1e-5)
+
+    def reference(a: Any, scale: int = 100_000) -> Any:
+        if scale < 1:
+            raise ValueError(f"scale is {scale}; give 1 or more")
+        return np.log1p(a * (scale * 1e-5)) / (scale * 1e-5)
+
+    run(
+        "errors",
+        fn,
+        "float64",
+        samples=lambda make: [make(30, low=0, high=1)],
+        reference=reference,
+        error_inputs=lambda make: [
+            ErrorInput(Sample((make(30, low=0, high=1),), {"scale": 0}), ValueError, "scale is 0")
+        ],
+    )
+
+
 def test_a_bound_of_one_number_of_a_tuple_is_found() -> None:
     def reference(a: Any, size: tuple[int, int] = (8, 8)) -> Any:
         if 0 in size:

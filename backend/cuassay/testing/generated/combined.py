@@ -34,6 +34,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
+from cuassay.testing.tolerance import FEWER_DIGITS
 
 Array = NDArray[Any]
 Chance = np.random.Generator
@@ -306,16 +307,13 @@ def _least_error(bases: Sequence[Sample], sample: Sample) -> float:
     for name, value in sample.kwargs.items():
         declared = [abs(one.kwargs[name]) for one in bases if _is_number(one.kwargs.get(name))]
         if _is_number(value) and declared and abs(value) > max(declared):
-            return _FEWER_DIGITS
+            return FEWER_DIGITS
     return 0.0
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
-
-#: Half of the digits of float64: a larger error has another cause than rounding.
-_FEWER_DIGITS = 2.0**-26
 
 #: Factor on the error that the function has on the host, and on the effect of changing each input's last digit.
 _ERROR_FACTOR = 4.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from dis import get_instructions
 from itertools import islice
@@ -24,7 +25,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.declared import ErrorInput
 from cuassay.testing.generated.broken import is_raised_on_purpose
-from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.comparison import compare, compare_values
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.named import codes_of
@@ -33,6 +34,7 @@ from cuassay.testing.generated.selection import generator, samples_of, seed
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
+from cuassay.testing.tolerance import FEWER_DIGITS
 
 __all__ = [
     "assert_taken",
@@ -211,9 +213,21 @@ def check_next_to_errors(spec: OpSpec, device: Device, dtype: Any, bad: ErrorInp
             sample = replace(bad.sample, kwargs=options, label=f"{bad.sample.label}, {name}={nearer}")
             with on_sample(sample), explained(f"{name}={value} raises as declared, but {name}={nearer} is wrong"):
                 if is_safely_taken(spec, sample):
-                    compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+                    _compare_roughly(spec, device, dtype, sample, run_sample(spec, device, sample))
                 elif bad.match:
                     assert_taken(spec, sample, [bad])
+
+
+def _compare_roughly(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any) -> None:
+    """`compare`, but half of the digits of float64 suffice, because an unusual option may amplify rounding errors."""
+    __tracebackhide__ = True
+    expected = spec.expected(sample)
+    with suppress(AssertionError):
+        compare(spec, device, dtype, sample, actual)
+        return
+    size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+    is_exact = expected.dtype.kind not in "fc"
+    compare_values(spec, device, dtype, sample, actual, limit=0.0 if is_exact else FEWER_DIGITS * size)
 
 
 def _nearer(value: Any, given: list[Any]) -> Iterator[Any]:
