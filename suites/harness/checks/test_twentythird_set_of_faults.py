@@ -30,7 +30,7 @@ FOUND = {
     "2 fp4_rounded": ("halves", "cpu", "float32"),
     "2 greedy_loads": ("layouts", "cpu", "float64"),
     "2 hysteresis_mask": ("combined", "cpu", "float32"),
-    "2 local_mean": ("combined", "cpu", "uint8"),
+    "2 local_mean": ("stress", "cpu", "uint8"),
     "2 maxplus_product": ("sizes", "cpu", ""),
     "2 months_later": ("stress", "cpu", "int32"),
     "2 packed_signs": ("layouts", "cpu", "float32"),

@@ -128,12 +128,12 @@ _MOST_OF_RANGES = 4 * _COUNT
 
 
 def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
-    """Ordinary samples, one for each combination of requested ranges: the one with the longest axis."""
+    """Ordinary samples, one for each combination of requested ranges and options: the one with the longest axis."""
     found: dict[str, Sample] = {}
     for sample in samples_of(spec, device, dtype, "values"):
         if elements_of(sample) <= _MOST_OF_RANGES and spec.refusal(sample) is None:
             spans = [one.span for one in each(sample.args) if isinstance(one, HostArray) and not one.is_free]
-            key = repr((spans, sorted(sample.kwargs)))
+            key = repr((spans, sorted(sample.kwargs.items())))
             if key not in found or _longest_axis(sample) > _longest_axis(found[key]):
                 found[key] = sample
     return list(found.values())[:_RANGES]
@@ -214,17 +214,15 @@ def _filled_with_edges(dtype: Any, place: int, chance: np.random.Generator, give
 
 
 def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
-    """The sample with one of several changed arrays at one end of its range throughout, then with all of them so.
+    """The sample with one changed array at one end of its range throughout, then with all of several so.
 
     Two arrays at the ends of their ranges may give a product that is half a rounding step. A sum of the largest
     differences overflows first.
     """
     changed = [at for at, (new, old) in enumerate(zip(sample.args, like.args, strict=True)) if new is not old]
     ends = {at: ends_of(given) for at in changed if isinstance(given := like.args[at], HostArray) and given.span}
-    if len(ends) < 2:
-        return
     together = [dict(zip(ends, chosen, strict=True)) for chosen in product(*ends.values())][:_TOGETHER]
-    for chosen in ({place: end} for place, both in ends.items() for end in both), together:
+    for chosen in ({place: end} for place, both in ends.items() for end in both), together if len(ends) > 1 else ():
         for filled in chosen:
             args = list(sample.args)
             for place, end in filled.items():
