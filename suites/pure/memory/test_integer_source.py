@@ -70,6 +70,24 @@ def test_pages_are_dropped_together_or_not_at_all(source: IntegerSource, which: 
     assert (source.free, sorted(source.pages), source.unmaps) == (free, pages[:2], 0)
 
 
+@pytest.mark.parametrize(("offset", "nbytes"), [(0, PAGE + 1), (PAGE - 512, 1024), (4 * PAGE, 1), (-PAGE, 1)], ids=str)
+def test_bytes_outside_every_range_have_no_memory(source: IntegerSource, offset: int, nbytes: int) -> None:
+    address = source.reserve(PAGE, 0)
+
+    with pytest.raises(ArgumentError, match="are in no range"):
+        source.physical(address + offset, nbytes)
+
+
+@pytest.mark.parametrize(("offset", "nbytes"), [(512, PAGE), (0, PAGE + 512)], ids=["address", "size"])
+def test_pages_that_are_not_aligned_are_rejected(source: IntegerSource, offset: int, nbytes: int) -> None:
+    span = source.span(4 * PAGE, 0)
+
+    with pytest.raises(ArgumentError, match="are not all multiples"):
+        source.map(span + offset, [nbytes])
+
+    assert (source.pages, source.free) == ({}, source.total)
+
+
 @pytest.mark.parametrize(
     ("streams", "reached"), [((), ""), ((1,), "a"), ((2,), "b"), ((3,), "bc"), ((1, 3), "abc")], ids=str
 )
