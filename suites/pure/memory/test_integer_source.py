@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from cuassay.errors import ArgumentError
@@ -101,3 +104,23 @@ def test_synchronizing_reaches_events_that_streams_recorded_or_wait_for(
 
     assert source.pending() == tuple(event for name, event in events.items() if name not in reached)
     assert source.synchronized == list(streams)
+
+
+def test_calls_of_other_threads_wait_until_a_call_has_ended(source: IntegerSource) -> None:
+    thread = threading.Thread(target=source.reserve, args=(PAGE, 0))
+    reserves: list[int] = []
+
+    class Pages(list[int]):
+        """Lets the thread call the source while its pages are being read."""
+
+        def __iter__(self) -> Iterator[int]:
+            if not reserves:
+                thread.start()
+                thread.join(0.1)  # the thread waits until the pages are dropped
+                reserves.append(source.reserves)
+            return super().__iter__()
+
+    source.unmap(Pages(mapped(source, 2)))
+    thread.join()
+
+    assert (reserves, source.reserves) == ([0], 1)
