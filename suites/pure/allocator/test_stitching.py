@@ -494,6 +494,18 @@ class TestGivingBack:
 
         assert reserved(allocator) == 12 * MIB
 
+    def test_a_release_that_fails_is_counted_as_a_call(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        allocator.free(allocator.malloc(4 * MIB))
+        before = allocator.driver_calls
+        monkeypatch.setattr(source, "release", lambda address: {}["release"])
+
+        with pytest.raises(KeyError):
+            allocator.empty_cache()
+
+        assert allocator.driver_calls - before == 2  # the pages are unmapped first
+
     def test_addresses_that_lost_their_pages_get_new_ones(
         self, allocator: CachingAllocator, source: IntegerSource
     ) -> None:
