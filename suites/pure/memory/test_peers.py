@@ -44,3 +44,12 @@ def test_a_block_that_fits_exactly_leaves_no_remainder(name: str) -> None:
     block = PeerModel(PEERS[name]).malloc(20 * MIB)
 
     assert (block.nbytes, block.after) == (20 * MIB, None)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_blocks_of_different_streams_have_different_addresses(name: str) -> None:
+    model = PeerModel(PEERS[name])
+
+    first, second = (model.malloc(4 * MIB, stream) for stream in range(2))
+
+    assert second.address >= first.address + first.nbytes
