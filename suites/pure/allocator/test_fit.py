@@ -66,6 +66,11 @@ def test_the_policy_chooses_the_block(source: IntegerSource, policy: str, taken:
     assert allocator.malloc(3 * MIB).address == addresses[taken]
 
 
+@pytest.mark.parametrize(("nbytes", "is_preferred"), [(4095, True), (4096, True), (4097, False)])
+def test_best_fit_prefers_a_block_that_is_not_larger(nbytes: int, is_preferred: bool) -> None:
+    assert BestFit().prefers(nbytes, 4096) is is_preferred
+
+
 def fill(allocator: CachingAllocator) -> None:
     """Let no block but live ones remain."""
     allocator.reset_peak_stats()

@@ -226,6 +226,23 @@ class TestIterations:
         assert stream_pool.quick == {4096: []}
         assert block.is_live
 
+    def test_small_blocks_in_use_do_not_delay_the_end_of_an_iteration(self) -> None:
+        allocator = CachingAllocator(IntegerSource(), config="")
+        kept = allocator.malloc(4096)
+        large = [allocator.malloc(4 * MIB) for _ in range(6)]
+        for block in large[1::2]:
+            allocator.free(block)
+        stitched = allocator.malloc(12 * MIB)
+        stream_pool = allocator.stream_pool(0)
+        assert stream_pool.detector is not None
+
+        for block in (*large[::2], stitched):
+            allocator.free(block)
+        allocator.malloc(8192)
+
+        assert kept.is_live
+        assert stream_pool.detector is None
+
     def test_what_is_watched_is_recorded_too(self) -> None:
         allocator = CachingAllocator(IntegerSource(), config="")
         self.iterate(allocator)

@@ -207,6 +207,39 @@ class TestWhatIsSaid:
         assert "40 MiB freed but in use by other streams" in message
         assert "end the capture" in message
 
+    @pytest.mark.parametrize(
+        ("private", "advice"),
+        [(30, "drop arrays, or work in smaller parts"), (32, "release the private pools")],
+        ids=["half", "more than half"],
+    )
+    def test_private_pools_are_blamed_if_they_hold_more_than_half(
+        self, allocator: CachingAllocator, private: int, advice: str
+    ) -> None:
+        with allocator.use_pool(allocator.create_pool()):
+            allocator.malloc(private * MIB)
+        allocator.malloc((60 - private) * MIB)
+
+        assert advice in failure(allocator, 10 * MIB)
+
+    def test_the_three_largest_holders_are_named(self, allocator: CachingAllocator) -> None:
+        for stream, size in enumerate((10, 16, 12, 14), start=1):
+            allocator.malloc(size * MIB, stream)
+
+        message = failure(allocator, 20 * MIB, stream=5)
+
+        assert "held by stream 2 (16 MiB), stream 4 (14 MiB), stream 3 (12 MiB); " in message
+
+    @pytest.mark.parametrize("nbytes", [2**60, 2**70])
+    def test_requests_larger_than_any_device_do_not_call_the_callbacks(
+        self, allocator: CachingAllocator, nbytes: int
+    ) -> None:
+        asked: list[int] = []
+        allocator.free_memory_callbacks.append(asked.append)
+
+        failure(allocator, nbytes)
+
+        assert asked == []
+
     def test_others_memory_is_not_called_ours(self, source: IntegerSource) -> None:
         source.reserve(60 * MIB, 0)
 

@@ -11,7 +11,7 @@ import pytest
 from cuassay.errors import ArgumentError
 from cuassay.memory import IntegerSource
 from cuassay.memory.trace import ShadowModel
-from cuassay.memory.workloads import serving
+from cuassay.memory.workloads import dynamic_batch, serving
 
 Take = Callable[..., None]
 
@@ -88,3 +88,21 @@ def test_a_server_holds_no_more_than_its_requests() -> None:
     weights, caches, under_way = 4 * 8, 24 * 4, 1
     assert most <= weights + caches + under_way
     assert live == 0
+
+
+def test_requests_to_a_server_do_not_arrive_in_every_step() -> None:
+    steps = 20
+
+    prompts = [event for event in serving(seed=1, steps=steps) if event.is_malloc and event.stream == 1]
+
+    assert 0 < len(prompts) < steps
+
+
+def test_the_gradient_of_a_hidden_layer_is_as_large_as_the_layer() -> None:
+    layers = 3
+    sizes = [event.nbytes for event in dynamic_batch(seed=1, steps=1, layers=layers, width=64) if event.is_malloc]
+
+    queries_keys_values = sizes[9 * layers]  # the weights come first
+    hidden = queries_keys_values // 3 * 4
+
+    assert sizes.count(hidden) == 2 * layers

@@ -78,6 +78,22 @@ class TestGrowing:
 
         assert (reserved(allocator) - before, source.aliased) == (4 * MIB, 0)
 
+    def test_a_free_range_is_grown_rather_than_a_hole_at_a_lower_address(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        blocks = [allocator.malloc(size * MIB) for size in (8, 16, 8, 16, 8)]
+        for block in blocks[1::2]:
+            allocator.free(block)
+        allocator.empty_cache()
+        low, high = allocator.malloc(16 * MIB), allocator.malloc(6 * MIB)
+        allocator.free(low)
+        allocator.empty_cache()  # 16 MiB without memory at the lower address
+        allocator.free(high)
+
+        block = allocator.malloc(8 * MIB)
+
+        assert (block.address, source.aliased) == (high.address, 0)
+
     def test_the_small_pool_lives_in_parts_of_pages(self, allocator: CachingAllocator) -> None:
         allocator.malloc(5 * MIB // 2)
 
@@ -478,6 +494,18 @@ class TestGivingBack:
 
         assert reserved(allocator) == 12 * MIB
 
+    def test_a_release_that_fails_is_counted_as_a_call(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        allocator.free(allocator.malloc(4 * MIB))
+        before = allocator.driver_calls
+        monkeypatch.setattr(source, "release", lambda address: {}["release"])
+
+        with pytest.raises(KeyError):
+            allocator.empty_cache()
+
+        assert allocator.driver_calls - before == 2  # the pages are unmapped first
+
     def test_addresses_that_lost_their_pages_get_new_ones(
         self, allocator: CachingAllocator, source: IntegerSource
     ) -> None:
@@ -722,7 +750,8 @@ def test_when_nothing_is_live_everything_goes_back_at_once(seed: int) -> None:
 
 def test_a_view_shows_a_page_once(allocator: CachingAllocator) -> None:
     page, block = 2 * MIB, allocator.malloc(2 * MIB)
-    ends, begins = [(block, page // 2, page)], [(block, 0, page // 2), (block, 4 * page, 5 * page - 1)]
+    ends = [(block, page // 2, page)]
+    begins = [(block, 0, page // 2), (block, 4 * page, 5 * page - 2), (block, 6 * page, 7 * page - 1)]
 
     found = best_pair(ends, begins, page, page)
 

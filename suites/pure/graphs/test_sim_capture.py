@@ -51,6 +51,32 @@ def test_a_capture_that_was_refused_forbids_nothing(array: Any) -> None:
     assert capture.statistics().state == "empty"
 
 
+@pytest.mark.parametrize("make", ["default_rng", "RandomState"])
+def test_the_first_replay_draws_the_first_numbers(make: str) -> None:
+    source = getattr(BACKEND.namespace(0).random, make)(5)
+    capture, drawn = captured(lambda _: source.normal(size=3))
+
+    capture.replay()
+    BACKEND.synchronize(0)
+
+    np.testing.assert_array_equal(drawn.get(), getattr(np.random, make)(5).normal(size=3))
+
+
+def test_an_array_is_shuffled_by_each_replay() -> None:
+    source, expected = BACKEND.namespace(0).random.RandomState(5), np.arange(8)
+    array = BACKEND.from_host(expected, 0)
+    BACKEND.synchronize(0)
+    capture, _ = captured(lambda _: source.shuffle(array))
+    host = np.random.RandomState(5)
+
+    for _ in range(2):
+        capture.replay()
+        host.shuffle(expected)
+
+    BACKEND.synchronize(0)
+    np.testing.assert_array_equal(array.get(), expected)
+
+
 WORK: dict[str, Callable[[Any], Any]] = {
     "op": lambda a: ops.softmax(a),
     "composite-op": lambda a: ops.linear(a, a, a[0]),
@@ -569,6 +595,17 @@ class TestPools:
             graph.end()
 
         assert graphs[1].statistics().pool_nbytes == 512
+
+    def test_recording_the_stream_that_a_block_was_made_on_does_not_hold_it(self) -> None:
+        def work(stream: Any) -> None:
+            for _ in range(2):
+                made = BACKEND.empty((256,), "uint8", 0)
+                made.record_stream(stream)
+                del made
+
+        capture, _ = captured(work)
+
+        assert capture.statistics().pool_nbytes == 256
 
     def test_an_input_dropped_behind_a_replay_stays_until_that_is_done(self, judge: Judged) -> None:
         arrays = [BACKEND.from_host(np.ones(4, np.float32), 0)]

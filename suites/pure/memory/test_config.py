@@ -105,6 +105,13 @@ def test_what_is_no_pair_is_shown(text: str) -> None:
         parse_config(text)
 
 
+@pytest.mark.parametrize("divisions", ["4", "[256:4]", "[256:1,512:2,>:8]"])
+def test_a_configuration_is_shown_as_it_was_written(divisions: str) -> None:
+    text = f"roundup_power2_divisions:{divisions}"
+
+    assert str(parse_config(text)) == text
+
+
 def test_the_backend_is_fixed_once_there_is_an_allocator() -> None:
     allocator = CachingAllocator(IntegerSource())
 

@@ -557,6 +557,10 @@ SPOILT = {  # by name: packed bytes hold when they were packed, and xdist compar
         "segment of it is -1",
     ),
     "too many devices": (json.dumps({"segments": [{**SEGMENT, "device": 2**16}]}).encode(), "segment of it is 65536"),
+    "an address below every integer": (
+        json.dumps({"segments": [{**SEGMENT, "address": -(2**64)}]}).encode(),
+        "the address of one segment of it is -18446744073709551616",
+    ),
     "no trace": (b'{"segments": [], "device_traces": 3}', ""),
     "a request at no address": (
         b'{"segments": [], "device_traces": [[{"action": "alloc", "size": 2, "stream": 0}]]}',

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from cuassay.errors import ArgumentError
@@ -70,6 +73,24 @@ def test_pages_are_dropped_together_or_not_at_all(source: IntegerSource, which: 
     assert (source.free, sorted(source.pages), source.unmaps) == (free, pages[:2], 0)
 
 
+@pytest.mark.parametrize(("offset", "nbytes"), [(0, PAGE + 1), (PAGE - 512, 1024), (4 * PAGE, 1), (-PAGE, 1)], ids=str)
+def test_bytes_outside_every_range_have_no_memory(source: IntegerSource, offset: int, nbytes: int) -> None:
+    address = source.reserve(PAGE, 0)
+
+    with pytest.raises(ArgumentError, match="are in no range"):
+        source.physical(address + offset, nbytes)
+
+
+@pytest.mark.parametrize(("offset", "nbytes"), [(512, PAGE), (0, PAGE + 512)], ids=["address", "size"])
+def test_pages_that_are_not_aligned_are_rejected(source: IntegerSource, offset: int, nbytes: int) -> None:
+    span = source.span(4 * PAGE, 0)
+
+    with pytest.raises(ArgumentError, match="are not all multiples"):
+        source.map(span + offset, [nbytes])
+
+    assert (source.pages, source.free) == ({}, source.total)
+
+
 @pytest.mark.parametrize(
     ("streams", "reached"), [((), ""), ((1,), "a"), ((2,), "b"), ((3,), "bc"), ((1, 3), "abc")], ids=str
 )
@@ -83,3 +104,23 @@ def test_synchronizing_reaches_events_that_streams_recorded_or_wait_for(
 
     assert source.pending() == tuple(event for name, event in events.items() if name not in reached)
     assert source.synchronized == list(streams)
+
+
+def test_calls_of_other_threads_wait_until_a_call_has_ended(source: IntegerSource) -> None:
+    thread = threading.Thread(target=source.reserve, args=(PAGE, 0))
+    reserves: list[int] = []
+
+    class Pages(list[int]):
+        """Lets the thread call the source while its pages are being read."""
+
+        def __iter__(self) -> Iterator[int]:
+            if not reserves:
+                thread.start()
+                thread.join(0.1)  # the thread waits until the pages are dropped
+                reserves.append(source.reserves)
+            return super().__iter__()
+
+    source.unmap(Pages(mapped(source, 2)))
+    thread.join()
+
+    assert (reserves, source.reserves) == ([0], 1)

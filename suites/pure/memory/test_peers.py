@@ -30,3 +30,26 @@ def test_the_most_that_was_asked_for_outlasts_what_is_freed(name: str) -> None:
     live, reserved = model.peaks()
     assert live == 34 * MIB + 1000
     assert reserved >= live
+
+
+@pytest.mark.parametrize(
+    ("name", "nbytes"), [("segments", 12 * MIB), ("expandable", 23 * MIB // 2), ("cupy", 23 * MIB // 2)]
+)
+def test_remainders_are_split_off_as_the_peer_does(name: str, nbytes: int) -> None:
+    assert PeerModel(PEERS[name]).malloc(23 * MIB // 2).nbytes == nbytes
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_block_that_fits_exactly_leaves_no_remainder(name: str) -> None:
+    block = PeerModel(PEERS[name]).malloc(20 * MIB)
+
+    assert (block.nbytes, block.after) == (20 * MIB, None)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_blocks_of_different_streams_have_different_addresses(name: str) -> None:
+    model = PeerModel(PEERS[name])
+
+    first, second = (model.malloc(4 * MIB, stream) for stream in range(2))
+
+    assert second.address >= first.address + first.nbytes

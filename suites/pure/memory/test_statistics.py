@@ -107,6 +107,15 @@ def test_hits_are_counted(allocator: CachingAllocator, malloc: str, is_recorded:
     assert figure(allocator, "num_device_alloc") == 1
 
 
+def test_calls_that_take_and_release_pages_are_counted() -> None:
+    allocator = CachingAllocator(IntegerSource(granularity=2 * MIB), config="")
+    for _ in range(3):
+        allocator.free(allocator.malloc(4 * MIB))
+        allocator.empty_cache()
+
+    assert (figure(allocator, "num_device_alloc"), figure(allocator, "num_device_free")) == (3, 3)
+
+
 def test_totals_begin_again(allocator: CachingAllocator) -> None:
     kept = allocator.malloc(4096)
     allocator.reset_accumulated_stats()

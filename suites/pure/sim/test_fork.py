@@ -72,6 +72,31 @@ def work():
 print([child(work)], array.sum().item(), float(pinned.size))
 """
 
+MAKING = """
+from cuassay.devices.sim import backend
+
+made, begun, goes_on = backend._machine, threading.Event(), threading.Event()
+
+def slow(changed):
+    begun.set()
+    goes_on.wait()
+    return made(changed)
+
+def work():
+    backend._machine = made
+    return 0 if from_host(np.ones(4), "sim").sum().item() == 4 else 3
+
+devices.backend("sim")
+backend._machine = slow
+thread = threading.Thread(target=lambda: devices.backend("sim").machine)
+thread.start()
+begun.wait()
+code = child(work)
+goes_on.set()
+thread.join()
+print(code)
+"""
+
 
 def _run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -89,3 +114,9 @@ def test_arrays_streams_and_pinned_memory_of_the_parent_are_refused_in_the_child
     done = _run(KEPT)
 
     assert (done.stdout.strip(), done.stderr) == ("[0] 4.0 4.0", "")
+
+
+def test_child_forked_while_a_thread_makes_the_machine_has_its_own() -> None:
+    done = _run(MAKING)
+
+    assert (done.stdout.strip(), done.stderr) == ("0", "")

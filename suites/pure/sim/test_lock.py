@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -14,6 +15,9 @@ from cuassay.devices.sim import BACKEND
 from cuassay.devices.sim.device import SimDevice
 from cuassay.order.accesses import AccessLog
 from cuassay.order.clock import Host, Queue
+
+#: Seconds after which a thread counts as blocked.
+PATIENCE = 10
 
 #: What changes state, by class; all callers hold the lock.
 WATCHED: dict[type, tuple[str, ...]] = {
@@ -95,6 +99,43 @@ def cached() -> None:
         allocator.record_stream(block, 1)
         allocator.free(block)
     allocator.empty_cache()
+
+
+class Lock:
+    """Notes how many calls are marked as working when somebody asks for it."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine, self.found = machine, list[int]()
+
+    def acquire(self) -> None:
+        self.found.append(self.machine.busy)
+
+    def release(self) -> None:
+        self.found.append(self.machine.busy)
+
+
+def test_a_call_is_marked_as_working_only_while_it_holds_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = BACKEND.machine
+    lock = Lock(machine)
+    monkeypatch.setattr(machine, "lock", lock)
+
+    with machine.working():
+        assert machine.busy == 1
+
+    assert lock.found == [0, 0]
+
+
+def test_an_array_can_be_dropped_while_another_thread_holds_the_lock() -> None:
+    arrays = [matrix()]
+
+    with BACKEND.machine.working():
+        thread = threading.Thread(target=arrays.clear)
+        thread.start()
+        thread.join(PATIENCE)
+        is_blocked = thread.is_alive()
+
+    thread.join(PATIENCE)
+    assert not is_blocked
 
 
 CALLS: dict[str, Callable[[], Any]] = {

@@ -55,6 +55,14 @@ class TestFiniteMemory:
         parts = ("sim:0", "32,768 bytes (32 KiB)", "32 KiB of 64 KiB", "the largest range 16,384", "CUASSAY_SIM_MEMORY")
         assert [part for part in parts if part not in message] == []
 
+    def test_a_full_device_has_no_free_range(self) -> None:
+        kept = empty(TOTAL)
+
+        with pytest.raises(OutOfMemoryError, match=r"free: 0 bytes of 65,536 .* the largest range 0;"):
+            empty(1)
+
+        assert kept.nbytes == TOTAL
+
     def test_a_block_dropped_while_another_is_given_back_waits_for_its_turn(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from cuassay import devices, from_host, ops, to_host
+from cuassay.core import watchers
 from cuassay.devices.sim import BACKEND, SimStream
 from cuassay.devices.sim.pinned import host_memory
 from cuassay.errors import CaptureError, RaceError
@@ -284,6 +286,33 @@ def test_what_asarray_gives_cannot_be_written() -> None:
         np.asarray(pinned())[0] = 1
     with pytest.raises(ValueError, match="copied to become"):
         np.asarray(pinned(), copy=False)
+
+
+def test_asarray_of_a_dtype_cannot_be_written() -> None:
+    found = np.asarray(pinned(2.0), dtype=np.float64)
+
+    assert (found.dtype, found[0]) == (np.float64, 2.0)
+    assert not found.flags.writeable
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_no_more_memory_is_pinned_than_the_computer_has(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, excess: int
+) -> None:
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 16}.__getitem__)
+    source = host_memory(machine).source
+
+    with pytest.raises(MemoryError, match="64 KiB in this machine") if excess else nullcontext():
+        source.reserve(16 * 4096 + excess, 0)
+
+
+def test_pinned_memory_is_told_apart_from_that_of_other_kinds() -> None:
+    found: list[watchers.Occurrence] = []
+    with watchers.watch(found.append, ["memory_taken"]):
+        array = pinned()
+
+    assert array.size == N
+    assert [one.device for one in found] == ["pinned host memory of the simulated machine"]
 
 
 def test_new_memory_is_poisoned() -> None:

@@ -173,6 +173,24 @@ def test_a_host_wait_tells_how_long_it_took(sim: Any, event: str) -> None:
     assert told.subject == {"device_synchronized": 0, "stream_synchronized": sim.current_stream(0).queue.number}[event]
 
 
+def test_a_query_tells_that_a_stream_is_done_only_if_it_is(sim: Any) -> None:
+    stream = sim.current_stream(0)
+    sim.spin(0, 2_000_000)
+    busy = seen(stream.query, "stream_found_done")
+    stream.synchronize()
+    done = seen(stream.query, "stream_found_done")
+
+    assert busy == []
+    assert [one.subject for one in done] == [stream.queue.number]
+
+
+def test_a_new_stream_is_told_with_its_name(sim: Any) -> None:
+    made: list[Any] = []
+    (told,) = seen(lambda: made.append(sim.new_stream(0)), "stream_made")
+
+    assert (told.subject, told.stream, told.name) == (made[0].queue.number, made[0].queue.number, made[0].queue.label)
+
+
 def test_a_launch_tells_its_name_time_bytes_and_line(sim: Any) -> None:
     x = array()
     (told,) = seen(lambda: ops.add(x, x), "launched")
@@ -336,6 +354,7 @@ def test_accesses_are_told_with_what_is_written_and_not_where_nobody_asks_for_th
     others = seen(lambda: np.multiply(x, 2.0, out=x), "launched")
 
     assert [(one.name, [write for _, write in one.accesses]) for one in told] == [("multiply", [True])]
+    assert [one.lane for one in told] == ["stream 0"]
     assert [one.accesses for one in others] == [()]
 
 

@@ -15,7 +15,7 @@ from cuassay import ops
 from cuassay.core import syncdebug
 from cuassay.devices.sim import BACKEND
 from cuassay.devices.sim.device import HOST_CALL, LAUNCH
-from cuassay.errors import ArgumentError, CapabilityError, SynchronizationError
+from cuassay.errors import ArgumentError, CapabilityError, DeviceError, SynchronizationError
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +55,31 @@ def test_piecewise_tells_one_condition_from_rows_of_them(xp: Any, stacked: bool)
 def test_memory_of_the_host_is_not_shown_without_a_copy(xp: Any) -> None:
     with pytest.raises(BufferError, match="shows memory of one place"):
         xp.from_dlpack(np.ones(3), device="sim:0", copy=False)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass is not the recommended way:PendingDeprecationWarning")
+@pytest.mark.parametrize("name", ["asmatrix", "bmat"])
+def test_a_matrix_cannot_be_kept_on_the_device(xp: Any, name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} gives a matrix, which cannot be kept on sim:0"):
+        getattr(xp, name)(xp.ones((2, 2)))
+
+
+def test_an_iterator_cannot_be_kept_on_the_device(xp: Any) -> None:
+    with pytest.raises(TypeError, match="nested_iters gives a nditer, which cannot be kept on sim:0"):
+        xp.nested_iters(xp.ones((2, 2)), [[0], [1]])
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "in a list"])
+def test_no_array_is_made_of_a_dict_of_arrays(xp: Any, nested: bool) -> None:
+    value = {1: xp.ones(2)}
+
+    with pytest.raises(TypeError, match="numbers, arrays and lists of them; got dict"):
+        xp.asarray([value] if nested else value)
+
+
+def test_a_device_that_is_not_there_does_not_become_current() -> None:
+    with pytest.raises(DeviceError, match="sim:2 does not exist"):
+        BACKEND.activate(2)
 
 
 def test_the_driver_is_this_version() -> None:

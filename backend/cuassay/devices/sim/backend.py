@@ -282,7 +282,7 @@ class SimBackend:
 
     def overlap(self, a: SimArray, b: SimArray) -> str:
         """Compare device and address, then elements within bounds."""
-        if a.owner is not b.owner or a.block is not b.block or a.block is None:
+        if a.owner is not b.owner or a.block is not b.block:
             return "none"
         if not layout.overlap(a.raw, b.raw):
             return "none"

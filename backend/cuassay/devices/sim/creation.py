@@ -6,7 +6,6 @@ result, copied in (see `namespace`). Nothing here returns a host array.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
@@ -235,7 +234,7 @@ def _as_asked(array: DeviceArray, dtype: np.dtype[Any] | None, order: Any, *, co
 
 def _stacked(maker: Creation, obj: Any, dtype: np.dtype[Any] | None, device: Any) -> DeviceArray:
     """Stack nested lists that contain device arrays, as CuPy does."""
-    if not isinstance(obj, Iterable):
+    if not isinstance(obj, (list, tuple)):
         raise TypeError(f"arrays are made of numbers, arrays and lists of them; got {type(obj).__qualname__}")
     parts: Any = [maker.asarray(one, device=device) for one in obj]
     stacked = cast("DeviceArray", np.stack(parts))

@@ -336,7 +336,7 @@ def empty(shape: tuple[int, ...], dtype: Any, machine: Machine) -> SimPinned:
     return SimPinned(raw.view(wanted).reshape(shape) if nbytes else np.empty(shape, wanted), home, memory)
 
 
-def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
+def transfer(src: Any, dst: Any, *, non_blocking: bool) -> None:
     """Copy between host and device in order of the device's current stream; see `cuassay.devices.copy`.
 
     Raises

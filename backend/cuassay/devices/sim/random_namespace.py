@@ -54,7 +54,7 @@ class Draws(Handle):
         return partial(self._draw, name)
 
     def __dir__(self) -> list[str]:
-        return sorted(name for name in {*dir(self._source)} - _HIDDEN if not name.startswith("_"))
+        return [name for name in dir(self._source) if name not in _HIDDEN and not name.startswith("_")]
 
     def _draw(self, name: str, *args: Any, **kwargs: Any) -> Any:
         machine, home = self._sim_device.machine, self._sim_device
@@ -99,7 +99,7 @@ class RandomNamespace(Draws):
         return f"Namespace(cuassay.devices.sim.random on {self._sim_device.device})"
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), "RandomState", "default_rng", "ranf", "sample"})
+        return [*super().__dir__(), "RandomState", "default_rng", "ranf", "sample"]
 
     def default_rng(self, seed: Any = None) -> Draws:
         """Return a generator with the methods of `numpy.random.Generator`."""
