@@ -195,7 +195,7 @@ def test_a_refused_candidate_is_told_its_cheat_first(declaration: Declaration) -
     verdict, _ = judged(declaration, run=stale)
 
     assert verdict.verdict == "refused"
-    assert verdict.reason.startswith("T9 (a result cached by identity or address), proven")
+    assert verdict.reason.startswith("T9 (a result is cached by the identity or address of the inputs), proven")
     assert "out of tolerance" in verdict.worst
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
-from cuassay.testing.generated.selection import one
+from cuassay.testing.generated.selection import by_options
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray
 
@@ -25,19 +25,41 @@ _MOST_ELEMENTS = 9000
 
 
 def check_chains(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Check adjacency matrices and predecessor indices that describe a chain.
+    """Check adjacency matrices, predecessor indices and lists of edges that describe a chain, with each set of options.
 
-    A square array of truth values has one True in each row, next to the diagonal. Each index names the node before.
+    A square array of truth values has one True in each row, next to the diagonal. Each index names the node before. Of
+    two index arrays of one range, the first names a node and the second one the next node.
     """
     if spec.op is not None or spec.is_its_own_reference:
         return
-    like = one(spec, device, dtype, most=_MOST_ELEMENTS)
-    args = tuple(_chained(given) for given in like.args)
-    sample = replace(like, args=args, label=f"{like.label}, a chain: each node is linked only to the next")
-    is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
-    if is_changed and is_safely_taken(spec, sample):
-        with filled_from(spec, device, dtype, like, sample):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+    for like in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
+        args = _edges(like.args) or tuple(_chained(given) for given in like.args)
+        sample = replace(like, args=args, label=f"{like.label}, a chain: each node is linked only to the next")
+        is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
+        if is_changed and is_safely_taken(spec, sample):
+            with filled_from(spec, device, dtype, like, sample):
+                compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+def _edges(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments with their first two index arrays as the edges of a chain; None if they are no list of edges."""
+    places = [place for place, given in enumerate(args) if _is_index(given)]
+    if len(places) != 2:
+        return None
+    sources, targets = (args[place] for place in places)
+    last = int(sources.span[1])
+    if (sources.shape, sources.span) != (targets.shape, targets.span) or not _LEAST <= last <= sources.values.size:
+        return None
+    steps = np.minimum(np.arange(sources.values.size), last - 1)
+    linked = {places[0]: steps.astype(sources.dtype), places[1]: (steps + 1).astype(targets.dtype)}
+    return tuple(HostArray(linked[place]) if place in linked else given for place, given in enumerate(args))
+
+
+def _is_index(given: Any) -> bool:
+    """Whether it is a vector of integers drawn from a range that begins with 0."""
+    if not isinstance(given, HostArray) or given.dtype.kind not in "iu" or given.span is None or given.is_free:
+        return False
+    return len(given.shape) == 1 and int(given.span[0]) == 0
 
 
 def _chained(given: Any) -> Any:
@@ -47,8 +69,7 @@ def _chained(given: Any) -> Any:
     shape, count = given.shape, given.values.size
     if given.dtype == np.bool_ and given.is_free and len(shape) >= 2 and shape[-1] == shape[-2]:
         return HostArray(np.broadcast_to(np.eye(shape[-1], k=1, dtype=np.bool_), shape).copy())
-    is_index = given.dtype.kind in "iu" and given.span is not None and not given.is_free
-    if is_index and len(shape) == 1 and given.span is not None and tuple(map(int, given.span)) == (0, count - 1):
+    if _is_index(given) and given.span is not None and int(given.span[1]) == count - 1:
         return HostArray(np.maximum(np.arange(count) - 1, 0).astype(given.dtype))
     return given
 
