@@ -17,7 +17,16 @@ from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 
-__all__ = ["Change", "conditioning", "free_floats", "is_general", "last_digit_moves", "near_zero", "refilled"]
+__all__ = [
+    "Change",
+    "conditioning",
+    "free_floats",
+    "is_general",
+    "last_digit_moves",
+    "near_zero",
+    "refilled",
+    "some_tiny",
+]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -54,6 +63,18 @@ def near_zero(sample: Sample) -> list[NDArray[Any]]:
     found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and is_float(one.dtype)]
     from_zero = [one.values for one in found if one.span is not None and _holds_zero(one.span)]
     return [*free_floats(sample), *from_zero] if from_zero else []
+
+
+def some_tiny(array: NDArray[Any]) -> NDArray[Any]:
+    """Some numbers lost when added to 1, and negative unless none is: for them ``x - floor(x)`` is 1."""
+    flat = array.reshape(-1).copy()
+    sign = -1 if flat.min(initial=0) < 0 else 1
+    flat[1::8] = sign * _TINY * np.abs(flat[1::8].astype(np.float64))
+    return flat.reshape(array.shape)
+
+
+#: Lost when added to 1, in float64 too.
+_TINY = 2.0**-70
 
 
 def _holds_zero(span: tuple[float, float]) -> bool:

@@ -42,6 +42,7 @@ from cuassay.testing.generated.filling import (
     last_digit_moves,
     near_zero,
     refilled,
+    some_tiny,
 )
 from cuassay.testing.generated.natively import check_far_units, check_orders
 from cuassay.testing.generated.selection import by_options, generator
@@ -287,6 +288,8 @@ def _check_next_to_zero(spec: OpSpec, device: Device, dtype: Any, sample: Sample
         for name, unit in (("2^-27", _SMALL), ("2^-8", _SMALLER)):
             label = f"numbers next to zero {name} times as large"
             _check(spec, device, dtype, sample, refilled(sample, _times(unit), label, chosen=near))
+    if chosen := near or free_floats(sample):
+        _check(spec, device, dtype, sample, refilled(sample, some_tiny, "some numbers next to zero", chosen=chosen))
 
 
 def _times(unit: float) -> Fill:
