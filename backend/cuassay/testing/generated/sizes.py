@@ -80,7 +80,7 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
         several = by_options(spec, device, dtype, most=MOST_OF_SMALL)
         check_shares(spec, device, dtype, several)
         for options in several:
-            for sample in around_powers(spec, options):
+            for sample in _quick(spec, around_powers(spec, options)):
                 if has_expected_shape(spec, sample):
                     check_larger(spec, device, dtype, sample, options)
                 else:
@@ -130,6 +130,23 @@ def _affordable(
                 return
         before = size
         yield sample
+
+
+def _quick(spec: OpSpec, samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Yield samples of growing sizes, except those for which the reference would take long.
+
+    Two nested Python loops over the elements of a small sample take many seconds.
+    """
+    took, before = 0.0, 1
+    for sample in samples:
+        size = elements_of(sample)
+        if took * (size / before) ** 2 <= _SMALL_PATIENCE_S:
+            yield sample
+            took, before = _seconds_of_reference(spec, sample), max(size, 1)
+
+
+#: Seconds of the reference for one of many small samples.
+_SMALL_PATIENCE_S = 2.0
 
 
 def _seconds_of_reference(spec: OpSpec, sample: Sample) -> float:
