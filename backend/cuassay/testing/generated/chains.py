@@ -42,7 +42,7 @@ def check_chains(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _edges(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The arguments with their first two index arrays as the edges of a chain; None if they are no list of edges."""
+    """The arguments with their first two index arrays as the edges of a chain; None if they hold no list of edges."""
     places = [place for place, given in enumerate(args) if _is_index(given)]
     if len(places) != 2:
         return None
