@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -113,6 +114,59 @@ def test_a_reference_that_takes_long_is_not_given_long_arrays() -> None:
     CHECKS["sizes"](spec, "cpu")
 
     assert 64 < max(lengths) < 1000
+
+
+def test_a_new_shape_is_not_tried_where_the_reference_would_take_long() -> None:
+    """One with two loops in Python over the elements: 144 take a hundredth of a second, 6,084 would take 18."""
+    sizes: set[int] = set()
+
+    def slow(a: Any) -> Any:
+        sizes.add(a.size)
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+        return a * 2
+
+    spec = OpSpec(
+        fn=lambda xp, a: a * 2, name="doubled", dtypes=("float32", "float64"), samples=lambda make: [make((12, 12))],
+        reference=slow,
+    )  # fmt: skip
+    CHECKS["second_call"](spec, "cpu")
+
+    assert max(sizes) < 1000
+
+
+def _doubled(a: Any, races: bool) -> Any:
+    """Twice `a`; on sim, another stream doubles it if asked for, and nobody waits for that stream."""
+    if not races or isinstance(a, np.ndarray):
+        return a * 2
+    stream = devices.backend("sim").new_stream(0)
+    with stream:
+        return a * 2
+
+
+def test_a_race_that_only_undeclared_shapes_meet_is_reported() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: _doubled(a, races=len(a) > 30), name="doubled", dtypes=("float64",), reference=lambda a: a * 2,
+        samples=lambda make: [make(9)],
+    )  # fmt: skip
+    with pytest.raises(RaceError):
+        CHECKS["second_call"](spec, "sim")
+
+
+def test_a_race_that_only_other_layouts_of_out_meet_is_reported() -> None:
+    def doubled(xp: Any, a: Any, out: Any = None) -> Any:
+        found = _doubled(a, races=out is not None and not out.flags.c_contiguous)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    spec = OpSpec(
+        fn=doubled, name="doubled", dtypes=("float64",), reference=lambda a: a * 2, samples=lambda make: [make((4, 5))]
+    )
+    with pytest.raises(RaceError):
+        CHECKS["out"](spec, "sim", np.dtype("float64"))
 
 
 def test_a_number_of_things_is_not_made_zero() -> None:

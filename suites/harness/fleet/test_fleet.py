@@ -217,6 +217,7 @@ def test_a_worker_whose_device_is_not_well_fails_no_test(client: Any, folder: Pa
     tests = make(
         folder, "unwell", "import pytest\n@pytest.mark.parametrize('n', range(2))\ndef test_it(device, n): pass\n"
     )
+    client.wait_for_workers(2, timeout=60)  # a worker that an earlier test has killed may not be back
     addresses = {told["name"]: address for address, told in client.scheduler_info()["workers"].items()}
 
     def set_fault(reason: str | None) -> None:

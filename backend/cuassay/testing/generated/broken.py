@@ -9,6 +9,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
+from cuassay.errors import RaceError
 from cuassay.testing.generated.execution import is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import shape_on_host
 from cuassay.testing.opspec import OpSpec
@@ -50,6 +51,8 @@ def assert_dtype_of(spec: OpSpec, device: Device, sample: Sample, base: Sample) 
         with on_sample(sample):
             try:
                 got, usual = (getattr(run_sample(spec, device, one), "dtype", None) for one in (sample, base))
+            except RaceError:
+                raise
             except Exception:  # noqa: BLE001  libraries refuse inputs by errors of different types
                 return
             if got is not None and usual is not None and got != usual:

@@ -27,9 +27,11 @@ __all__ = [
     "around_powers",
     "elements_of",
     "has_expected_shape",
+    "is_quick",
     "multiples",
     "one_each",
     "resized",
+    "seconds_of_reference",
     "shape_on_host",
     "swapped",
 ]
@@ -38,6 +40,25 @@ __all__ = [
 def elements_of(sample: Sample, extents: Mapping[int, int] | None = None) -> int:
     """The number of elements of all arrays of a call, or of those that `resized` gives for `extents`."""
     return sum(math.prod(swapped(array.shape, extents or {})) for array in arrays_of(*sample.host()))
+
+
+#: Seconds of the reference for one of many small samples.
+_PATIENCE_S = 2.0
+
+
+def is_quick(spec: OpSpec, before: Sample, larger: Sample) -> bool:
+    """Whether the reference will not take long for `larger`, judged by its time for `before`.
+
+    Two nested Python loops over the elements of a small sample take many seconds, so time is assumed to grow with the
+    square of the size.
+    """
+    growth = elements_of(larger) / max(elements_of(before), 1)
+    return seconds_of_reference(spec, before) * growth**2 <= _PATIENCE_S
+
+
+def seconds_of_reference(spec: OpSpec, sample: Sample) -> float:
+    """Seconds that the reference takes for one call; 0 if it or the function rejects the sample."""
+    return spec.timed(sample)[1] if is_safely_taken(spec, sample) else 0.0
 
 
 def has_expected_shape(spec: OpSpec, sample: Sample) -> bool:

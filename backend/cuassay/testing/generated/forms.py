@@ -13,7 +13,7 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
-from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from cuassay.errors import ArgumentError, DeviceError, DTypeError, RaceError, ShapeError
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
@@ -98,17 +98,19 @@ def _check_layouts_of_out(spec: OpSpec, device: Device, dtype: Any, sample: Samp
     args, kwargs = sample.on(device)
     for layout in ("strided", "transposed"):
         out = HostArray(np.ones(tuple(plain.shape), np.dtype(str(plain.dtype))), layout).on(device)
-        if not _is_taken(spec, device, args, {**kwargs, "out": out}):
+        if not _accepts(spec, device, args, {**kwargs, "out": out}):
             continue
         with explained(_NOT_WRITTEN_STRIDED.format(layout)):
             compare(spec, device, dtype, sample, out)
 
 
-def _is_taken(spec: OpSpec, device: Device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _accepts(spec: OpSpec, device: Device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Call the function, and return whether it raised nothing; libraries refuse a layout by many errors."""
     with devices.backend(device.kind).activate(device.index):
         try:
             spec.apply(device, args, kwargs)
+        except RaceError:
+            raise
         except Exception:  # noqa: BLE001
             return False
     return True

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.device import Device
+from cuassay.errors import RaceError
 from cuassay.testing.generated.execution import is_safely_taken, refusal_of, run_sample
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import axes_of, by_options, generator, samples_of
@@ -168,6 +169,8 @@ def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
     """Whether the function accepts options that nobody declared; it may reject them with any error."""
     try:
         run_sample(spec, device, sample)
+    except RaceError:
+        raise
     except Exception:  # noqa: BLE001  libraries reject options with errors of different types
         return False
     return True

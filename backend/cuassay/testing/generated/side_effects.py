@@ -21,6 +21,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_float
 from cuassay.core.device import Device
 from cuassay.core.generators import default_generator
+from cuassay.errors import RaceError
 from cuassay.testing.generated.comparison import compare, compare_values
 from cuassay.testing.generated.execution import (
     check,
@@ -31,7 +32,7 @@ from cuassay.testing.generated.execution import (
     run_sample,
     verify,
 )
-from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.extents import is_quick, resized
 from cuassay.testing.generated.options import (
     MOST_OF_OPTIONS,
     check_axis_beyond,
@@ -241,6 +242,13 @@ def _of_new_shape(sample: Sample, times: int = 1) -> Sample:
     return resized(sample, {extent: extent + times * _MORE}) if extent > 1 else sample
 
 
+def _unmet(spec: OpSpec, device: Device, dtype: Any, times: int) -> Sample | None:
+    """An ordinary call of a new shape; None if the reference would take long for it."""
+    sample = one(spec, device, dtype, most=MOST_OF_OPTIONS)
+    larger = _of_new_shape(sample, times)
+    return larger if is_quick(spec, sample, larger) else None
+
+
 #: New shapes that are tried; one of them may show that the function is wrong without earlier calls too.
 _FIRST_TIMES = 5
 
@@ -261,12 +269,14 @@ def _check_first_of_shape(spec: OpSpec, device: Device, dtype: Any) -> None:
     Other checks cannot see that call: they first run the function on the host to find out whether it accepts the
     inputs.
     """
-    sample = _of_new_shape(one(spec, device, dtype, most=MOST_OF_OPTIONS), _FIRST_TIMES + 1)
+    sample = _unmet(spec, device, dtype, _FIRST_TIMES + 1)
     try:
-        if spec.refusal(sample) is not None:
+        if sample is None or spec.refusal(sample) is not None:
             return
         first, second = (run_sample(spec, device, sample) for _ in range(2))
         compare(spec, device, dtype, sample, second)
+    except RaceError:
+        raise
     except Exception:  # noqa: BLE001  the shape is undeclared: it may raise any error, or be wrong both times
         return
     with on_sample(sample), explained("wrong in the first call with a shape, right in the second"):
@@ -278,14 +288,13 @@ def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
     floats = sorted((name for name in dtypes if is_float(name)), key=epsilon)
     if len(floats) < 2:
         return
-    coarse, fine = (
-        _of_new_shape(one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS), _FIRST_TIMES + 3)
-        for name in (floats[-1], floats[0])
-    )
-    if any(refusal_of(spec, call) is not None for call in (coarse, fine)):
+    coarse, fine = (_unmet(spec, device, as_dtype(name), _FIRST_TIMES + 3) for name in (floats[-1], floats[0]))
+    if coarse is None or fine is None or any(refusal_of(spec, call) is not None for call in (coarse, fine)):
         return
     try:
         run_sample(spec, device, coarse)
+    except RaceError:
+        raise
     except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
         return
     sentence = f"{floats[0]} after a call of the same shape in {floats[-1]}: does the key of a cache lack the dtype?"
@@ -312,7 +321,9 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
 
     If the numbers decide between several algorithms, the choice must not be cached by shape.
     """
-    sample = _of_new_shape(one(spec, device, dtype, most=MOST_OF_OPTIONS), _FIRST_TIMES + 2)
+    sample = _unmet(spec, device, dtype, _FIRST_TIMES + 2)
+    if sample is None:
+        return
 
     def put(array: Any) -> Any:
         is_of_integers = isinstance(array, np.ndarray) and array.dtype.kind in "biu" and array.ndim > 0
@@ -326,6 +337,8 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     try:
         run_sample(spec, device, in_order)
+    except RaceError:
+        raise
     except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
         return
     fresh = _of_new_shape(sample)

@@ -39,9 +39,11 @@ from cuassay.testing.generated.extents import (
     around_powers,
     elements_of,
     has_expected_shape,
+    is_quick,
     multiples,
     one_each,
     resized,
+    seconds_of_reference,
     shape_on_host,
 )
 from cuassay.testing.generated.last_number import check_last_number
@@ -122,7 +124,7 @@ def _affordable(
             return
         took = time.thread_time() - began
         if not spec.is_its_own_reference:
-            took = max(took, _seconds_of_reference(spec, sample) * _PATIENCE_S / _REFERENCE_PATIENCE_S)
+            took = max(took, seconds_of_reference(spec, sample) * _PATIENCE_S / _REFERENCE_PATIENCE_S)
         if device.kind != "cpu":
             try:
                 took = max(took, _seconds_on(spec, device, sample) * _PATIENCE_S / _DEVICE_PATIENCE_S)
@@ -133,25 +135,12 @@ def _affordable(
 
 
 def _quick(spec: OpSpec, samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Yield samples of growing sizes, except those for which the reference would take long.
-
-    Two nested Python loops over the elements of a small sample take many seconds.
-    """
-    took, before = 0.0, 1
+    """Yield samples of growing sizes, except those for which the reference would take long."""
+    before: Sample | None = None
     for sample in samples:
-        size = elements_of(sample)
-        if took * (size / before) ** 2 <= _SMALL_PATIENCE_S:
+        if before is None or is_quick(spec, before, sample):
             yield sample
-            took, before = _seconds_of_reference(spec, sample), max(size, 1)
-
-
-#: Seconds of the reference for one of many small samples.
-_SMALL_PATIENCE_S = 2.0
-
-
-def _seconds_of_reference(spec: OpSpec, sample: Sample) -> float:
-    """Seconds that the reference takes for one call; 0 if it or the function rejects the sample."""
-    return spec.timed(sample)[1] if is_safely_taken(spec, sample) else 0.0
+            before = sample
 
 
 def _seconds_on(spec: OpSpec, device: Device, sample: Sample) -> float:
