@@ -32,6 +32,7 @@ from cuassay.testing.generated import (  # noqa: F401  importing these modules r
     numbers,
     precision,
     relations,
+    second_calls,
     side_effects,
     signed_zeros,
     sizes,
@@ -242,7 +243,7 @@ def _check_other_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sampl
     except AssertionError as error:
         if not _is_right(spec, dtype, sample, first):
             return
-        if side_effects.is_wrong_at_first(spec, device, dtype, other):
+        if second_calls.is_wrong_at_first(spec, device, dtype, other):
             said = "right for some numbers, wrong for others, also in the first call with a shape: no cache is at fault"
         else:
             said = (

@@ -1,4 +1,4 @@
-"""Whether a function is wrong in its first call with a shape too."""
+"""What a call leaves behind for the next one, and whether a function is wrong in its first call with a shape too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
-from cuassay.testing.generated.side_effects import is_wrong_at_first
+from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.second_calls import is_wrong_at_first
 
 CPU = Device("cpu")
 
@@ -40,3 +41,26 @@ def test_a_shape_that_the_reference_refuses_shows_nothing_of_first_calls(error: 
     spec = OpSpec(fn=lambda xp, a: a.copy(), name="same", samples=lambda make: [make(9)], reference=picky)
 
     assert not is_wrong_at_first(spec, CPU, np.dtype("float32"), Sample((np.ones(9, np.float32),)))
+
+
+@pytest.mark.parametrize("fills_again", [True, False])
+def test_a_buffer_that_is_kept_for_all_lengths_of_one_padded_length(fills_again: bool) -> None:
+    buffers: dict[Any, Any] = {}
+
+    def block_sums(xp: Any, a: Any) -> Any:
+        padded = -(-a.shape[0] // 16) * 16
+        buffer = buffers.setdefault((padded, a.dtype), xp.zeros(padded, a.dtype))
+        if fills_again:
+            buffer[...] = 0
+        buffer[: a.shape[0]] = a
+        return buffer.reshape(-1, 16).sum(axis=1)
+
+    spec = OpSpec(
+        fn=block_sums, name="block_sums", dtypes=("float32",), samples=lambda make: [make(40)],
+        reference=lambda a: np.add.reduceat(a, range(0, a.shape[0], 16)),
+    )  # fmt: skip
+    if fills_again:
+        CHECKS["second_call"](spec, CPU)
+    else:
+        with pytest.raises(AssertionError, match=r"after a call with 64 elements .* than before it: does a buffer"):
+            CHECKS["second_call"](spec, CPU)
