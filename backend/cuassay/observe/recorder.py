@@ -137,8 +137,11 @@ class Recorder:
                 Recorder._active = None
                 raise
         self._began = self._now()
-        of_memory = {event: self._watch_memory(event) for event in ("memory_taken", "memory_returned")}
-        self._handle = watch(self._watch, _WATCHED, of_memory=of_memory)
+        if self._memory:
+            of_memory = {event: self._watch_memory(event) for event in ("memory_taken", "memory_returned")}
+            self._handle = watch(self._watch, _WATCHED, of_memory=of_memory)
+        else:
+            self._handle = watch(self._watch, {event for event in _WATCHED if not event.startswith("memory")})
         wrap(self._wrapping)
 
     def stop(self) -> Timeline:
@@ -280,8 +283,6 @@ class Recorder:
             kind = occurrence.device.partition(":")[0]
             if any(one.kind == kind for one in registry.backends()):  # pinned host memory does not name a device kind
                 self._choose_clock(kind)
-        if event.startswith("memory") and not self._memory:
-            return
         if event in ("graph_replay_begun", "range_begun"):
             name = occurrence.name or f"graph {occurrence.subject:#x}"
             moment = self._enter("replay" if event == "graph_replay_begun" else "range", name)
@@ -297,7 +298,7 @@ class Recorder:
 
         def watched(device: str, address: int, stream: int, nbytes: int) -> None:
             state = local.state
-            if state.is_quiet or (not self._memory and self._clock is not None):
+            if state.is_quiet:
                 return
             if self._clock is None:
                 self._watch(Occurrence(event, device, address, stream, nbytes))
