@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bad_values import contents, offence
+from bad_values import BAD, contents, offence
 
 import cuassay
 from cuassay import Device, from_host, ops
@@ -150,6 +150,28 @@ def op_call(op: Op, device: Device) -> dict[str, Any] | None:
 
 def answer(call: Callable[..., Any], kwargs: dict[str, Any]) -> str | None:
     """What is wrong with how a call ends, or None: it gives a value, or refuses and has written nothing."""
+    return _answer(call, kwargs)[0]
+
+
+def offences(call: Callable[..., Any], good: Callable[[], dict[str, Any]], parameter: str) -> dict[str, str]:
+    """What is wrong with how calls end that have each bad value of one parameter, by the value's name.
+
+    A call that refuses has written nothing, so that the next one gets the same good arguments.
+    """
+    found: dict[str, str] = {}
+    kwargs: dict[str, Any] | None = None
+    for name, make in BAD.items():
+        kwargs = good() if kwargs is None else kwargs
+        offence_of_call, has_refused = _answer(call, {**kwargs, parameter: make()})
+        if offence_of_call is not None:
+            found[name] = offence_of_call
+        if not has_refused:
+            kwargs = None
+    return found
+
+
+def _answer(call: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[str | None, bool]:
+    """What is wrong with how a call ends, or None; and whether it raised an error and has written nothing."""
     before = list(contents(kwargs))
     try:
         made = call(**kwargs)
@@ -158,9 +180,9 @@ def answer(call: Callable[..., Any], kwargs: dict[str, Any]) -> str | None:
                 pass
     except Exception as error:  # noqa: BLE001  which errors may come is the question
         if list(contents(kwargs)) != before:
-            return f"written before {type(error).__name__}: {error!s:.100}"
-        return offence(error, opens_file=call in OPENS_FILE)
-    return None
+            return f"written before {type(error).__name__}: {error!s:.100}", False
+        return offence(error, opens_file=call in OPENS_FILE), True
+    return None, False
 
 
 def told(offences: dict[str, str]) -> str:

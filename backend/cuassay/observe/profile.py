@@ -63,8 +63,9 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         gives_way: bool = False,
         kernels: bool = False,
     ) -> None:
-        if not isinstance(kernels, bool):
-            raise ArgumentError(f"kernels is True or False; got a {type(kernels).__name__}; give one of the two")
+        for name, value in (("memory", memory), ("kernels", kernels)):
+            if not isinstance(value, bool):
+                raise ArgumentError(f"{name} is True or False; got a {type(value).__name__}; give one of the two")
         found = None if device is None else Device(device)
         self._recorder = Recorder(found, memory=memory, limit=limit, gives_way=gives_way, kernels=kernels)
         self._timeline: Timeline | None = None

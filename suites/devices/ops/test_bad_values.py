@@ -19,6 +19,7 @@ from bad_calls import (
     files_land_elsewhere,  # noqa: F401  a fixture for every test here, as the two others
     functions,
     hangs_are_ended,  # noqa: F401
+    offences,
     op_call,
     parameters,
     required,
@@ -60,31 +61,29 @@ def _good(op: Op, device: Device) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("function", "parameter"), list(_positions()))
 def test_function_refuses_bad_value_and_writes_nothing(device: Device, function: Any, parameter: str) -> None:
-    answers = {name: answer(function, {**required(function, device), parameter: make()}) for name, make in BAD.items()}
-    offences = {name: found for name, found in answers.items() if found is not None}
+    found = offences(function, lambda: required(function, device), parameter)
 
-    assert not offences, told(offences)
+    assert not found, told(found)
 
 
 @pytest.mark.parametrize(("op", "parameter"), list(_op_positions()))
 def test_op_refuses_bad_value_and_writes_nothing(device: Device, op: Op, parameter: str) -> None:
-    answers = {name: answer(op, {**_good(op, device), parameter: make()}) for name, make in BAD.items()}
-    offences = {name: found for name, found in answers.items() if found is not None}
+    found = offences(op, lambda: _good(op, device), parameter)
 
-    assert not offences, told(offences)
+    assert not found, told(found)
 
 
 @pytest.mark.parametrize(("op", "parameter"), list(_op_positions("arrays")))
 def test_bad_last_member_of_a_list_leaves_the_others_unwritten(device: Device, op: Op, parameter: str) -> None:
-    offences = {}
+    found = {}
     for name, make in BAD.items():
         bound = _good(op, device)
         former = bound[parameter] if isinstance(bound[parameter], list | tuple) else []
-        found = answer(op, {**bound, parameter: [*former[:-1], make()]})
-        if found is not None:
-            offences[name] = found
+        offence = answer(op, {**bound, parameter: [*former[:-1], make()]})
+        if offence is not None:
+            found[name] = offence
 
-    assert not offences, told(offences)
+    assert not found, told(found)
 
 
 # ------------------------------------------------------------------------------------------------ single faults

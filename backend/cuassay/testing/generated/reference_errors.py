@@ -2,8 +2,10 @@
 
 After a failed comparison the reference runs again in extended precision. Where the two results differ, its float64
 result is not exact. That does not show the rounding of angles, which are Python's floats: a reference that mentions pi
-or a Fourier transform is believed to fewer digits. The reference also runs in float32 if many numbers go into each
-result, because a sum in order may be further off than the square root of their number suggests.
+or a Fourier transform is believed to fewer digits. Some libraries compute in float64 whatever they are given; their
+rounding shows in results for inputs that differ in their last digits, which are not on a line. The reference also runs
+in float32 if many numbers go into each result, because a sum in order may be further off than the square root of their
+number suggests.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ def reference_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | N
     """
     if spec.op is not None or spec.reference is None or expected.dtype != np.float64:
         return None
-    found = (_beyond_float64(spec, sample, expected), _of_angles(spec, sample, expected))
+    found = (
+        _beyond_float64(spec, sample, expected),
+        _of_angles(spec, sample, expected),
+        _scatter(spec, sample, expected),
+    )
     errors = [one for one in found if one is not None]
     return np.asarray(sum(errors)) if errors else None
 
@@ -64,7 +70,7 @@ def _beyond_float64(spec: OpSpec, sample: Sample, expected: Array) -> Array | No
     """A bound for the error that extended precision shows; None if there is none, or the reference does not run so."""
     if spec.reference is None or expected.size * spec.scale(sample, expected)[1] > _MOST_TERMS:
         return None
-    extended, again = (_extended(spec.reference, sample) for _ in range(2))
+    extended, again = (_again(spec.reference, sample) for _ in range(2))
     if extended is None or extended.shape != expected.shape or extended.dtype.kind != "f":
         return None
     if again is None or not np.array_equal(extended, again, equal_nan=True):  # it is random, or keeps state
@@ -75,6 +81,33 @@ def _beyond_float64(spec: OpSpec, sample: Sample, expected: Array) -> Array | No
     lost = (expected == 0) & np.isfinite(expected)
     errors[lost] = np.maximum(errors, epsilon("float64") * np.maximum(_sizes(sample, expected.shape), 1.0))[lost]
     return errors if errors.any() else None
+
+
+#: Relative changes of all inputs, in pairs of opposite sign; the function is a line between them but for 2^-57 of it.
+_STEPS = (2.0**-30, 3 * 2.0**-30)
+
+#: Factor on the largest distance from the line. Two results may be near to it by chance.
+_MORE_SCATTER = 8.0
+
+#: The largest share of a result that its scatter may be. Larger differences are steps, as those of `floor`.
+_MOST_SCATTER = 2.0**-20
+
+
+def _scatter(spec: OpSpec, sample: Sample, expected: Array) -> Array | None:
+    """A bound for the error that shows in results for inputs that are almost the same; None if there is none."""
+    if spec.reference is None or not expected.size or not any(map(_is_array, arrays_of(*sample.host()))):
+        return None
+    size = np.maximum(*np.broadcast_arrays(spec.scale(sample, expected)[0], np.abs(expected)))
+    largest = 0.0
+    for step in _STEPS:
+        below, above = (_again(spec.reference, sample, times) for times in (1 - step, 1 + step))
+        if below is None or above is None or not below.shape == above.shape == expected.shape:
+            return None
+        with np.errstate(all="ignore"):
+            shares = np.abs(below / 2 + above / 2 - expected) / size
+        shares = shares[np.isfinite(shares) & (shares <= _MOST_SCATTER)]
+        largest = max(largest, float(np.max(shares, initial=0.0)))
+    return np.where(np.isfinite(size), _MORE_SCATTER * largest * size, 0.0) if largest else None
 
 
 #: Sums of fewer terms are within the tolerance in any order.
@@ -113,20 +146,24 @@ def _narrowed(value: Any) -> Any:
     return value.astype(np.float32) if _is_array(value) else value
 
 
-def _extended(reference: Callable[..., Any], sample: Sample) -> Array | None:
+def _again(reference: Callable[..., Any], sample: Sample, times: float | None = None) -> Array | None:
+    """The reference's result in extended precision, or in float64 for numbers that are `times` as large."""
+
+    def put(value: Any) -> Any:
+        if not _is_array(value):
+            return value
+        wide = value.astype(np.float64)
+        return wide.astype(np.longdouble) if times is None else wide * times
+
     args, kwargs = sample.copied()
-    given = [over_lists(value, _widened) for value in args]
-    options = {name: over_lists(value, _widened) for name, value in kwargs.items()}
+    given = [over_lists(value, put) for value in args]
+    options = {name: over_lists(value, put) for name, value in kwargs.items()}
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             return np.array(as_one(reference(*given, **options)))
     except Exception:  # noqa: BLE001  the reference was declared for float64 and may fail in any way
         return None
-
-
-def _widened(value: Any) -> Any:
-    return value.astype(np.float64).astype(np.longdouble) if _is_array(value) else value
 
 
 def _is_array(value: Any) -> bool:
