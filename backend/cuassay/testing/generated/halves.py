@@ -1,10 +1,13 @@
-"""A check with numbers of which some are ties: they lie half-way between two results of a rounding.
+"""A check with ties: numbers that lie half-way between two results of a rounding, or that are in two arrays.
 
 Results are compared only where the reference, run in the dtype itself, rounds the tie as it does in float64.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,12 @@ from cuassay.testing.generated.comparison import compare, compare_values, of_ref
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
 from cuassay.testing.generated.filling import Change, refilled
 from cuassay.testing.generated.natively import decided
-from cuassay.testing.generated.selection import generator
+from cuassay.testing.generated.patterns import may_be_filled
+from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.generated.special import samples_to_fill
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import HostArray, Sample, is_sorted
 
 __all__ = ["eighths"]
 
@@ -67,15 +71,50 @@ _OF_FLOAT64: dict[str, Change] = {
 
 @check(lambda spec: is_function(spec) and not spec.is_its_own_reference)
 def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Multiples of powers of two, some of which lie half-way between two results of a rounding."""
+    """Numbers half-way between two results of a rounding, and numbers of one array that are also in another."""
     if is_coarse(dtype):
         return
+    for sample in islice(samples_of(spec, device, dtype, "values"), _MOST_SAMPLES):
+        for shared in _with_shared(sample):
+            if is_safely_taken(spec, shared):
+                with filled_from(spec, device, dtype, sample, shared):
+                    _check_halves(spec, device, dtype, shared)
     for sample in samples_to_fill(spec, device, dtype):
         for label, fill in (_HALVES | _OF_FLOAT64 if dtype == np.float64 else _HALVES).items():
             filled = refilled(sample, fill, label)
             if is_safely_taken(spec, filled):
                 with filled_from(spec, device, dtype, sample, filled):
                     _check_halves(spec, device, dtype, filled)
+
+
+#: The most samples in which numbers are copied from one array to another; the order of edges may differ in each.
+_MOST_SAMPLES = 12
+
+#: The most numbers of an array that is taken for a list of edges, levels or centres.
+_MOST_EDGES = 64
+
+
+def _with_shared(sample: Sample) -> Iterator[Sample]:
+    """The sample with half of the numbers of a drawn array replaced by those of a short one, for each such pair."""
+    arrays = [(place, given) for place, given in enumerate(sample.args) if isinstance(given, HostArray)]
+    for (into, drawn), (of, short) in permutations(arrays, 2):
+        is_short = short.values.ndim == 1 and 1 < short.values.size <= min(_MOST_EDGES, drawn.values.size)
+        if not is_short or short.dtype != drawn.dtype or not may_be_filled(drawn) or is_sorted(drawn.values):
+            continue
+        chance, inside = generator(), _inside(short.values, drawn)
+        if inside.size:
+            values = drawn.values.copy().reshape(-1)
+            values[::2] = chance.choice(inside, values[::2].size)
+            args = list(sample.args)
+            args[into] = HostArray(values.reshape(drawn.shape), span=drawn.span, is_free=drawn.is_free)
+            label = f"{sample.label}, half of the numbers of input {into} are also in input {of}"
+            yield replace(sample, args=tuple(args), label=label)
+
+
+def _inside(values: Array, drawn: HostArray) -> Array:
+    """The finite values in the range of the drawn array."""
+    values = values[np.isfinite(values)]
+    return values if drawn.span is None else values[(values >= drawn.span[0]) & (values <= drawn.span[1])]
 
 
 def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:

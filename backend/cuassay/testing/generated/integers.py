@@ -124,7 +124,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
 _OPTIONS, _RANGES = 3, 4
 
 #: The most elements of a sample that is tried at the ends of its ranges: 16 bits overflow after 257 sums of 8 bits.
-_MOST_OF_RANGES = 4 * _COUNT
+_MOST_OF_RANGES = 16 * _COUNT
 
 
 def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
@@ -221,6 +221,11 @@ def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
     """
     changed = [at for at, (new, old) in enumerate(zip(sample.args, like.args, strict=True)) if new is not old]
     ends = {at: ends_of(given) for at in changed if isinstance(given := like.args[at], HostArray) and given.span}
+    for number in range(2) if ends else ():
+        args = list(sample.args)
+        for place, both in ends.items():
+            args[place] = _near(like.args[place], both, number)
+        yield replace(sample, args=tuple(args), label=f"{sample.label}, all near the {('lower', 'upper')[number]} end")
     together = [dict(zip(ends, chosen, strict=True)) for chosen in product(*ends.values())][:_TOGETHER]
     for chosen in ({place: end} for place, both in ends.items() for end in both), together if len(ends) > 1 else ():
         for filled in chosen:
@@ -229,6 +234,14 @@ def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
                 args[place] = HostArray(np.full(like.args[place].shape, end, like.args[place].dtype))
             named = " and of ".join(f"input {place} are {end}" for place, end in filled.items())
             yield replace(sample, args=tuple(args), label=f"{sample.label}, all of {named}")
+
+
+def _near(given: HostArray, ends: tuple[int, int], number: int) -> HostArray:
+    """Integers in the lowest or highest eighth of the range; equal ones have a sum with fewer digits."""
+    width = (ends[1] - ends[0]) // 8
+    low = (ends[0], ends[1] - width)[number]
+    drawn = generator().integers(low, low + width, given.shape, dtype=given.dtype, endpoint=True)
+    return HostArray(drawn, span=given.span)
 
 
 #: The most combinations of ends that are tried.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
+from cuassay.testing.generated.affordable import affordable
 from cuassay.testing.generated.broken import assert_dtype_of
 from cuassay.testing.generated.comparison import (
     compare,
@@ -43,10 +43,10 @@ from cuassay.testing.generated.extents import (
     multiples,
     one_each,
     resized,
-    seconds_of_reference,
     shape_on_host,
 )
 from cuassay.testing.generated.last_number import check_last_number
+from cuassay.testing.generated.long_in_16_bits import check_long_in_16_bits
 from cuassay.testing.generated.ratios import check_ratios, check_shares
 from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
 from cuassay.testing.generated.short_axes import check_empty_batch, check_short
@@ -62,7 +62,6 @@ _LENGTHS = (4095, 16_385, 65_537, 131_071, 2**20 + 3)
 _FIRST = 67
 #: Extents up to more rows than the second and third axis of a grid allow; the largest affordable one is compared.
 _EXTENTS = (_FIRST, 263, 1_031, 4_099, 16_385, 65_537, 262_147, 2**20 + 3)
-_MOST_ELEMENTS = 2**20 + 2**18
 #: Extents up to one more than a grid's second axis or a 16-bit index allows; the earlier ones show what it costs.
 _ONE_MORE = (_FIRST, 263, 1_031, 16_385, 65_537)
 #: The other extents if one is that long.
@@ -73,7 +72,10 @@ _MOST_OF_GRIDS = 2**18
 
 @check(lambda spec: spec.op is None or (spec.op.schema.elementwise and len(spec.op.schema.arrays) < 3))
 def check_sizes(spec: OpSpec, device: Device) -> None:
-    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long; in one dtype."""
+    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long; in one dtype.
+
+    In 16 bits only long arrays are tried.
+    """
     dtype = plainest(spec, device)
     base = one(spec, device, dtype)
     for sample in _larger(spec, device, dtype):
@@ -96,42 +98,7 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
             _check_empty_axes(spec, device, dtype, options)
             check_empty_batch(spec, device, dtype, options)
         _check_places(spec, device)
-
-
-#: Seconds of one call on the host; a Python loop over all elements does not run over a million of them.
-_PATIENCE_S = 0.25
-#: Seconds of one call on the device. Each step of such a loop is a launch, which sim compares with all earlier ones.
-_DEVICE_PATIENCE_S = 1.0
-#: Seconds of the reference. One with two nested Python loops over the elements would take hours for a million.
-_REFERENCE_PATIENCE_S = 1.0
-
-
-def _affordable(
-    spec: OpSpec, device: Device, base: Sample, longer: Iterable[dict[int, int]], most: int = _MOST_ELEMENTS
-) -> Iterator[Sample]:
-    """Yield `base` with growing extents as long as the next sample is affordable; a larger one is not even drawn.
-
-    Time is assumed to grow with the square of the size.
-    """
-    took, before = 0.0, 1
-    for extents in longer:
-        size = elements_of(base, extents)
-        if size > most or took * (size / before) ** 2 > _PATIENCE_S:
-            return
-        sample = resized(base, extents)
-        began = time.thread_time()
-        if _size_on_host(spec, sample) > _MOST_ELEMENTS:
-            return
-        took = time.thread_time() - began
-        if not spec.is_its_own_reference:
-            took = max(took, seconds_of_reference(spec, sample) * _PATIENCE_S / _REFERENCE_PATIENCE_S)
-        if device.kind != "cpu":
-            try:
-                took = max(took, _seconds_on(spec, device, sample) * _PATIENCE_S / _DEVICE_PATIENCE_S)
-            except MemoryError:  # the function may allocate the square of the length
-                return
-        before = size
-        yield sample
+        check_long_in_16_bits(spec, device)
 
 
 def _quick(spec: OpSpec, samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -141,35 +108,6 @@ def _quick(spec: OpSpec, samples: Iterable[Sample]) -> Iterator[Sample]:
         if before is None or is_quick(spec, before, sample):
             yield sample
             before = sample
-
-
-def _seconds_on(spec: OpSpec, device: Device, sample: Sample) -> float:
-    """Seconds that one call on `device` keeps the host busy, without compilation; 0 if the call fails.
-
-    Raises
-    ------
-    MemoryError
-        If the device has too little memory.
-    """
-    try:
-        if elements_of(sample) <= MOST_OF_SMALL:
-            run_sample(spec, device, sample)
-        began = time.thread_time()
-        run_sample(spec, device, sample)
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001  the comparison that follows reports it
-        return 0.0
-    return time.thread_time() - began
-
-
-def _size_on_host(spec: OpSpec, sample: Sample) -> int:
-    """The number of elements of the result; a huge number if the host cannot compute it."""
-    try:
-        with np.errstate(all="ignore"):
-            return int(np.size(spec.run("cpu", *sample.copied())))
-    except Exception:  # noqa: BLE001  a larger shape may be rejected with any error
-        return 2**62
 
 
 def check_larger(
@@ -256,7 +194,7 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     if spec.has_default_samples:
         flat = next(sample for sample in drawn if arrays_of(*sample.host())[0].ndim == 1)
         extent = flat.host()[0][0].shape[0]
-        yield from _affordable(spec, device, flat, ({extent: length} for length in _LENGTHS))
+        yield from affordable(spec, device, flat, ({extent: length} for length in _LENGTHS))
     seen: set[tuple[int, ...]] = set()
     for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
         ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
@@ -276,8 +214,8 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
     lengths = [length for length in _EXTENTS if length > extent]
     longer = [{extent: length} for length in lengths]
     if spec.has_default_samples:
-        return list(_affordable(spec, device, sample, longer, _MOST_OF_GRIDS))[-1:]
-    found = list(_affordable(spec, device, sample, longer))[lengths[:1] == [_FIRST] :]
+        return list(affordable(spec, device, sample, longer, _MOST_OF_GRIDS))[-1:]
+    found = list(affordable(spec, device, sample, longer))[lengths[:1] == [_FIRST] :]
     is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
     narrow = [] if is_long else _with_narrow_rows(spec, device, sample, extent)
     return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
@@ -289,7 +227,7 @@ def _with_narrow_rows(spec: OpSpec, device: Device, sample: Sample, extent: int)
     if not has_expected_shape(spec, resized(sample, others)):
         return []
     longer = (others | {extent: length} for length in _ONE_MORE if length > extent)
-    return [one for one in list(_affordable(spec, device, sample, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
+    return [one for one in list(affordable(spec, device, sample, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
 
 
 def _shapes(sample: Sample) -> set[int]:
@@ -365,7 +303,7 @@ def _check_places(spec: OpSpec, device: Device) -> None:
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
             longer = ({extent: length} for length in _PLACES)
-            for sample in list(_affordable(spec, device, base, longer))[len(_PLACES) - 1 :]:
+            for sample in list(affordable(spec, device, base, longer))[len(_PLACES) - 1 :]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
@@ -380,6 +318,6 @@ def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
         return
     extent = max(arrays[0].shape)
     longer = ({extent: length} for length in _ONE_MORE if length > extent)
-    for sample in list(_affordable(spec, device, options, longer, _MOST_OF_GRIDS))[-1:]:
+    for sample in list(affordable(spec, device, options, longer, _MOST_OF_GRIDS))[-1:]:
         if _ONE_MORE[-1] in arrays_of(*sample.host())[0].shape:
             check_last_number(spec, device, sample)
