@@ -206,3 +206,22 @@ def test_what_depends_on_the_shape_alone_is_found_out_once_for_large_calls() -> 
     other = replace(large, args=(np.arange(2.0**20 + 8),))
     spec.scale(other, other.args[0] * 2)
     assert calls == 6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_numbers_on_descending_edges_show_which_side_is_closed(dtype: str, side: str) -> None:
+    edges = [900, 700, 400, 150]
+
+    def bins(xp: Any, a: Any, edges: Any) -> Any:
+        return len(edges) - xp.searchsorted(edges[::-1], a, side=side)
+
+    spec = OpSpec(
+        fn=bins, name="bins", dtypes=(dtype,), reference=lambda a, edges: np.digitize(a, edges),
+        samples=lambda make: [(make((5, 7), low=0, high=1000), make.of(edges))],
+    )  # fmt: skip
+    if side == "right":
+        CHECKS["halves"](spec, "cpu", np.dtype(dtype))
+    else:
+        with pytest.raises(AssertionError, match="half of the numbers of input 0 are also in input 1"):
+            CHECKS["halves"](spec, "cpu", np.dtype(dtype))
