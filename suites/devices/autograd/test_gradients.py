@@ -134,6 +134,17 @@ def test_gradcheck_refuses_a_gradient_that_is_nan(drawn: Callable[..., Any]) -> 
         gradcheck(of_negative, (drawn(3) * 0.0 - 1.0,))
 
 
+def test_powers_of_zero_have_finite_gradients(device: Device) -> None:
+    """As in torch. Differences do not show it: powers of zero with a negative exponent are infinite."""
+    base, exponent = from_host(np.zeros(3), device), from_host(np.arange(3.0), device)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_base, by_exponent = grad(lambda a, b: ops.sum(ops.pow(a, b)), (0, 1))(base, exponent)
+
+    assert to_host(by_base).tolist() == [0.0, 1.0, 0.0]
+    assert to_host(by_exponent).tolist() == [0.0, 0.0, 0.0]
+
+
 def test_the_derivative_of_a_derivative(drawn: Callable[..., Any]) -> None:
     def slope(a: Any) -> Any:
         return grad(lambda b: ops.sum(ops.layer_norm(ops.tanh(b) * b, b[0], b[1]) / (b + 1.0)))(a)

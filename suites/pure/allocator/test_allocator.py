@@ -553,6 +553,22 @@ class TestPrivatePools:
         assert (kept, allocator.empty_cache()) == (0, 2 * MIB)
         assert allocator.statistics().reserved_bytes_by_private_pools == {}
 
+    @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+    @pytest.mark.parametrize("place", [0, 1, 2], ids=["default", "first", "second"])
+    def test_emptying_one_pool_keeps_the_memory_of_the_others(self, granularity: int, place: int) -> None:
+        allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
+        pools = [allocator.stream_pool(0).pool, allocator.create_pool(), allocator.create_pool()]
+        sizes = [20 * MIB, 30 * MIB, 40 * MIB]
+        for pool, nbytes in zip(pools, sizes, strict=True):
+            allocator.free(allocator.stream_pool(0, pool).malloc(nbytes))
+        for pool in pools[1:]:
+            allocator.release_pool(pool)
+
+        released = allocator.empty_cache(pool=pools[place])
+
+        assert released == sizes[place]
+        assert allocator.empty_cache() == sum(sizes) - sizes[place]
+
     def test_blocks_outlive_their_pool(self, allocator: CachingAllocator) -> None:
         pool = allocator.create_pool()
         block = allocator.stream_pool(0, pool).malloc(4096)

@@ -155,7 +155,7 @@ def scattered(allocator: CachingAllocator, nbytes: int = 16 * MIB) -> None:
 def is_whole_again(source: Driver, allocator: CachingAllocator) -> bool:
     """Whether all of the memory can be had by another stream, and goes back from there."""
     assert reserved(allocator) == shown(allocator) == source.held
-    block = allocator.malloc(48 * MIB, 1)
+    block = allocator.malloc(TOTAL, 1)
     source.physical(block.address, block.nbytes)
     allocator.free(block)
     allocator.empty_cache()

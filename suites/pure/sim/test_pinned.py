@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -136,13 +137,25 @@ def test_reading_what_a_copy_reads_is_sound(stream: SimStream) -> None:
     assert float(host.sum()) == N
 
 
-def test_reading_into_another_pinned_array_is_found_too(stream: SimStream) -> None:
+INTO: dict[str, Callable[[Any, Any], object]] = {
+    "out": lambda a, result: np.add(a, 1, out=result),
+    "out of a method": lambda a, result: a.clip(0, 1, out=result),
+    "operator in place": lambda a, result: operator.iadd(result, a),
+    "ufunc in place": lambda a, result: np.multiply(result, a, out=result),
+    "method in place": lambda a, result: result.clip(a, 2, out=result),
+    "copyto": lambda a, result: np.copyto(result, a),
+    "item": lambda a, result: operator.setitem(result, slice(None), a),
+}
+
+
+@pytest.mark.parametrize("read", INTO.values(), ids=INTO)
+def test_reading_into_another_pinned_array_is_found_too(stream: SimStream, read: Callable[[Any, Any], object]) -> None:
     there, host, result = on_device(1), pinned(), pinned()
     with BACKEND.use_stream(stream):
         devices.copy(there, host, non_blocking=True)
 
     with pytest.raises(RaceError, match="read by the host"):
-        np.add(host, 1, out=result)
+        read(host, result)
 
 
 @pytest.mark.parametrize("mode", ["relaxed", "global"])

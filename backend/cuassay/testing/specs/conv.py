@@ -20,14 +20,15 @@ __all__ = ["SPECS"]
 Array = NDArray[Any]
 Shape = tuple[int, ...]
 
-#: Shapes of images and weight, and options: first one option at a time, then all together.
+#: Shapes of images and weight, and options: first one option at a time, then all together. Padding beyond the kernel's
+#: reach is combined with a stride that does not divide it: the gradient by the image then begins within a step.
 _WINDOWS: tuple[tuple[Shape, Shape, dict[str, Any]], ...] = (
     ((1, 1, 1, 1), (1, 1, 1, 1), {}),
     ((2, 3, 7, 6), (4, 3, 3, 2), {}),
     ((2, 3, 9, 5), (5, 3, 1, 1), {}),
     ((1, 4, 9, 8), (3, 4, 3, 3), {"stride": (2, 3)}),
     ((2, 3, 5, 6), (4, 3, 3, 3), {"padding": (1, 2)}),
-    ((1, 2, 4, 5), (3, 2, 1, 1), {"padding": (2, 1)}),
+    ((1, 2, 4, 5), (3, 2, 1, 1), {"stride": (1, 2), "padding": (2, 1)}),
     ((1, 2, 9, 9), (3, 2, 3, 2), {"dilation": (2, 3)}),
     ((2, 6, 5, 5), (4, 3, 2, 2), {"groups": 2}),
     ((2, 4, 6, 5), (8, 1, 3, 3), {"groups": 4, "padding": 1}),

@@ -145,6 +145,10 @@ def _addmms(make: Samples) -> Iterator[Sample]:
             yield Sample(arrays, {"activation": activation}, f"{activation} after a row")
             yield Sample(arrays, {"activation": activation, "beta": 0.5}, f"{activation} after half a row")
     yield Sample((make((127, 129)), unit(make, (127, 65)), unit(make, (65, 129))), {"beta": 0.5}, "half a matrix")
+    if not make.dtype.startswith("complex"):
+        small = make(4), unit(make, (2, 3)), unit(make, (3, 4))  # small enough for differences
+        for activation in ("relu", "gelu_tanh"):
+            yield Sample(small, {"activation": activation, "alpha": 0.5, "beta": -2.0}, f"{activation} with factors")
     nothing = make.full((2, 4), float("nan"))
     yield Sample((nothing, make((2, 3)), make((3, 4))), {"beta": 0.0}, "NaN that is not read")
     yield from _promoted(make, (7,), (5, 33), (33, 7))
@@ -219,6 +223,8 @@ def _linears(make: Samples) -> Iterator[Sample]:
     for activation in ("relu", "gelu_tanh"):
         arrays = unit(make, (16, 64)), unit(make, (32, 64)), make(32)
         yield Sample(arrays, {"activation": activation}, activation)
+        small = unit(make, (3, 5)), unit(make, (4, 5)), make(4)  # small enough for differences
+        yield Sample(small, {"activation": activation}, f"{activation} of few rows")
     yield Sample((make(33), make((5, 33)), make(5)), label="a vector", kind="scalar")
     yield from (Sample((make(shape), make((3, shape[1])), make(3)), kind="empty") for shape in ((0, 4), (4, 0)))
 
