@@ -16,7 +16,7 @@ import numpy as np
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.extents import resized, seconds_of_reference
 from cuassay.testing.generated.options import keeps_bounds, options_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
@@ -92,6 +92,10 @@ def _option_setter(value: Any, size: int) -> Put | None:
 _HUNDRED = 100
 
 
+#: How many shares are tried if one call of the reference takes this many seconds or more.
+_FEW, _QUICK_S = 4, 0.1
+
+
 def check_shares(spec: OpSpec, device: Device, dtype: Any, several: Sequence[Sample]) -> None:
     """Try each percentage or fraction between the declared ones on axes of 100 elements.
 
@@ -103,7 +107,8 @@ def check_shares(spec: OpSpec, device: Device, dtype: Any, several: Sequence[Sam
         base = max((one for one in several if name in one.kwargs), key=lambda one: len(one.kwargs))
         drawn = generator().permutation(shares)[:_PAIRS_ON_DEVICE].tolist()
         for sample in _of_hundred(base):
-            for share in shares if device.kind == "cpu" else drawn:
+            tried = shares if device.kind == "cpu" else drawn
+            for share in tried if seconds_of_reference(spec, sample) < _QUICK_S else drawn[:_FEW]:
                 shared = replace(sample, kwargs={**sample.kwargs, name: share}, label=f"{sample.label}, {name}={share}")
                 if not keeps_bounds(spec, several, shared):
                     continue
