@@ -202,6 +202,17 @@ def test_a_run_that_was_interrupted_is_not_called_passed(
     assert (page.tone, page.headline) == ("bad", f"The run is incomplete: interrupted{told}")
 
 
+def test_a_later_run_that_recorded_nothing_is_incomplete(write_rows: Make, device_row: Make, test_row: Make) -> None:
+    write_rows("r1", device_row(), test_row())
+    folder = write_rows("r2", ("plan", {"part": "tests", "process": 1, "tests": 3}))
+
+    page = build(load(folder))
+
+    assert page.tone == "bad"
+    assert page.headline.startswith("The run is incomplete: process 'tests' did not finish")
+    assert [one.run for one in page.unfinished] == ["r2"]
+
+
 def test_an_interruption_of_an_older_run_is_past(write_rows: Make, device_row: Make, test_row: Make) -> None:
     write_rows("r1", device_row(), test_row(), ("end", {"reason": "interrupted"}))
     folder = write_rows("r2", device_row(), test_row())
