@@ -19,8 +19,9 @@ from cuassay.errors import GradientError
 from cuassay.ops.rules import Formula, derivative_of
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, overwrite, run_sample, turned
+from cuassay.testing.generated.extents import has_expected_shape, resized
 from cuassay.testing.generated.filling import free_floats, refilled
-from cuassay.testing.generated.selection import axes_of, by_options, one, samples_of
+from cuassay.testing.generated.selection import axes_of, by_options, one, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
@@ -119,6 +120,7 @@ def _dtypes(spec: OpSpec, device: Device) -> list[str]:
 def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
     """Small samples: one of each set of options and number of axes, some broadcast ones, and one in two layouts."""
     small = by_options(spec, device, as_dtype(dtype), most=_MOST) or [one(spec, device, as_dtype(dtype), most=_MOST)]
+    small += _of_other_options(spec, device, as_dtype(dtype), small)
     others = [sample for sample in samples_of(spec, device, as_dtype(dtype), "values") if 0 < _size(sample) <= _MOST]
     by_axes = {
         axes_of(sample): sample for sample in (*sorted(others, key=_size), *small) if spec.refusal(sample) is None
@@ -130,6 +132,27 @@ def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
     shaped = max(plain, key=axes_of)
     laid_out = [shaped.laid_out(layout) for layout in ("transposed", "strided")]
     return [*plain, *wide[:_BROADCAST], *laid_out]
+
+
+def _of_other_options(spec: OpSpec, device: Device, dtype: Any, small: Sequence[Sample]) -> list[Sample]:
+    """A small sample of each set of options that `small` lacks: its smallest sample, with shorter axes if need be."""
+    tried = set(map(options_key, small))
+    found = []
+    for sample in sorted(samples_of(spec, device, dtype, "values"), key=_size):
+        key = options_key(sample)
+        if key in tried or not _size(sample):
+            continue
+        tried.add(key)
+        fitting = sample if _size(sample) <= _MOST else _shortened(sample)
+        if _size(fitting) <= _MOST and has_expected_shape(spec, fitting):
+            found.append(fitting)
+    return found
+
+
+def _shortened(sample: Sample) -> Sample:
+    """The sample with the extents 2, 3, 4 and so on in place of its own, the shortest first; 1 stays 1."""
+    extents = sorted({extent for array in _arrays(sample) for extent in array.shape if extent > 1})
+    return resized(sample, {extent: min(extent, short) for short, extent in enumerate(extents, start=2)})
 
 
 def _arrays(sample: Sample) -> list[NDArray[Any]]:

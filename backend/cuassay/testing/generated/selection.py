@@ -191,7 +191,7 @@ def by_options(
     for sample in samples_of(spec, device, dtype, "values"):
         if keep is not None and not keep(sample):
             continue
-        key = repr(sorted(sample.kwargs.items(), key=lambda item: item[0]))
+        key = options_key(sample)
         held = found.get(key)
         if _elements(sample) <= most and (held is None or _elements(sample) > _elements(held)):
             found[key] = sample
@@ -201,6 +201,11 @@ def by_options(
 
 #: The most sets of options that are checked.
 _OPTIONS = 6
+
+
+def options_key(sample: Sample) -> str:
+    """The options of a call as a text, which is equal for equal options."""
+    return repr(sorted(sample.kwargs.items(), key=lambda item: item[0]))
 
 
 def of_most_elements(drawn: Sequence[Sample]) -> list[int]:
