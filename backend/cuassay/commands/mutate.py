@@ -148,12 +148,20 @@ def _close(options: argparse.Namespace, outcomes: Sequence[Outcome], planned: in
     judged = sum(score.judged for score in found)
     share = 100 * counts["killed"] / judged if judged else 0.0
     listed = ", ".join(f"{number:,} {verdict}" for verdict, number in counts.items() if number)
-    print(f"mutation score: {share:.1f} % ({counts['killed']:,} of {judged:,}); {listed}")
+    if judged:
+        print(f"mutation score: {share:.1f} % ({counts['killed']:,} of {judged:,}); {listed}")
+    elif planned:
+        print(f"no mutation score: none of {planned:,} mutants was judged{f'; {listed}' if listed else ''}")
+    else:
+        print(
+            "no mutation score: there is nothing to change in the tested functions, such as a comparison or a constant"
+        )
     if len(outcomes) < planned:
         print(f"stopped early: {planned - len(outcomes):,} of {planned:,} mutants did not run", file=sys.stderr)
     if options.record is not None:
         _record(options, outcomes, found, root)
-    return int(share < options.fail_under)
+    has_nothing_to_judge = not judged and planned == counts["equivalent"]
+    return int(share < options.fail_under and not has_nothing_to_judge)
 
 
 _COUNTED: tuple[Verdict, ...] = ("killed", "survived", "uncovered", "invalid", "equivalent")

@@ -18,7 +18,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["other_arguments"]
+__all__ = ["note_options_not_given", "other_arguments"]
 
 #: The number of other values of an argument, and the number of samples in which they are tried.
 _VALUES, _BASES = 2, 2
@@ -43,8 +43,7 @@ def other_arguments(
     """Yield probes in which one scalar argument of a sample has another value that the reference accepts.
 
     A value is used only if the result for the declared value would be judged wrong, and if it keeps the bounds that the
-    samples suggest (`_is_meant`). An argument without such a value is noted by its name, and so is an option that no
-    sample gives.
+    samples suggest (`_is_meant`). An argument without such a value is noted by its name.
     """
     small = sorted((one for one in samples if elements_of(one) <= LARGE), key=elements_of)
     given = list(dict.fromkeys(place for sample in samples for place, _ in _scalars(sample)))
@@ -62,7 +61,12 @@ def other_arguments(
             notes[_name(place)] = (
                 "the reference takes no other value that changes the result and keeps the bounds of the samples"
             )
-    for name in _defaults(results.spec):
+
+
+def note_options_not_given(spec: OpSpec, samples: Sequence[Sample], notes: MutableMapping[str, str]) -> None:
+    """Note each option that no sample gives."""
+    given = {place for sample in samples for place, _ in _scalars(sample)}
+    for name in _defaults(spec):
         if name not in given:
             notes.setdefault(name, "no sample gives it")
 

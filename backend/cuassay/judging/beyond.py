@@ -15,7 +15,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, is_complex, is_float
 from cuassay.core.device import Device
-from cuassay.judging.arguments import other_arguments
+from cuassay.judging.arguments import note_options_not_given, other_arguments
 from cuassay.judging.influence import (
     exchanged,
     influences,
@@ -70,6 +70,7 @@ def beyond(
         notes["options"] = f"the declaration leaves them out: {spec.without['second_call']}"
     else:
         probes += other_arguments(results, dtype, samples, chance, notes)
+        note_options_not_given(spec, samples, notes)
     if not any(True for _ in spec.draw(0, dtype, "extremal")):
         notes["special values"] = "no sample is of kind extremal"
     probes += _numbers(results, dtype, max(samples, key=elements_of), chance)

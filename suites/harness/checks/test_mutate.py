@@ -138,6 +138,15 @@ def test_a_score_below_the_limit_fails(project: Path) -> None:
     assert found.returncode == 1
 
 
+def test_without_anything_to_change_there_is_no_score_and_no_failure(project: Path) -> None:
+    (project / "plain.py").write_text("def name():\n    return __name__\n")
+
+    found = mutate(project, "test_pool.py", "--source", "plain.py", "--fail-under", "50")
+
+    assert "no mutation score: there is nothing to change in the tested functions" in found.stdout
+    assert found.returncode == 0
+
+
 def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

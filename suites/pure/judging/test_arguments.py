@@ -11,7 +11,7 @@ import pytest
 from referees import DATA
 
 from cuassay import Device
-from cuassay.judging.arguments import other_arguments
+from cuassay.judging.arguments import note_options_not_given, other_arguments
 from cuassay.judging.probes import Probe
 from cuassay.judging.results import Results
 from cuassay.judging.schedule import schedule
@@ -107,7 +107,11 @@ def test_what_cannot_be_varied_is_noted(
 def test_an_option_that_no_sample_gives_is_noted() -> None:
     spec = spec_of(lambda a, *, scale=2.0: a * scale, ((), {}), fn=lambda xp, a, *, scale=2.0: a * scale)
 
-    assert varied(spec) == ([], {"scale": "no sample gives it"})
+    notes: dict[str, str] = {}
+    note_options_not_given(spec, list(spec.draw(0, "float32", "values")), notes)
+
+    assert notes == {"scale": "no sample gives it"}
+    assert varied(spec) == ([], {})  # it is of one sample, while another one may give the option
 
 
 def one_hot(ids: Any, classes: int) -> Any:
