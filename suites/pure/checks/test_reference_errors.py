@@ -1,0 +1,50 @@
+"""How far a reference is off that loses digits in float64, where extended precision does not show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay.testing import OpSpec, Sample
+from cuassay.testing.generated.reference_errors import reference_errors
+
+SMALL = Sample((np.array([3e-9, -2e-9, 5e-9, 1e-9, -4e-9, 2.5e-9]),))
+
+
+def errors_of(reference: Any, sample: Sample = SMALL) -> Any:
+    spec = OpSpec(fn=lambda xp, a: a, name="same", dtypes=("float64",), reference=reference)
+    return reference_errors(spec, sample, spec.expected(sample))
+
+
+def in_float64(formula: Any) -> Any:
+    """The formula as a library computes it that turns every input into float64."""
+    return lambda a: formula(np.asarray(a, np.float64))
+
+
+def test_digits_that_cancel_are_seen_as_scatter() -> None:
+    cancelling = in_float64(lambda a: 1 - (1 - a))
+    true = np.abs(cancelling(SMALL.args[0]) - SMALL.args[0])
+
+    found = errors_of(cancelling)
+
+    assert (found >= true).all()
+    assert (found <= 1e-6 * np.abs(SMALL.args[0])).all()
+
+
+@pytest.mark.parametrize(
+    "formula", [np.sin, np.exp, lambda a: a * 3, lambda a: a**2], ids=["sin", "exp", "times", "square"]
+)
+def test_a_precise_reference_is_off_by_a_few_roundings(formula: Any) -> None:
+    found = errors_of(in_float64(formula))
+
+    limit = 64 * np.finfo(np.float64).eps * np.maximum(np.abs(formula(SMALL.args[0])), np.abs(SMALL.args[0]))
+    assert found is None or (found <= limit).all()
+
+
+@pytest.mark.parametrize("formula", [np.floor, np.sign, lambda a: a > 1], ids=["floor", "sign", "comparison"])
+def test_a_step_is_not_taken_for_scatter(formula: Any) -> None:
+    at_steps = Sample((np.array([1.0, 2.0, -1.0, 3.0, 0.5]),))
+
+    assert errors_of(in_float64(lambda a: formula(a) + 4.0), at_steps) is None
