@@ -46,14 +46,14 @@ def elements_of(sample: Sample, extents: Mapping[int, int] | None = None) -> int
 _PATIENCE_S = 2.0
 
 
-def is_quick(spec: OpSpec, before: Sample, larger: Sample) -> bool:
-    """Whether the reference will not take long for `larger`, judged by its time for `before`.
+def is_quick(seconds: float, before: Sample, larger: Sample) -> bool:
+    """Whether the reference, which took `seconds` for `before`, will not take long for `larger`.
 
     Two nested Python loops over the elements of a small sample take many seconds, so time is assumed to grow with the
     square of the size.
     """
     growth = elements_of(larger) / max(elements_of(before), 1)
-    return seconds_of_reference(spec, before) * growth**2 <= _PATIENCE_S
+    return seconds * growth**2 <= _PATIENCE_S
 
 
 def seconds_of_reference(spec: OpSpec, sample: Sample) -> float:

@@ -101,7 +101,12 @@ def _unmet(spec: OpSpec, device: Device, dtype: Any, times: int) -> Sample | Non
     """An ordinary call of a new shape; None if the reference would take long for it."""
     sample = one(spec, device, dtype, most=MOST_OF_OPTIONS)
     larger = _of_new_shape(sample, times)
-    return larger if is_quick(spec, sample, larger) else None
+    return larger if _is_quick(spec, sample, larger) else None
+
+
+def _is_quick(spec: OpSpec, sample: Sample, larger: Sample) -> bool:
+    """Whether the reference will not take long; the function does not run, which might cache something."""
+    return spec.reference is None or is_quick(spec.timed(sample)[1], sample, larger)
 
 
 #: New shapes that are tried; one of them may show that the function is wrong without earlier calls too.
@@ -219,7 +224,7 @@ def _check_shorter(spec: OpSpec, device: Device, dtype: Any) -> None:
     extent = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
     most = (extent // _BLOCK + 1) * _BLOCK
     longer = resized(base, {extent: most})
-    if extent < 2 or not spec.deterministic or not is_quick(spec, base, longer) or not is_safely_taken(spec, longer):
+    if extent < 2 or not spec.deterministic or not _is_quick(spec, base, longer) or not is_safely_taken(spec, longer):
         return
     for less in (1, 3, 5):
         shorter = resized(base, {extent: most - less})

@@ -43,6 +43,7 @@ from cuassay.testing.generated.extents import (
     multiples,
     one_each,
     resized,
+    seconds_of_reference,
     shape_on_host,
 )
 from cuassay.testing.generated.last_number import check_last_number
@@ -105,7 +106,7 @@ def _quick(spec: OpSpec, samples: Iterable[Sample]) -> Iterator[Sample]:
     """Yield samples of growing sizes, except those for which the reference would take long."""
     before: Sample | None = None
     for sample in samples:
-        if before is None or is_quick(spec, before, sample):
+        if before is None or is_quick(seconds_of_reference(spec, before), before, sample):
             yield sample
             before = sample
 
