@@ -153,6 +153,16 @@ def test_a_median_settles_with_samples_enough_that_agree(samples: list[float], i
     assert sampling.Series.is_settled(taken, 0.005) == is_settled  # type: ignore[arg-type]
 
 
+def test_the_precision_that_is_asked_for_decides_when_a_series_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[float] = set()
+    monkeypatch.setattr(sampling.Series, "is_settled", lambda self, precision: asked.add(precision) or True)
+
+    measure(lambda: None, "cpu", precision=0.25)
+    interleave({"a": lambda: None}, "cpu", precision=0.125)
+
+    assert asked == {0.25, 0.125}
+
+
 def test_a_series_that_ran_out_of_time_is_not_settled(device: Device) -> None:
     found = measure(adding(device), device, precision=-1.0, samples=12)
 
