@@ -17,6 +17,7 @@ from cuassay.testing.generated.unused import check_unread_triangle, check_unused
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
 
 Array = NDArray[Any]
 
@@ -28,10 +29,10 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     A NaN behind a mask, or in an operand that an option of 0.0 cancels, must not spoil a result. If an option names a
     triangle of a matrix, numbers in the other triangle must not matter.
 
-    Two finite results are not compared, because few references are meant for infinities. An infinite result may be NaN
-    if the function gives NaN when all numbers are minus infinity, as one that subtracts the maximum does. Functions of
-    several floating-point arrays are left out unless they return truth values: a weight of zero times infinity is NaN
-    in every library.
+    Two finite results are not compared, because few references are meant for infinities, unless they are positions.
+    An infinite result may be NaN if the function gives NaN when all numbers are minus infinity, as one that subtracts
+    the maximum does. Functions of several floating-point arrays are left out unless they return truth values: a weight
+    of zero times infinity is NaN in every library.
     """
     if is_coarse(dtype):
         return
@@ -43,6 +44,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
             continue
         changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
         changes |= {"the last number is inf": with_number(np.inf, 1.0), "a row of minus infinity": _low_row}
+        changes |= {f"less than half of a row is {number}": _part_of_row(number) for number in (np.inf, -np.inf)}
         for label, change in changes.items():
             filled = refilled(sample, change, label)
             if is_safely_taken(spec, filled):
@@ -57,10 +59,25 @@ def _low_row(array: Array) -> Array:
     return low
 
 
+def _part_of_row(number: float) -> Change:
+    """Set less than half of the first row to an infinity: its median is the last finite number in order."""
+
+    def change(array: Array) -> Array:
+        filled = array.copy()
+        filled.reshape(-1)[: (array.shape[-1] - 1) // 2 if array.ndim else 0] = number
+        return filled
+
+    return change
+
+
 def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample) -> None:
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     got = on_host(result)
-    if got.shape != expected.shape or not got.dtype.kind == expected.dtype.kind == "f":
+    if got.shape != expected.shape:
+        return
+    if got.dtype.kind in "iu" and expected.dtype.kind in "iu":
+        _check_positions(spec, device, dtype, sample, base, result)
+    if not got.dtype.kind == expected.dtype.kind == "f":
         return
     lost = np.isnan(got) & ~np.isnan(expected)
     is_excused = np.isnan(expected) | (np.isfinite(got) & np.isfinite(expected))
@@ -71,6 +88,16 @@ def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, ba
         is_excused |= lost & np.isinf(expected)
     expected = np.where(is_excused, got, expected)
     compare_values(spec, device, dtype, sample, result, expected=expected, limit=0.0)
+
+
+def _check_positions(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample, result: Any) -> None:
+    """Compare results that are positions along an axis, or -1; other integers may be infinities that were converted."""
+    most = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    usual, expected = spec.expected(base), spec.expected(sample)
+    if ((usual >= -1) & (usual <= most)).all():
+        is_position = (expected >= -1) & (expected <= most)
+        expected = np.where(is_position, expected, on_host(result))
+        compare_values(spec, device, dtype, sample, result, expected=expected, limit=0.0)
 
 
 def _subtracts_infinities(spec: OpSpec, device: Device, base: Sample) -> bool:

@@ -32,17 +32,17 @@ Array = NDArray[Any]
 #: The numbers that replace the NaN.
 _NUMBERS = (-1e3, 0.5, 1e3)
 
-#: The most elements of an array that are tried.
-_PLACES = 8
+#: The most elements of an array that are tried, and the most rows that belong to a mark.
+_PLACES, _ROWS = 8, 2
 
 
 def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
     """One NaN behind a mask, or in an operand that an option of 0.0 cancels, must not spoil a result.
 
     A mask is a boolean array of the shape of another input. Where an array of integers has negative numbers, which mark
-    unused places of an index, a NaN at the first or last place of an array must not spoil a result that does not depend
-    on it: code that replaces the mark by an index reads one of these. Other NaN are not checked here, because products
-    and transforms spread them, even if they are multiplied by zero.
+    unused places of an index or rows without a label, a NaN at the first or last place of an array, or in such a row,
+    must not spoil a result that does not depend on it: code that replaces the mark by an index reads one of these.
+    Other NaN are not checked here, because products and transforms spread them, even if they are multiplied by zero.
     """
     if spec.is_its_own_reference:
         return
@@ -61,12 +61,21 @@ def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
 
 
 def _check_marked(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """Try a NaN at the first and at the last place of each array of floats."""
+    """Try a NaN at the first and at the last place of each array of floats, and in rows that belong to a mark."""
     for number, array in enumerate(free_floats(sample)):
-        for place in {0, array.size - 1} if array.size else ():
+        for place in {0, array.size - 1, *_in_marked_rows(sample, array)} if array.size else ():
             filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
             if is_safely_taken(spec, filled):
                 _check(spec, device, filled, _not_using(spec, sample, filled, array, place))
+
+
+def _in_marked_rows(sample: Sample, array: Array) -> list[int]:
+    """The first place of some rows for which an array of labels, one for each row, has a negative number."""
+    if not array.ndim:
+        return []
+    labels = [one for one in arrays_of(*sample.host()) if one.dtype.kind == "i" and one.shape == array.shape[:1]]
+    rows = {int(row) for one in labels for row in np.flatnonzero(one < 0)[:_ROWS]}
+    return [row * (array.size // array.shape[0]) for row in sorted(rows)]
 
 
 def _with_number(place: int, number: float) -> Change:
