@@ -81,6 +81,22 @@ def test_when_all_have_an_outcome_nothing_is_left_to_run(pytester: pytest.Pytest
     result.assert_outcomes(deselected=9)
 
 
+def test_of_two_tests_with_one_id_the_one_that_did_not_run_is_left(pytester: pytest.Pytester) -> None:
+    run(pytester, "--cuassay-record=r.jsonl", "-k", "0")
+    pytester.makeconftest("""
+        import pytest
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_collection_modifyitems(items):
+            items[:] = [items[0], items[0]]
+    """)
+
+    result = run(pytester, "--cuassay-resume=r.jsonl")
+
+    result.assert_outcomes(passed=1, deselected=1)
+    assert ran(pytester) == {"0": 2}
+
+
 @pytest.mark.parametrize("text", [None, '{"not": "a record"}\n'], ids=["absent", "other"])
 def test_what_is_not_a_record_is_refused(pytester: pytest.Pytester, text: str | None) -> None:
     if text is not None:
