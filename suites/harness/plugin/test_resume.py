@@ -82,19 +82,19 @@ def test_when_all_have_an_outcome_nothing_is_left_to_run(pytester: pytest.Pytest
 
 
 def test_of_two_tests_with_one_id_the_one_that_did_not_run_is_left(pytester: pytest.Pytester) -> None:
-    run(pytester, "--cuassay-record=r.jsonl", "-k", "0")
+    pytester.makepyfile("def test_plain(): pass")
+    run(pytester, "--cuassay-record=r.jsonl")
     pytester.makeconftest("""
         import pytest
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_collection_modifyitems(items):
-            items[:] = [items[0], items[0]]
+            items.append(pytest.Function.from_parent(items[0].parent, name=items[0].name))
     """)
 
     result = run(pytester, "--cuassay-resume=r.jsonl")
 
     result.assert_outcomes(passed=1, deselected=1)
-    assert ran(pytester) == {"0": 2}
 
 
 @pytest.mark.parametrize("text", [None, '{"not": "a record"}\n'], ids=["absent", "other"])
