@@ -83,9 +83,9 @@ class Controller:
         false_starts = 0
         try:
             while self._waiting and not any(self._stop):
-                left = len(self._waiting)
+                before = len(self._waiting), len(self._again)
                 self._run_worker(session)
-                false_starts = false_starts + 1 if left == len(self._waiting) else 0
+                false_starts = false_starts + 1 if before == (len(self._waiting), len(self._again)) else 0
                 if false_starts == _FALSE_STARTS:
                     self._fail(session, f"{false_starts} workers in a row ended before their first test")
         except (KeyboardInterrupt, session.Interrupted):

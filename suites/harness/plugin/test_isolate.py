@@ -288,6 +288,29 @@ def test_a_test_that_its_device_failed_runs_again_on_another(
     assert (pytester.path / "uuids").read_text() == "SIM-0 SIM-1 "
 
 
+def test_after_two_devices_that_failed_the_third_is_used(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_DEVICES", "3")
+    pytester.makepyfile("""
+        import pytest
+        from cuassay.devices import backend
+
+        @pytest.mark.parametrize("n", range(2))
+        def test_it(device, n):
+            uuid = backend("sim").identity(device.index)["uuid"]
+            with open("uuids", "a") as file:
+                file.write(f"{n}:{uuid} ")
+            if uuid == f"SIM-{n}":
+                raise RuntimeError("Xid 79: the GPU has fallen off the bus")
+    """)
+
+    result = pytester.runpytest_subprocess("--cuassay-isolate", "--device=sim")
+
+    result.assert_outcomes(passed=2)
+    assert (pytester.path / "uuids").read_text() == "0:SIM-0 1:SIM-1 0:SIM-2 1:SIM-2 "
+
+
 @pytest.mark.parametrize(
     ("conftest", "told"),
     [
