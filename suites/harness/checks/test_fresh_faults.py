@@ -316,7 +316,7 @@ def test_matrices_with_too_many_elements_are_not_drawn(monkeypatch: pytest.Monke
         drawn.append(found.host()[0][0].size)
         return found
 
-    monkeypatch.setattr("cuassay.testing.generated.sizes.resized", noted)
+    monkeypatch.setattr("cuassay.testing.generated.affordable.resized", noted)
     spec = OpSpec(fn=lambda xp, a: a.sum(axis=-1), dtypes=("float32",), samples=lambda make: [make((6, 6))])
 
     CHECKS["sizes"](spec, "cpu:0")

@@ -87,7 +87,7 @@ def _beyond_float64(spec: OpSpec, sample: Sample, expected: Array) -> Array | No
 _STEPS = (2.0**-30, 3 * 2.0**-30)
 
 #: Factor on the largest distance from the line. Two results may be near to it by chance.
-_MORE_SCATTER = 8.0
+_MORE_SCATTER = 5.0
 
 #: The largest share of a result that its scatter may be. Larger differences are steps, as those of `floor`.
 _MOST_SCATTER = 2.0**-20

@@ -47,7 +47,6 @@ from cuassay.testing.generated.extents import (
     shape_on_host,
 )
 from cuassay.testing.generated.last_number import check_last_number
-from cuassay.testing.generated.long_in_16_bits import check_long_in_16_bits
 from cuassay.testing.generated.ratios import check_ratios, check_shares
 from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
 from cuassay.testing.generated.short_axes import check_empty_batch, check_short
@@ -73,10 +72,7 @@ _MOST_OF_GRIDS = 2**18
 
 @check(lambda spec: spec.op is None or (spec.op.schema.elementwise and len(spec.op.schema.arrays) < 3))
 def check_sizes(spec: OpSpec, device: Device) -> None:
-    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long; in one dtype.
-
-    In 16 bits only long arrays are tried.
-    """
+    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long; in one dtype."""
     dtype = plainest(spec, device)
     base = one(spec, device, dtype)
     for sample in _larger(spec, device, dtype):
@@ -99,7 +95,6 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
             _check_empty_axes(spec, device, dtype, options)
             check_empty_batch(spec, device, dtype, options)
         _check_places(spec, device)
-        check_long_in_16_bits(spec, device)
 
 
 def _quick(spec: OpSpec, samples: Iterable[Sample]) -> Iterator[Sample]:
