@@ -48,7 +48,7 @@ FOUND = {
     "side_stream_early": ("side_stream", "sim", "float32"),
     "scratch_of_all_streams": ("side_stream", "sim", "float32"),
     "host_waits": ("waits", "sim", "float32"),
-    "weights_by_identity": ("deterministic", "sim", "float32"),
+    "weights_by_identity": ("captured", "sim", ""),
     "window_cache_dtype": ("second_call", "cpu", ""),
     "rotary_cache_base": ("second_call", "cpu", ""),
     "mask_cache_extent": ("sizes", "cpu", ""),
