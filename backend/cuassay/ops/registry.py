@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,13 +72,6 @@ routes: dict[tuple[Any, ...], Any] = {}
 def _forget_routes() -> None:
     global routes  # noqa: PLW0603  the single dict that dispatch reads at each call
     routes = {}
-    _with_kernels.cache_clear()
-
-
-@cache
-def _with_kernels(name: str, kind: str) -> frozenset[str]:
-    """The dtypes for which a kernel of this op is registered on this kind."""
-    return frozenset(dtype_name(dtype) for op_name, of, dtype in _implementations if (op_name, of) == (name, kind))
 
 
 class _Loaders(NamedTuple):
@@ -201,7 +193,7 @@ def fallback(kind: str) -> Fallback | None:
 
 def dtypes(declared: Op, kind: str) -> tuple[str, ...]:
     """Return the registry dtypes of `declared` on `kind`, in the schema's order: kernels, fallback and composition."""
-    own = set(_with_kernels(declared.name, kind))
+    own = {name for name in declared.schema.dtypes if (declared.name, kind, as_dtype(name)) in _implementations}
     if kind in _fallbacks:
         own |= set(dtypes(declared, _fallbacks[kind][1]))
     if declared.parts:
