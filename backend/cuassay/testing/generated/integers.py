@@ -237,7 +237,7 @@ def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
 
 
 def _near(given: HostArray, ends: tuple[int, int], number: int) -> HostArray:
-    """Integers in the lowest or highest eighth of the range; equal ones have a sum with fewer digits."""
+    """Integers in the lowest or highest eighth of the range, whose sums are large and odd as often as even."""
     width = (ends[1] - ends[0]) // 8
     low = (ends[0], ends[1] - width)[number]
     drawn = generator().integers(low, low + width, given.shape, dtype=given.dtype, endpoint=True)

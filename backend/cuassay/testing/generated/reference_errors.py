@@ -3,8 +3,8 @@
 After a failed comparison the reference runs again in extended precision. Where the two results differ, its float64
 result is not exact. That does not show the rounding of angles, which are Python's floats: a reference that mentions pi
 or a Fourier transform is believed to fewer digits. Some libraries compute in float64 whatever they are given; their
-rounding shows in results for inputs that differ in their last digits, which are not on a line. The reference also runs
-in float32 if many numbers go into each result, because a sum in order may be further off than the square root of their
+rounding shows in results for inputs that are almost the same, which are not on a line. The reference also runs in
+float32 if many numbers go into each result, because a sum in order may be further off than the square root of their
 number suggests.
 """
 
