@@ -43,6 +43,9 @@ Asked = tuple[tuple[int, ...], Any] | int
 
 _BYTE = np.dtype(np.uint8)
 
+#: The largest gap between two arrays, in units of their alignment.
+_MOST_GAP = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -51,6 +54,7 @@ class Layout:
     inputs: tuple[Placed, ...]
     rooms: tuple[Room, ...]
     poisons: tuple[bytes, ...] = ()
+    end: int = 0  # bytes from the start of the arena that hold arrays
 
 
 def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes, list[NDArray[Any]]]:
@@ -123,6 +127,10 @@ class Arena:
     def __repr__(self) -> str:
         return f"Arena({self._bytes.nbytes:,} bytes)"
 
+    def close(self) -> None:
+        """Let the memory go; it is freed once no view of it is left."""
+        self._bytes = np.empty(0, _BYTE)
+
     def place(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[Asked], seed: int | None = None) -> Layout:
         """Choose the place of each array, by `seed` or at random, and write the poison; `give` writes the inputs.
 
@@ -135,13 +143,19 @@ class Arena:
         spans = [_span(one) for one in inputs]
         sizes = [*(high - low for low, high in spans), *map(_room_nbytes, outputs)]
         starts = self._starts(sizes, chance)
-        self._bytes[: max(map(sum, zip(starts, sizes, strict=True)), default=0)] = chance.randrange(256)
+        end = max(map(sum, zip(starts, sizes, strict=True)), default=0)
+        self._bytes[:end] = chance.randrange(256)
         placed = tuple(map(_placed, inputs, starts, spans))
         rooms = tuple(map(Room, starts[len(inputs) :], sizes[len(inputs) :]))
         poisons = tuple(poison(_BYTE if isinstance(one, int) else as_dtype(one[1]), chance) for one in outputs)
         for room, pattern in zip(rooms, poisons, strict=True):
             self._bytes[room.offset : room.offset + room.nbytes] = repeated(pattern, room.nbytes)
-        return Layout(placed, rooms, poisons)
+        return Layout(placed, rooms, poisons, end)
+
+    def holds(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[Asked]) -> bool:
+        """Return whether the arrays of a call fit, with the largest gaps between them."""
+        sizes = [*(high - low for low, high in map(_span, inputs)), *map(_room_nbytes, outputs)]
+        return sum(sizes) + ARENA_ALIGNMENT * (_MOST_GAP + 1) * (len(sizes) + 1) <= self._bytes.nbytes
 
     def _starts(self, sizes: Sequence[int], chance: random.Random) -> list[int]:
         order = list(range(len(sizes)))
@@ -150,13 +164,19 @@ class Arena:
         for index in order:
             starts[index] = at
             filled = -(-sizes[index] // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
-            at += filled + ARENA_ALIGNMENT * chance.randrange(1, 5)
+            at += filled + ARENA_ALIGNMENT * chance.randrange(1, _MOST_GAP + 1)
         if at > self._bytes.nbytes:
             raise ArgumentError(
                 f"the arrays of one call take {at:,} bytes; the arena has {self._bytes.nbytes:,}; "
                 "raise Limits.arena_nbytes, or judge smaller cases"
             )
         return starts
+
+    def rouse(self) -> None:
+        """Bring the device to the speed that it has at work, just before the clock is started."""
+
+    def prepare(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
+        """Do what `give` needs and no candidate can see, before the clock is started."""
 
     def give(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
         """Write the inputs, after the clock was started: a candidate can read the arena at any time."""
@@ -174,9 +194,10 @@ class Arena:
             if not same_bits(self._view(placed.first, array.shape, array.dtype, array.strides), array)
         )
 
-    def snapshot(self, layout: Layout) -> list[NDArray[Any]]:
-        """Return private copies of the bytes of all rooms, safe from later writes; these copies are judged."""
-        return [self._bytes[room.offset : room.offset + room.nbytes].copy() for room in layout.rooms]
+    def take(self, layout: Layout) -> Callable[[], list[NDArray[Any]]]:
+        """Copy the bytes of all rooms, safe from later writes; return a function that gives these copies."""
+        taken = [self._bytes[room.offset : room.offset + room.nbytes].copy() for room in layout.rooms]
+        return lambda: taken
 
 
 def interpreted(taken: NDArray[Any], claim: Claim) -> tuple[NDArray[Any] | None, str]:

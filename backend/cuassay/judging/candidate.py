@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -27,7 +27,9 @@ from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.device import Device
 from cuassay.core.generator import GeneratorState
 from cuassay.judging import protocol
+from cuassay.judging.device_memory import DeviceMemory
 from cuassay.judging.protocol import Bell, Claim, Placed, RawReply, Request, Room
+from cuassay.ops import registry
 
 __all__ = ["Server", "load", "load_kernels", "load_program", "preload", "serve"]
 
@@ -39,6 +41,9 @@ _POLLS = 200
 
 #: Seconds of polling after the judge has asked for readiness, so that no candidate gains by waiting differently.
 _READY_SECONDS = 0.1
+
+#: Times that the arrays of the last call are handled before the next one, on a device that shares memory.
+_REHEARSALS = 3
 
 #: The module name that a candidate's file is loaded under.
 _MODULE = "candidate"
@@ -83,12 +88,15 @@ class Server:
         Memory that is shared with the judge.
     bell : Bell
         Wakes the judge, and is rung by the judge.
+    memory : DeviceMemory, optional
+        Memory of the device that is shared with the judge, for requests whose arrays are there.
     """
 
     device: Device
     control: memoryview
     arena: memoryview
     bell: Bell
+    memory: DeviceMemory | None = None
 
     def answer(self, number: int, answering: Callable[[], Answer]) -> None:
         """Reply with the result of `answering`, or with the exception that it raises."""
@@ -103,12 +111,27 @@ class Server:
     def run(self, call: Callable[[Server, Request], Answer]) -> None:
         """Answer calls until the judge has closed the connection."""
         last = 0  # the number of the last request; none yet
+        called: Request | None = None
         while self._wait(last):
             request = protocol.read_request(self.control)
             last = request.number
-            self.answer(last, partial(call, self, request) if request.form else _ready)
-            if not request.form:
+            if request.form:
+                self.answer(last, partial(call, self, request))
+                called = request
+            else:
+                self.answer(last, partial(self._ready, called))
                 self._poll(last)
+
+    def _ready(self, called: Request | None) -> Answer:
+        """Handle the arrays of the last call again, without a call: after a pause each step would take longer."""
+        if called is not None and (memory := self._memory_of(called)) is not None:
+            backend = devices.backend(self.device.kind)
+            with backend.activate(self.device.index):
+                for _ in range(_REHEARSALS):
+                    self.arguments(called, memory.array)
+                    self.write([memory.zeros(room.nbytes) for room in called.rooms], called)
+                    backend.synchronize(self.device.index)
+        return (), 0.0, False
 
     def _poll(self, last: int) -> None:
         deadline = time.monotonic() + _READY_SECONDS
@@ -135,8 +158,11 @@ class Server:
             given[index] = place(request.arrays[index])
             return given[index]
 
+        memory = self._memory_of(request)
+        on_host = self.host if memory is None else memory.host
+
         def scalar(index: int) -> Any:
-            return self.host(request.arrays[index]).copy()[()]
+            return on_host(request.arrays[index]).copy()[()]
 
         args, options = _decoded(request.form, array, scalar)
         return args, options, given
@@ -144,12 +170,21 @@ class Server:
     def write(self, results: Sequence[Any], request: Request) -> tuple[Claim, ...]:
         """Write outputs to their rooms, and return claims that describe them."""
         rooms = [*request.rooms, *[None] * (protocol.MAX_OUTPUTS - len(request.rooms))]
-        return tuple(map(self._write, results, rooms))
+        memory = self._memory_of(request)
+        return tuple(self._write(result, room, memory) for result, room in zip(results, rooms, strict=False))
+
+    def _memory_of(self, request: Request) -> DeviceMemory | None:
+        return self.memory if request.is_on_device else None
 
     def host(self, placed: Placed) -> np.ndarray[Any, Any]:
         """Return an array of the arena."""
         dtype = as_dtype(DTYPE_NAMES[placed.dtype])
         return np.ndarray(placed.shape, dtype, self.arena, placed.first, placed.strides)
+
+    def take(self, request: Request) -> Callable[[Placed], Any]:
+        """Return what makes each input of a request: in the device's arena a view of it, elsewhere see `array`."""
+        memory = self._memory_of(request)
+        return self.array if memory is None else memory.array
 
     def array(self, placed: Placed) -> Any:
         """Return an input on the device with the requested layout: on the host the arena itself, elsewhere a copy."""
@@ -164,30 +199,40 @@ class Server:
         strides = devices.namespace(self.device).lib.stride_tricks
         return strides.as_strided(base[start:], placed.shape, placed.strides)
 
-    def _write(self, result: Any, room: Room | None) -> Claim:
+    def give_back(self, given: Mapping[int, Any], request: Request) -> None:
+        """Copy inputs that are copies of the arena back to it, so that the judge sees whether they have changed."""
+        if self.device.kind != "cpu" and self._memory_of(request) is None:
+            for index, one in given.items():
+                self.host(request.arrays[index])[...] = devices.to_host(one)
+
+    def _write(self, result: Any, room: Room | None, memory: DeviceMemory | None) -> Claim:
         """Write one output to its room, and return the claim that describes it."""
         try:
-            host = result if isinstance(result, np.ndarray) else self._to_host(result)
-            name = dtype_name(host.dtype)
+            array = self._array_of(result, memory)
+            number = protocol.dtype_number(dtype_name(array.dtype))
         except (TypeError, ValueError):
             return Claim((), 0, "unknown dtype" if hasattr(result, "dtype") else "not an array")
-        number = protocol.dtype_number(name)
-        if host.ndim > protocol.MAX_NDIM:
+        shape = tuple(array.shape)
+        if array.ndim > protocol.MAX_NDIM:
             return Claim((), number, "too large")
-        if room is None or host.nbytes > room.nbytes:
-            return Claim(host.shape, number, "too large")
-        np.ndarray(host.shape, host.dtype, self.arena, room.offset)[...] = host
-        return Claim(host.shape, number)
+        if room is None or array.nbytes > room.nbytes:
+            return Claim(shape, number, "too large")
+        if memory is None:
+            np.ndarray(shape, array.dtype, self.arena, room.offset)[...] = array
+        else:
+            memory.put(array, room)
+        return Claim(shape, number)
 
-    def _to_host(self, result: Any) -> np.ndarray[Any, Any]:
+    def _array_of(self, result: Any, memory: DeviceMemory | None) -> Any:
+        """Return a result as an array: of the host, or, where the arena is on the device, also of the device."""
+        if isinstance(result, np.ndarray):
+            return result
         if isinstance(result, bool | int | float | complex | np.generic):
             return np.asarray(result)
-        host: np.ndarray[Any, Any] = devices.to_host(result)
-        return host
-
-
-def _ready() -> Answer:
-    return (), 0.0, False
+        if memory is None:
+            return devices.to_host(result)
+        registry.owner_of(result, "the output")
+        return result
 
 
 def load_program(path: Path) -> Callable[[Server, Request], Answer]:
@@ -197,12 +242,10 @@ def load_program(path: Path) -> Callable[[Server, Request], Answer]:
     def call(server: Server, request: Request) -> Answer:
         backend, device = devices.backend(server.device.kind), server.device
         with backend.activate(device.index):
-            args, options, given = server.arguments(request, server.array)
+            args, options, given = server.arguments(request, server.take(request))
             result = function(devices.namespace(device), *args, **options)
             claims = server.write(list(result) if isinstance(result, tuple | list) else [result], request)
-            if device.kind != "cpu":
-                for index, one in given.items():
-                    server.host(request.arrays[index])[...] = devices.to_host(one)
+            server.give_back(given, request)
             backend.synchronize(device.index)  # work on other streams counts as part of the call
         return claims, 0.0, False
 

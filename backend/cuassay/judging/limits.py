@@ -28,6 +28,8 @@ class Limits:
         The bytes kept of its printed output; the rest is discarded.
     arena_nbytes : int
         The bytes of all arrays of one call, inputs and outputs. Unused bytes are not allocated.
+    device_arena_nbytes : int
+        The same in a GPU's memory, which is allocated as a whole. Calls with larger arrays pass through the host.
     scratch_nbytes : int
         The bytes of all files that it may write together.
     """
@@ -38,6 +40,7 @@ class Limits:
     processes: int = 64
     output_nbytes: int = 64 << 10
     arena_nbytes: int = 4 << 30
+    device_arena_nbytes: int = 1 << 30
     scratch_nbytes: int = 64 << 20
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from cuassay.core.handle import Closing
 from cuassay.errors import CandidateLostError, CapabilityError, StateError
 from cuassay.judging import protocol, shared
 from cuassay.judging.arena import Arena, Asked, Layout, form_of
+from cuassay.judging.device_arena import DeviceArena
 from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
 from cuassay.judging.plan import files_of
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
@@ -101,7 +102,8 @@ class CandidateProcess(Closing):
         self.output = ""
         self.supervisor = -1
         self.late_writes = 0
-        self._taken: tuple[Layout, list[NDArray[Any]]] | None = None
+        self._arenas: list[Arena] = []
+        self._taken: tuple[Arena, Layout, list[NDArray[Any]]] | None = None
         self._lifeline = -1
         self._is_stopped = False
         self._zygote, self._owns_zygote = zygote, zygote is None
@@ -162,11 +164,13 @@ class CandidateProcess(Closing):
         self._ends = (listen, ring)
         self._bell = Bell(*self._ends)
         self._control = shared.mapped(control)
-        self._arena: Arena | None = Arena(shared.mapped(arena))
+        on_device = None if self.tier == "kernel" else DeviceArena.made(self.device, self.limits.device_arena_nbytes)
+        self._arenas = [one for one in (on_device, Arena(shared.mapped(arena))) if one is not None]
         self._reported = bytearray()
         self._ended = None
         self._poll = polled(listen, self._report)
-        theirs = (control, arena, requests, replies, report, lifeline, sources)
+        theirs = [control, arena, requests, replies, report, lifeline, sources]
+        theirs += [one.descriptor() for one in self._arenas if isinstance(one, DeviceArena)]
         files = tuple((name, len(text)) for name, text in self.files.items())
         order = Order(str(self.device), self.tier, files, self._scratch, self.limits, self.options)
         try:
@@ -200,7 +204,8 @@ class CandidateProcess(Closing):
         os.close(self._report)
         for one in self._ends:
             os.close(one)
-        self._arena = None
+        for arena in self._arenas:
+            arena.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # ---------------------------------------------------------------------------------------- calls
@@ -239,20 +244,24 @@ class CandidateProcess(Closing):
         """
         if self._lost is not None:
             raise self._lost
-        if self._state != "loaded" or self._arena is None:
+        if self._state != "loaded":
             raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
         self._look_for_late_writes()
         form, arrays = form_of(arguments, options or {})
-        layout = self._arena.place(arrays, outputs, seed)
+        arena = next((one for one in self._arenas if one.holds(arrays, outputs)), self._arenas[-1])
+        layout = arena.place(arrays, outputs, seed)
+        arena.prepare(layout, arrays)
         asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s or self.limits.call_s)
         number = self._wake(within) + 1
-        request = Request(number, form, layout.inputs, layout.rooms, returns_inputs=True)
+        request = Request(number, form, layout.inputs, layout.rooms, is_on_device=isinstance(arena, DeviceArena))
+        arena.rouse()
         begun_ns = time.perf_counter_ns()
-        self._arena.give(layout, arrays)
+        arena.give(layout, arrays)
         self._ask(request, within)
-        taken = self._arena.snapshot(layout)
+        take = arena.take(layout)
         ended_ns = time.perf_counter_ns()
-        self._taken = layout, taken
+        taken = take()
+        self._taken = arena, layout, taken
         reply = self._read(layout.rooms)
         return Reply(
             outputs=tuple(output_of(reply, *one) for one in enumerate(zip(taken, layout.poisons, strict=True))),
@@ -260,7 +269,7 @@ class CandidateProcess(Closing):
             asked_ns=asked_ns,
             begun_ns=begun_ns,
             ended_ns=ended_ns,
-            changed=self._arena.changed(layout, arrays),
+            changed=arena.changed(layout, arrays),
             device_s=reply.device_s,
             is_queued=reply.is_queued,
             raised=None if reply.error is None else raised_of(reply.error),
@@ -306,9 +315,9 @@ class CandidateProcess(Closing):
 
     def _look_for_late_writes(self) -> None:
         """Count the last call as late if an output's memory has changed since the snapshot."""
-        if self._taken is not None and self._arena is not None:
-            layout, taken = self._taken
-            later = self._arena.snapshot(layout)
+        if self._taken is not None:
+            arena, layout, taken = self._taken
+            later = arena.take(layout)()
             self.late_writes += any(not np.array_equal(a, b) for a, b in zip(taken, later, strict=True))
         self._taken = None
 

@@ -3,8 +3,8 @@
 A *control block* has two regions. The judge writes the request and never reads it again. The candidate's process writes
 the reply; the judge copies it once into private memory and checks the copy before using any of it. Each region starts
 with a counter that is stored last, so that a reader may poll it; a pipe for each direction, the *bell*, wakes a reader
-that has stopped polling. Arrays are in an *arena*, shared memory of a fixed size, and are described by offset, shape,
-strides and the number of their dtype. Nothing is pickled.
+that has stopped polling. Arrays are in an *arena*, shared memory of a fixed size on the host or on the device, and are
+described by offset, shape, strides and the number of their dtype. Nothing is pickled.
 
 A call's arguments are a *form*: JSON, written only by the judge, in which ``{"array": 3}`` means array number 3.
 """
@@ -64,7 +64,7 @@ LOADED = 1
 
 _HEAD = 64  # bytes before a region's message; its counter has its own cache line
 
-_REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether inputs are copied back, pad
+_REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether on the device, pad
 _PLACED = struct.Struct(f"<QQQII{MAX_NDIM}q{MAX_NDIM}q")  # low, nbytes, first, dtype, ndim, shape, strides
 _ROOM = struct.Struct("<QQ")  # offset, nbytes
 _REPLY_HEAD = struct.Struct(
@@ -109,13 +109,13 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call; a request without a form asks the process to be ready for the next call."""
+    """One call, with its arrays in the host's or the device's arena; one without a form asks to be ready for a call."""
 
     number: int
     form: bytes
     arrays: tuple[Placed, ...]
     rooms: tuple[Room, ...]
-    returns_inputs: bool = False
+    is_on_device: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def write_request(control: Buffer, request: Request) -> None:
             f"{len(request.rooms)}; use fewer"
         )
     head = _REQUEST.pack(
-        request.number, len(request.arrays), len(request.rooms), len(request.form), request.returns_inputs, 0
+        request.number, len(request.arrays), len(request.rooms), len(request.form), request.is_on_device, 0
     )
     arrays = b"".join(map(_packed, request.arrays))
     rooms = b"".join(_ROOM.pack(room.offset, room.nbytes) for room in request.rooms)
@@ -212,13 +212,13 @@ def _packed(placed: Placed) -> bytes:
 
 def read_request(control: Buffer) -> Request:
     """Return the last request; called by the candidate's process, which trusts the judge."""
-    number, arrays, rooms, form_nbytes, returns_inputs, _ = _REQUEST.unpack_from(control, _HEAD)
+    number, arrays, rooms, form_nbytes, is_on_device, _ = _REQUEST.unpack_from(control, _HEAD)
     at = _HEAD + _REQUEST.size
     placed = tuple(_unpacked(_PLACED.unpack_from(control, at + i * _PLACED.size)) for i in range(arrays))
     at += arrays * _PLACED.size
     given = tuple(Room(*_ROOM.unpack_from(control, at + i * _ROOM.size)) for i in range(rooms))
     at += rooms * _ROOM.size
-    return Request(number, bytes(control[at : at + form_nbytes]), placed, given, bool(returns_inputs))
+    return Request(number, bytes(control[at : at + form_nbytes]), placed, given, bool(is_on_device))
 
 
 def _unpacked(fields: tuple[int, ...]) -> Placed:

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from cuassay.core.device import Device
 from cuassay.judging import candidate, linux, shared
 from cuassay.judging.cgroup import MemoryGroup
+from cuassay.judging.device_memory import DeviceMemory
 from cuassay.judging.jail import Jail
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.protocol import Bell
@@ -70,8 +71,8 @@ class Order:
     limits: Limits
     jail: JailOptions | None
 
-    #: The descriptors that are sent along, in this order.
-    DESCRIPTORS = ("control", "arena", "requests", "replies", "report", "lifeline", "sources")
+    #: The descriptors that are sent along, in this order; the last one only where the device shares memory.
+    DESCRIPTORS = ("control", "arena", "requests", "replies", "report", "lifeline", "sources", "device_arena")
 
     @classmethod
     def from_words(cls, words: dict[str, Any]) -> Order:
@@ -305,10 +306,8 @@ def _become_candidate(
             at += nbytes
         os.chdir(scratch)
         os.environ.update(HOME=scratch, TMPDIR=scratch)
-        bell = Bell(descriptors["requests"], descriptors["replies"])
-        control, arena = shared.mapped(descriptors["control"]), shared.mapped(descriptors["arena"])
-        server = candidate.Server(Device(order.device), control, arena, bell)
-        keep = {0, descriptors["requests"], descriptors["replies"]}
+        server = _server(order, descriptors)
+        keep = {0, *(descriptors[name] for name in ("requests", "replies", "device_arena") if name in descriptors)}
 
         def confine() -> None:
             if jail is not None:
@@ -333,6 +332,14 @@ def _become_candidate(
         with suppress(Exception):
             sys.stdout.flush()
         os._exit(70)
+
+
+def _server(order: Order, descriptors: Mapping[str, int]) -> candidate.Server:
+    device, bell = Device(order.device), Bell(descriptors["requests"], descriptors["replies"])
+    control, arena = shared.mapped(descriptors["control"]), shared.mapped(descriptors["arena"])
+    descriptor = descriptors.get("device_arena")
+    memory = None if descriptor is None else DeviceMemory(device, order.limits.device_arena_nbytes, descriptor)
+    return candidate.Server(device, control, arena, bell, memory)
 
 
 def _close_all_but(kept: set[int]) -> None:

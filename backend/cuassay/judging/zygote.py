@@ -139,6 +139,6 @@ def main(descriptor: int, kind: str) -> None:
         if os.fork() == 0:
             orders.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            supervise(Order.from_words(json.loads(message)), dict(zip(Order.DESCRIPTORS, received, strict=True)))
+            supervise(Order.from_words(json.loads(message)), dict(zip(Order.DESCRIPTORS, received, strict=False)))
         for one in received:
             os.close(one)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cuassay import cuda, devices
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.errors import ArgumentError, CandidateLostError, CompileError
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.plan import C_TYPES, parse_plan
@@ -93,13 +94,15 @@ X = np.linspace(-1, 1, 1000, dtype=np.float32).reshape(10, 100)
 def candidate(zygote: Zygote, tmp_path: Path) -> Iterator[Any]:
     started: list[CandidateProcess] = []
 
-    def start(source: str, said: dict[str, Any] | None) -> CandidateProcess:
+    def start(source: str, said: dict[str, Any] | None, device_arena_nbytes: int = 1 << 24) -> CandidateProcess:
         file = tmp_path / ("candidate.py" if said is None else "mine.cu")
         file.write_text(source, encoding="utf-8")
         if said is not None:
             (tmp_path / "launch.json").write_text(json.dumps(said), encoding="utf-8")
         tier = "program" if said is None else "kernel"
-        limits = Limits(load_s=120, call_s=120, processes=512, arena_nbytes=1 << 24)
+        limits = Limits(
+            load_s=120, call_s=120, processes=512, arena_nbytes=1 << 24, device_arena_nbytes=device_arena_nbytes
+        )
         started.append(
             CandidateProcess(file, device="cuda:0", tier=tier, limits=limits, jail=JailOptions(), zygote=zygote)
         )
@@ -154,3 +157,84 @@ def test_program_runs_on_the_device(candidate: Any) -> None:
         reply = call(one, x)
         assert reply.raised is None, (reply.raised, one.jail)
         np.testing.assert_array_equal(reply.outputs[0].array, x * np.float32(3))
+
+
+# ---------------------------------------------------------------------------------------- the device's arena
+
+
+def test_program_gets_views_of_memory_that_the_judge_shares(candidate: Any) -> None:
+    source = "def run(xp, x, *, factor):\n    return xp.full_like(x, isinstance(x.data.mem, xp.cuda.UnownedMemory))\n"
+
+    reply = call(candidate(source, None))
+
+    assert reply.raised is None, reply.raised
+    np.testing.assert_array_equal(reply.outputs[0].array, np.ones_like(X))
+
+
+def test_larger_arrays_pass_through_the_host(candidate: Any) -> None:
+    one = candidate(
+        "def run(xp, x, *, factor):\n    return x * xp.float32(factor)\n", None, device_arena_nbytes=2 << 20
+    )
+    large = np.arange(2**20, dtype=np.float32)
+
+    for x in (X, large, X.T):
+        np.testing.assert_array_equal(call(one, x).outputs[0].array, x * np.float32(3))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "bfloat16", "float16", "float64", "complex64"])
+def test_every_dtype_and_layout_arrives(candidate: Any, dtype: str) -> None:
+    one = candidate("def run(xp, x, *, factor):\n    return x\n", None)
+    whole = (np.arange(240) % 2 if dtype == "bool" else np.arange(240) % 100).astype(as_dtype(dtype)).reshape(4, 60)
+
+    for x in (whole, whole[::-1, ::3], whole.T, whole[:, :0], whole[2, 3]):
+        reply = one.call([np.asarray(x)], {"factor": 3.0}, [(x.shape, dtype)])
+        assert reply.raised is None, (reply.raised, one.jail)
+        np.testing.assert_array_equal(reply.outputs[0].array, np.asarray(x))
+        assert reply.changed == ()
+
+
+def test_changed_input_is_seen(candidate: Any) -> None:
+    one = candidate("def run(xp, x, *, factor):\n    x *= 2\n    return x\n", None)
+
+    assert call(one).changed == (0,)
+
+
+@pytest.mark.parametrize("result", ["np.asarray(x.get())", "[float(x.sum())]", "x.get().tolist()"])
+def test_result_on_the_host_is_taken(candidate: Any, result: str) -> None:
+    one = candidate(f"import numpy as np\ndef run(xp, x, *, factor):\n    return {result}\n", None)
+    x = np.float32([2.0])
+
+    reply = one.call([x], {"factor": 3.0}, [(x.shape, "float64")])
+
+    np.testing.assert_array_equal(reply.outputs[0].array.ravel(), x)
+
+
+def test_scalars_arrive_as_numbers(candidate: Any) -> None:
+    one = candidate("def run(xp, x, *, factor):\n    return x * factor\n", None)
+
+    reply = one.call([X], {"factor": np.float32(3)}, [(X.shape, "float32")])
+
+    np.testing.assert_array_equal(reply.outputs[0].array, X * np.float32(3))
+
+
+LATE = """
+def run(xp, x, *, factor):
+    stream = xp.cuda.Stream(non_blocking=True)
+    out = xp.empty_like(x)
+    spin = xp.RawKernel('extern "C" __global__ void spin(float* out, const float* x, int n, long long clocks) {'
+                        ' long long t = clock64(); while (clock64() - t < clocks);'
+                        ' for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = 3 * x[i]; }', 'spin')
+    with stream:
+        spin((1,), (256,), (out, x, x.size, 200_000_000))
+    return out
+"""
+
+
+def test_work_of_another_stream_counts_as_part_of_the_call(candidate: Any) -> None:
+    one = candidate(LATE, None)
+    call(one)
+
+    reply = call(one)
+
+    assert reply.raised is None, (reply.raised, one.jail)
+    assert (reply.ended_ns - reply.begun_ns) * 1e-9 > 0.9 * 200e6 / 2.5e9  # clocks over a rate that no GPU exceeds

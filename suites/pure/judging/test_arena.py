@@ -82,7 +82,7 @@ def test_rooms_of_floats_hold_nans(dtype: str) -> None:
     one, _ = arena()
     layout = one.place([], [((9,), dtype)])
 
-    (taken,) = one.snapshot(layout)
+    (taken,) = one.take(layout)()
 
     array, problem = interpreted(taken, Claim((9,), dtype_number(dtype)))
     assert problem == ""
@@ -96,7 +96,7 @@ def test_what_was_not_written_is_counted() -> None:
     room = layout.rooms[0]
     memory[room.offset : room.offset + 80] = 1
 
-    (taken,) = one.snapshot(layout)
+    (taken,) = one.take(layout)()
 
     assert unwritten(taken, layout.poisons[0]) == 512 - 80
 
@@ -123,7 +123,7 @@ def test_snapshot_is_private() -> None:
     one, memory = arena()
     layout = one.place([], [((4,), "int32")])
 
-    (taken,) = one.snapshot(layout)
+    (taken,) = one.take(layout)()
     before = taken.copy()
     memory[:] = 0
 
@@ -202,3 +202,14 @@ def test_arrays_of_other_lengths_and_nans_of_other_bits_differ() -> None:
     assert not same_bits(nan, -nan)
     assert not same_bits(np.zeros(3, np.uint8), np.zeros(4, np.uint8))
     assert same_bits(BASE.T, np.ascontiguousarray(BASE.T))
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 3000), max_size=6), st.lists(st.integers(0, 3000), max_size=4))
+def test_arrays_that_it_holds_can_be_placed(seed: int, inputs: list[int], outputs: list[int]) -> None:
+    one, memory = arena()
+    arrays = [np.zeros(n, np.uint8) for n in inputs]
+
+    if one.holds(arrays, outputs):
+        assert one.place(arrays, outputs, seed).end <= len(memory)
+    else:
+        assert sum(inputs) + sum(outputs) + 256 * 5 * (len(inputs) + len(outputs) + 1) > len(memory)

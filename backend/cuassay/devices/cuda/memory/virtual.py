@@ -43,11 +43,20 @@ class AddressSpace:
     """Pages of one device and the ranges where they are mapped. Sizes are multiples of `granularity`, in bytes.
 
     Every method either does all of its work or, if it raises, nothing; `destroy` works page by page.
+
+    Parameters
+    ----------
+    index : int
+        The device.
+    is_shared : bool
+        Whether other processes can map the pages that `create` makes.
     """
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, *, is_shared: bool = False) -> None:
         self.index = index
         self._properties = _properties(index)
+        if is_shared:
+            self._properties.requestedHandleTypes = _descriptor_type()
         self._access = [_access(number) for number in (index, *_peers(index))]
 
     def reserve(self, nbytes: int) -> int:
@@ -75,6 +84,20 @@ class AddressSpace:
                 undo.callback(self.destroy, pages[-1:])
             undo.pop_all()
         return pages
+
+    def exported(self, page: Page) -> int:
+        """Return a new file descriptor for a page, which any process can import; the caller closes it."""
+        from cuda.bindings import driver
+
+        made = driver.cuMemExportToShareableHandle(page[0], _descriptor_type(), 0)
+        return int(check(made, f"sharing a page of cuda:{self.index}"))
+
+    def imported(self, descriptor: int, nbytes: int) -> Page:
+        """Return the page of another process that exported it as `descriptor`, which stays open."""
+        from cuda.bindings import driver
+
+        given = driver.cuMemImportFromShareableHandle(descriptor, _descriptor_type())
+        return check(given, f"taking over a page of cuda:{self.index}"), nbytes
 
     def destroy(self, pages: Iterable[Page]) -> None:
         """Release the pages; the memory of each is freed when it is mapped nowhere."""
@@ -118,6 +141,12 @@ def _properties(index: int) -> Any:
     properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     properties.location.id = index
     return properties
+
+
+def _descriptor_type() -> Any:
+    from cuda.bindings import driver
+
+    return driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 
 def _access(index: int) -> Any:

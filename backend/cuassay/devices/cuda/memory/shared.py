@@ -1,0 +1,83 @@
+"""Memory of a GPU that two processes map at the same time, passed from one to the other as a file descriptor.
+
+The handles of `cuassay.devices.cuda.memory.ipc` name the process that made them, which a process in namespaces of its
+own cannot find. A descriptor can be sent to any process.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import cupy
+
+from cuassay.core.handle import Closing
+from cuassay.devices.cuda.memory.virtual import AddressSpace, granularity
+from cuassay.errors import CapabilityError
+
+__all__ = ["SharedMemory"]
+
+
+class SharedMemory(Closing):
+    """Memory of one device that another process can map; it is freed when every process has closed it.
+
+    Parameters
+    ----------
+    index : int
+        The device.
+    nbytes : int
+        The least size in bytes; it is rounded up to whole pages.
+    descriptor : int, optional
+        The descriptor that another process got from `descriptor`, with the same `nbytes`; by default new memory is
+        taken. It may be closed afterwards.
+
+    Attributes
+    ----------
+    nbytes : int
+        The size in bytes.
+
+    Raises
+    ------
+    CapabilityError
+        If the device cannot map pages.
+    OutOfMemoryError
+        If there is not enough memory.
+    """
+
+    def __init__(self, index: int, nbytes: int, descriptor: int | None = None) -> None:
+        page_nbytes = granularity(index)
+        if not page_nbytes:
+            raise CapabilityError(f"cuda:{index} cannot map memory; pass arrays through the host")
+        self.index, self.nbytes = index, -(-nbytes // page_nbytes) * page_nbytes
+        space = AddressSpace(index, is_shared=True)
+        with ExitStack() as undo:
+            page = space.create([self.nbytes])[0] if descriptor is None else space.imported(descriptor, self.nbytes)
+            undo.callback(space.destroy, [page])
+            address = space.reserve(self.nbytes)
+            undo.callback(space.free, address, self.nbytes)
+            space.map(address, [page])
+            undo.callback(space.unmap, address, [page])
+            self._undo = undo.pop_all()
+        self._space, self._page = space, page
+        self._memory = cupy.cuda.UnownedMemory(address, self.nbytes, self, index)
+
+    def __repr__(self) -> str:
+        return f"SharedMemory(cuda:{self.index}, {self.nbytes:,} bytes)"
+
+    def descriptor(self) -> int:
+        """Return a new file descriptor of the memory; the caller closes it."""
+        return self._space.exported(self._page)
+
+    def array(self, shape: tuple[int, ...], dtype: Any, first: int, strides: tuple[int, ...] | None = None) -> Any:
+        """Return a `cupy.ndarray` of the memory whose first element is `first` bytes from its start.
+
+        Parameters
+        ----------
+        strides : tuple of int, optional
+            Bytes from one element to the next along each axis; in C order by default.
+        """
+        return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(self._memory, first), strides=strides)
+
+    def close(self) -> None:
+        """Unmap the memory, whose arrays must not be used after; a second call does nothing."""
+        self._undo.close()
