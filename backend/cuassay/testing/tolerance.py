@@ -193,7 +193,10 @@ def rounding_limit(errors: Any, dtype: Any, expected: Any) -> Any:
 
 def finite_size(array: Any) -> NDArray[Any]:
     """The absolute values; 0 for NaN and infinities."""
-    size = np.abs(np.asarray(array))
+    size = np.asarray(np.abs(np.asarray(array)))
+    with np.errstate(invalid="ignore"):
+        if size.size and np.max(size) < np.inf:  # the maximum of numbers with a NaN is NaN
+            return size
     return np.asarray(np.where(size < np.inf, size, size.dtype.type(0)))
 
 
