@@ -20,8 +20,9 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
 from cuassay.testing.answers import members
-from cuassay.testing.generated.comparison import on_host, result_dtype
+from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import run_sample
+from cuassay.testing.generated.result_dtypes import result_dtype
 from cuassay.testing.opspec import OpSpec, Work
 from cuassay.testing.samples import HostArray, Sample, over_lists
 from cuassay.testing.terms import arrays_of

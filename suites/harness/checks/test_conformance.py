@@ -12,9 +12,9 @@ from cuassay.errors import SpecError
 from cuassay.testing import ErrorInput, OpSpec
 from cuassay.testing.check_names import CHECK_NAMES, RELATION_NAMES
 from cuassay.testing.generated.checks import CHECKS
-from cuassay.testing.generated.comparison import result_dtype
 from cuassay.testing.generated.execution import REGISTERED, check
 from cuassay.testing.generated.relations import RELATIONS
+from cuassay.testing.generated.result_dtypes import result_dtype
 from cuassay.testing.own_specs import own_specs
 
 TEN_LINES = """

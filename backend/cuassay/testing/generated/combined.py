@@ -18,7 +18,7 @@ from cuassay.arrays.dtypes import ALL, INTEGERS, dtype_name, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
 from cuassay.testing.generated.broken import assert_whole
-from cuassay.testing.generated.comparison import compare_values, floats_of, host_rounding, on_host
+from cuassay.testing.generated.comparison import compare_values, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample, verify
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
 from cuassay.testing.generated.filling import last_digit_moves
@@ -28,6 +28,7 @@ from cuassay.testing.generated.named import named_numbers
 from cuassay.testing.generated.options import is_plain, with_one_other_option, with_options_of
 from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
 from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, path, patterned
+from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.generated.sizes import limit_of_larger
 from cuassay.testing.opspec import OpSpec

@@ -361,7 +361,7 @@ def verify(
                 _must_reject(spec, device, sample, refusal)
                 refused = refused or refusal
             else:
-                compare(spec, device, dtype, sample, run(spec, device, sample))
+                compare(spec, device, dtype, sample, run(spec, device, sample), keeps_ratio=True)
                 compared = True
     if refused is not None and not compared:
         pytest.skip(f"{spec.name} refuses these inputs itself, on every device: {type(refused).__name__}: {refused}")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import is_float
-from cuassay.testing.generated.comparison import floats_of
 from cuassay.testing.generated.execution import is_safely_taken, is_taken
+from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare_values, floats_of, on_host
+from cuassay.testing.generated.comparison import compare_values, on_host
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
 from cuassay.testing.generated.filling import Change, refilled
 from cuassay.testing.generated.natively import check_predicate, with_number
+from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.special import is_spread, samples_to_fill
 from cuassay.testing.generated.unused import check_unread_triangle, check_unused
 from cuassay.testing.opspec import OpSpec

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import INTEGERS, dtype_name
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import coarsest, compare, compare_values, on_host
+from cuassay.testing.generated.comparison import compare, compare_values, on_host
 from cuassay.testing.generated.crossed import check_many_integers
 from cuassay.testing.generated.execution import (
     explained,
@@ -30,6 +30,7 @@ from cuassay.testing.generated.execution import (
 )
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.patterns import ends_of
+from cuassay.testing.generated.result_dtypes import coarsest
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists

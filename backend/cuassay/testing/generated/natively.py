@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import epsilon, is_float
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare_values, floats_of, of_reference, on_host
+from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.filling import conditioning, free_floats, refilled
+from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each

@@ -19,7 +19,7 @@ from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, large
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.chains import check_chains
-from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding, floats_of, on_host
+from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding, on_host
 from cuassay.testing.generated.crossed import check_crossed
 from cuassay.testing.generated.execution import (
     check,
@@ -38,6 +38,7 @@ from cuassay.testing.generated.integers import check_default_integers, check_giv
 from cuassay.testing.generated.mentions import names_finite, names_nan, tests_nan
 from cuassay.testing.generated.parts import check_beside, check_parts
 from cuassay.testing.generated.places import check_place_of_nan
+from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse

@@ -13,9 +13,10 @@ from cuassay import ops
 from cuassay.arrays.dtypes import FLOATS, FP8, epsilon, is_float, smallest_subnormal
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
-from cuassay.testing.generated.comparison import floats_of, on_host
+from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import check, is_op, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.filling import is_general, refilled
+from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import by_options, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample

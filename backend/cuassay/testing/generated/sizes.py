@@ -16,14 +16,7 @@ from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.affordable import affordable
 from cuassay.testing.generated.broken import assert_dtype_of
-from cuassay.testing.generated.comparison import (
-    compare,
-    compare_values,
-    host_rounding,
-    on_host,
-    reference_rounding,
-    result_dtype,
-)
+from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, on_host, reference_rounding
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -48,6 +41,7 @@ from cuassay.testing.generated.extents import (
 )
 from cuassay.testing.generated.last_number import check_last_number
 from cuassay.testing.generated.ratios import check_ratios, check_shares
+from cuassay.testing.generated.result_dtypes import result_dtype
 from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
 from cuassay.testing.generated.short_axes import check_empty_batch, check_short
 from cuassay.testing.opspec import OpSpec

@@ -19,12 +19,7 @@ from cuassay.arrays.dtypes import dtype_name, epsilon, is_complex, is_float, lar
 from cuassay.core.device import Device
 from cuassay.testing.compare import judge
 from cuassay.testing.generated.broken import assert_whole
-from cuassay.testing.generated.comparison import (
-    compare_values,
-    explained_rounding,
-    floats_of,
-    on_host,
-)
+from cuassay.testing.generated.comparison import compare_values, explained_rounding, on_host
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -45,6 +40,7 @@ from cuassay.testing.generated.filling import (
     some_tiny,
 )
 from cuassay.testing.generated.natively import check_far_units, check_orders
+from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
