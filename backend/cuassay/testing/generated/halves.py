@@ -19,7 +19,7 @@ from cuassay.testing.generated.comparison import compare, compare_values, of_ref
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
 from cuassay.testing.generated.filling import Change, refilled
 from cuassay.testing.generated.natively import decided
-from cuassay.testing.generated.patterns import may_be_filled
+from cuassay.testing.generated.patterns import ends_of, may_be_filled
 from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.generated.special import samples_to_fill
 from cuassay.testing.opspec import OpSpec
@@ -60,10 +60,18 @@ def _next_to_halves(array: Array) -> Array:
     return np.asarray((_dyadic(array).astype(np.float64) * (1 + 2.0**-30)).astype(array.dtype))
 
 
+def _below_powers(array: Array) -> Array:
+    """Numbers just below a power of two, far enough from 1 for their logarithm to be rounded to an integer."""
+    exponents = generator().choice([*range(-9, -2), *range(3, 7)], array.shape)
+    below = np.nextafter(np.ldexp(np.ones(array.shape, array.dtype), exponents), array.dtype.type(0))
+    return np.asarray(np.copysign(below, array))
+
+
 _HALVES: dict[str, Change] = {
     "multiples of 1/8, some half-way between two results of a rounding": eighths,
     "multiples of powers of 1/2, some half-way between two results of a rounding": _dyadic,
     "multiples of 1/2, the first is 127, some half-way between two results of a rounding": _to_127,
+    "numbers just below powers of two": _below_powers,
 }
 _OF_FLOAT64: dict[str, Change] = {
     "multiples of powers of 1/2 and a part of 2^-30 more, which float32 does not hold": _next_to_halves,
@@ -72,7 +80,7 @@ _OF_FLOAT64: dict[str, Change] = {
 
 @check(lambda spec: is_function(spec) and not spec.is_its_own_reference)
 def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers half-way between two results of a rounding, and numbers of one array that are also in another."""
+    """Numbers half-way between two results of a rounding, below powers of two, and in or next to another array."""
     if is_coarse(dtype):
         return
     for sample in islice(samples_of(spec, device, dtype, "values"), _MOST_SAMPLES):
@@ -99,26 +107,40 @@ _MOST_EDGES = 64
 
 
 def _with_shared(sample: Sample) -> Iterator[Sample]:
-    """The sample with half of the numbers of a drawn array replaced by those of a short one, for each such pair."""
+    """The sample with half of the numbers of a drawn array replaced by those of a short one, for each such pair.
+
+    Integers get the numbers next to floats as well: a comparison in float32 takes 2^30 - 1 for 2^30.
+    """
     arrays = [(place, given) for place, given in enumerate(sample.args) if isinstance(given, HostArray)]
     for (into, drawn), (of, short) in permutations(arrays, 2):
         is_short = short.values.ndim == 1 and 1 < short.values.size <= min(_MOST_EDGES, drawn.values.size)
-        if not is_short or short.dtype != drawn.dtype or not may_be_filled(drawn) or is_sorted(drawn.values):
+        is_next = drawn.dtype.kind in "iu" and short.dtype.kind == "f"
+        if not (is_short and (is_next or short.dtype == drawn.dtype)):
             continue
-        chance, inside = generator(), _inside(short.values, drawn)
+        if not may_be_filled(drawn) or is_sorted(drawn.values):
+            continue
+        chance, inside = generator(), _inside(_next_to(short.values) if is_next else short.values, drawn)
         if inside.size:
             values = drawn.values.copy().reshape(-1)
             values[::2] = chance.choice(inside, values[::2].size)
             args = list(sample.args)
             args[into] = HostArray(values.reshape(drawn.shape), span=drawn.span, is_free=drawn.is_free)
-            label = f"{sample.label}, half of the numbers of input {into} are also in input {of}"
+            where = "next to those of" if is_next else "also in"
+            label = f"{sample.label}, half of the numbers of input {into} are {where} input {of}"
             yield replace(sample, args=tuple(args), label=label)
 
 
+def _next_to(floats: Array) -> Array:
+    """The integers at, below and above each finite number."""
+    whole = np.floor(floats[np.isfinite(floats)].astype(np.float64))
+    return np.asarray(np.unique(whole + np.array([[-1.0], [0.0], [1.0]])))
+
+
 def _inside(values: Array, drawn: HostArray) -> Array:
-    """The finite values in the range of the drawn array."""
+    """The finite values in the range of the drawn array; for integers without a range, in that of their numbers."""
     values = values[np.isfinite(values)]
-    return values if drawn.span is None else values[(values >= drawn.span[0]) & (values <= drawn.span[1])]
+    low, high = ends_of(drawn) if drawn.dtype.kind in "iu" else drawn.span or (-np.inf, np.inf)
+    return np.asarray(values[(values >= low) & (values <= high)])
 
 
 def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:

@@ -20,6 +20,7 @@ from cuassay.core.device import Device
 from cuassay.testing.compare import judge
 from cuassay.testing.generated.broken import assert_whole
 from cuassay.testing.generated.comparison import compare_values, explained_rounding, on_host
+from cuassay.testing.generated.equal_numbers import check_equal_numbers
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -133,6 +134,7 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
         for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
             _check_range_ends(spec, device, dtype, sample)
             _check_minus_one_to_one(spec, device, dtype, sample)
+            check_equal_numbers(spec, device, dtype, sample)
 
 
 def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
