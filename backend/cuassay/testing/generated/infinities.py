@@ -45,6 +45,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
         check_predicate(spec, device, dtype, sample)
         check_unused(spec, device, sample)
         if len(floats_of(sample)) > 1:
+            _check_counts(spec, device, dtype, sample)
             continue
         changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
         changes |= {"the last number is inf": with_number(np.inf, 1.0), "a row of minus infinity": _low_row}
@@ -65,6 +66,32 @@ def _check_changes(spec: OpSpec, device: Device, dtype: Any, sample: Sample, cha
         if is_safely_taken(spec, filled):
             with filled_from(spec, device, dtype, sample, filled):
                 _check_infinity(spec, device, dtype, filled, sample)
+
+
+def _check_counts(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Try an infinity in each of several arrays in turn, if the results are counts or positions.
+
+    A function that makes NaN of it on the way, as an expanded square of a distance does, is not meant for infinities.
+    """
+    if spec.is_its_own_reference or spec.expected(sample).dtype.kind not in "iu":
+        return
+    for place, array in enumerate(floats_of(sample)):
+        for number in (np.inf, -np.inf):
+            label = f"one number of float array {place} is {number}"
+            filled = refilled(sample, with_number(number), label, chosen=[array])
+            if is_safely_taken(spec, filled) and _makes_no_nan(spec, filled):
+                with filled_from(spec, device, dtype, sample, filled):
+                    _check_positions(spec, device, dtype, filled, sample, run_sample(spec, device, filled))
+
+
+def _makes_no_nan(spec: OpSpec, sample: Sample) -> bool:
+    """Whether no step of the function on the host makes NaN of numbers."""
+    try:
+        with np.errstate(all="ignore", invalid="raise"):
+            spec.run("cpu", *sample.copied())
+    except Exception:  # noqa: BLE001  a function for one device may fail in any way on the host
+        return False
+    return True
 
 
 def _low_row(array: Array) -> Array:
