@@ -101,17 +101,19 @@ def _is_free(given: HostArray | NDArray[Any]) -> bool:
 def conditioning(spec: OpSpec, sample: Sample) -> float:
     """How far the exact result moves if each input moves by its last digit; no library can be more precise than that.
 
-    Infinite if the shape of the result changes.
+    Numbers stay in the range that was asked for. Infinite if the shape of the result changes.
     """
     if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
     chance = generator()  # one generator for all arrays: equal moves of two arrays might cancel
-    moved = refilled(
-        sample,
-        lambda array: np.where(array == 0, array, _moved(array, chance)),  # zeros are taken as exact
-        "last digits moved",
-        every=True,
-    )
+    ranges = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and one.span is not None]
+
+    def move(array: NDArray[Any]) -> NDArray[Any]:
+        low, high = next((one.span for one in ranges if one.values is array and one.span), (-np.inf, np.inf))
+        inside = np.clip(_moved(array, chance), min(low, array.min()), max(high, array.max()))
+        return np.asarray(np.where(array == 0, array, inside), array.dtype)  # zeros are taken as exact
+
+    moved = refilled(sample, move, "last digits moved", every=True)
     if not is_taken(spec, moved):
         return 0.0
     found, expected = spec.expected(moved), spec.expected(sample)

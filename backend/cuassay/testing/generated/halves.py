@@ -113,7 +113,7 @@ def _with_shared(sample: Sample) -> Iterator[Sample]:
     """
     arrays = [(place, given) for place, given in enumerate(sample.args) if isinstance(given, HostArray)]
     for (into, drawn), (of, short) in permutations(arrays, 2):
-        is_short = short.values.ndim == 1 and 1 < short.values.size <= min(_MOST_EDGES, drawn.values.size)
+        is_short = short.values.ndim == 1 and 1 < short.values.size <= _MOST_EDGES
         is_next = drawn.dtype.kind in "iu" and short.dtype.kind == "f"
         if not (is_short and (is_next or short.dtype == drawn.dtype)):
             continue
@@ -124,7 +124,7 @@ def _with_shared(sample: Sample) -> Iterator[Sample]:
             values = drawn.values.copy().reshape(-1)
             values[::2] = chance.choice(inside, values[::2].size)
             args = list(sample.args)
-            args[into] = HostArray(values.reshape(drawn.shape), span=drawn.span, is_free=drawn.is_free)
+            args[into] = replace(drawn, values=values.reshape(drawn.shape))
             where = "next to those of" if is_next else "also in"
             label = f"{sample.label}, half of the numbers of input {into} are {where} input {of}"
             yield replace(sample, args=tuple(args), label=label)

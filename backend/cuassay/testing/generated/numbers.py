@@ -63,6 +63,13 @@ def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
     return flat.reshape(array.shape)
 
 
+def _with_first_nan(array: NDArray[Any]) -> NDArray[Any]:
+    """Set the first number of the last row to NaN, as a series with a gap at its start has it."""
+    filled = array.copy()
+    filled.reshape(-1)[-array.shape[-1] if array.ndim else 0] = np.nan
+    return filled
+
+
 def _with_all_bits(array: NDArray[Any]) -> NDArray[Any]:
     """Set one number to a negative NaN with all bits set, which an integer carry turns into another number."""
     flat = array.reshape(-1).copy()
@@ -103,6 +110,7 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
             return
         sample = others[0]
     _check_nan(spec, device, dtype, sample, refilled(sample, _with_nan, "a NaN"))
+    _check_nan(spec, device, dtype, sample, refilled(sample, _with_first_nan, "the first number of a row is NaN"))
     _check_nan_in_each(spec, device, dtype)
     _check_nan_and_infinities(spec, device, dtype, sample)
     if is_coarse(dtype):

@@ -6,6 +6,7 @@ Independent random numbers show none of these: no block of a mask is all false, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def patterned(
         pattern = _at_ends
     filled = pattern(drawn, chance) if drawn.size else drawn
     label = (pattern.__doc__ or "").rstrip(".").lower()
-    return HostArray(np.array(filled, given.dtype, order="C"), span=given.span, is_free=given.is_free), label
+    return replace(given, values=np.array(filled, given.dtype, order="C")), label
 
 
 def _drawn(given: HostArray, shape: tuple[int, ...], chance: Chance) -> Array:
@@ -102,7 +103,7 @@ def next_to_multiples(given: HostArray, drawn: Array, named: Sequence[float], ch
         step = steps[int(chance.integers(len(steps)))]
         near = values[place] // max(step, 1) * step + int(chance.integers(-1, 2))
         values[place] = near if step and low <= near <= high else values[place]
-    return HostArray(np.array(values, given.dtype).reshape(drawn.shape), span=given.span, is_free=given.is_free)
+    return replace(given, values=np.array(values, given.dtype).reshape(drawn.shape))
 
 
 def path(given: HostArray, chance: Chance) -> HostArray | None:
@@ -118,7 +119,7 @@ def path(given: HostArray, chance: Chance) -> HostArray | None:
     order = chance.permutation(nodes)
     values = np.full(given.shape, far, given.dtype)
     values[..., order[:-1], order[1:]] = near
-    return HostArray(values, span=given.span, is_free=given.is_free)
+    return replace(given, values=values)
 
 
 #: In a graph of fewer nodes every path is short.

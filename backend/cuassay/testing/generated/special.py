@@ -95,10 +95,6 @@ def _check(
 # ------------------------------------------------------------------------------------------------ zeros
 
 
-def _zeros(array: Array) -> Array:
-    return np.zeros_like(array)
-
-
 def _every_other(array: Array, number: float) -> Array:
     flat = array.reshape(-1).copy()
     flat[::2] = number
@@ -125,7 +121,7 @@ def _constant(array: Array) -> Array:
 def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Zeros everywhere, at every other place, in one of several arrays; one number everywhere; the ends of ranges."""
     for sample in samples_to_fill(spec, device, dtype):
-        _check(spec, device, dtype, sample, refilled(sample, _zeros, "all zero"))
+        _check(spec, device, dtype, sample, refilled(sample, np.zeros_like, "all zero"))
         _check(spec, device, dtype, sample, refilled(sample, _every_other_zero, "every other number is 0"))
         _check(spec, device, dtype, sample, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
         for label, one_zero in (*_each_zero(sample), *_each_end(sample)):
@@ -142,7 +138,8 @@ def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
     free = free_floats(sample)
     for place, array in _several_arrays(sample):
         if any(array is one for one in free):
-            yield f"input {place} is 0", _with_input(sample, place, np.zeros_like(array))
+            for zero in (0.0, -0.0):  # the sign of a zero chooses the side of a branch cut
+                yield f"input {place} is {zero:g}", _with_input(sample, place, np.full_like(array, zero))
 
 
 def _each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
@@ -179,7 +176,9 @@ def _several_arrays(sample: Sample) -> list[tuple[int, Array]]:
 
 
 def _with_input(sample: Sample, place: int, array: Array) -> Sample:
-    return replace(sample, args=(*sample.args[:place], HostArray(array), *sample.args[place + 1 :]))
+    given = sample.args[place]
+    new = replace(given, values=array) if isinstance(given, HostArray) else HostArray(array)
+    return replace(sample, args=(*sample.args[:place], new, *sample.args[place + 1 :]))
 
 
 def _check_minus_one_to_one(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
