@@ -135,7 +135,7 @@ done
 
 step health within 60 bash -c health
 if [ "$jobs" -gt 1 ]; then
-    step suites parts "$(left 270)"
+    step suites parts "$(left 360)"
     step alone part "$(left 120)" -alone --cuassay-shard alone # runs alone on the device
 else
     step suites part "$(left 540)" ""
