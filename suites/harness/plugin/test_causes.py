@@ -141,7 +141,9 @@ def test_nothing_is_said_where_every_function_has_a_reference(pytester: pytest.P
 def test_a_failure_without_a_reference_does_not_say_which_side_is_wrong(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(KEPT)
 
-    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "full_range or stress")
+    result = pytester.runpytest_inprocess(
+        "--device", "cpu", "-q", "-k", "full_range or stress or second_call or aliasing or layouts"
+    )
 
     result.stdout.fnmatch_lines(["*note: expected is what the same function gives*either result may be wrong"])
 

@@ -293,12 +293,14 @@ def _check_places(spec: OpSpec, device: Device) -> None:
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
             longer = ({extent: length} for length in _PLACES)
-            for sample in list(affordable(spec, device, base, longer))[len(_PLACES) - 1 :]:
+            for sample in list(affordable(spec, device, base, longer))[_COSTS:]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
-#: More positions than float16 can count, also if it counts only every fourth, after lengths that show what they cost.
-_PLACES = (_FIRST, 263, 1_031, 9_001)
+#: Lengths that show what longer ones cost, and then more positions than float16 can count, also if it counts only every
+#: fourth.
+_PLACES = (_FIRST, 263, 1_031, 4_100, 9_001)
+_COSTS = 3
 
 
 def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:

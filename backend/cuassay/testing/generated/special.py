@@ -52,14 +52,14 @@ Array = NDArray[Any]
 Fill = Callable[[Array], Array]
 
 #: The most elements of a sample. Each sample costs one call of the function and several of its reference.
-_MOST_ELEMENTS = 9000
+MOST_ELEMENTS = 9000
 
 
 def samples_to_fill(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The samples to refill: one for each set of options, with floats from the default range."""
     if is_float(dtype):
         keep = functools.partial(is_general, spec)
-        yield from by_options(spec, device, dtype, most=_MOST_ELEMENTS, keep=keep)
+        yield from by_options(spec, device, dtype, most=MOST_ELEMENTS, keep=keep)
 
 
 def _check(
@@ -127,7 +127,7 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
         for label, one_zero in (*_each_zero(sample), *_each_end(sample)):
             _check(spec, device, dtype, sample, replace(one_zero, label=f"{sample.label}, {label}"))
     if is_float(dtype):
-        for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
+        for sample in by_options(spec, device, dtype, most=MOST_ELEMENTS):
             _check_range_ends(spec, device, dtype, sample)
             _check_minus_one_to_one(spec, device, dtype, sample)
             check_equal_numbers(spec, device, dtype, sample)
@@ -267,7 +267,7 @@ def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
         check_far_units(spec, device, dtype, sample)
         check_far(spec, device, dtype, sample)
     if is_float(dtype) and not is_coarse(dtype):
-        for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
+        for sample in by_options(spec, device, dtype, most=MOST_ELEMENTS):
             _check_next_to_zero(spec, device, dtype, sample)
             check_orders(spec, device, dtype, sample)
     elif is_complex(dtype):
@@ -275,7 +275,7 @@ def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_complex(spec: OpSpec, device: Device, dtype: Any) -> None:
-    for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS)[:1]:
+    for sample in by_options(spec, device, dtype, most=MOST_ELEMENTS)[:1]:
         check_far_complex(spec, device, dtype, sample)
         check_small_complex(spec, device, dtype, sample)
 
