@@ -71,6 +71,25 @@ def test_each_of_two_inputs_is_zero_alone() -> None:
     assert {(first.any(), second.any()) for first, second in calls} >= {(False, True), (True, False), (False, False)}
 
 
+def test_zeros_of_an_input_have_either_sign() -> None:
+    calls = tried("zeros", lambda make: [(make(3), make(3))])
+
+    signs = {bool(np.signbit(second[0])) for first, second in calls if first.any() and not second.any()}
+    assert signs == {True, False}
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3.0, 3.0), (10.0, 110.0)], ids=["free", "range"])
+def test_numbers_of_an_input_are_all_equal_and_in_its_range(low: float, high: float) -> None:
+    def normalised(a: Array) -> Array:
+        return (a - a.mean()) * 0.0
+
+    calls = tried("zeros", lambda make: [make(7) if low < 0 else make(7, low=low, high=high)], reference=normalised)
+    equal = {float(one[0]) for (one,) in calls if np.ptp(one) == 0 and one[0] not in (0, 2, low, high)}
+
+    assert len(equal) >= 4
+    assert all(low < number < high for number in equal)
+
+
 @pytest.mark.parametrize(
     ("given", "ends"),
     [
@@ -194,6 +213,49 @@ def test_integers_next_to_powers_of_ten_are_tried() -> None:
     assert numbers & {10**18 - 1, 10**18, 10**18 + 1}
 
 
+def test_numbers_are_just_below_powers_of_two() -> None:
+    calls = tried("halves", lambda make: [make(40)])
+    above = [np.nextafter(one.astype(np.float32), np.copysign(np.inf, one)) for (one,) in calls]
+
+    assert any((np.abs(np.frexp(one)[0]) == 0.5).all() and len(set(np.abs(one).tolist())) > 4 for one in above)
+
+
+def test_integers_are_at_below_and_above_the_floats_of_another_input() -> None:
+    bounds = [2.0**10, 2.0**20, 2.0**30]
+
+    def classes(sizes: Array, edges: Array) -> Array:
+        return (sizes[:, None] >= edges).sum(axis=-1)
+
+    def samples(make: Samples) -> list[Any]:
+        return [(make(40, dtype="int32", low=0, high=2**31 - 1), make.of(bounds))]
+
+    calls = tried("halves", samples, reference=classes)
+    steps = {
+        int(number - bound) for sizes, _ in calls for number in sizes for bound in bounds if abs(number - bound) < 2
+    }
+
+    assert steps == {-1, 0, 1}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_infinity_is_in_one_of_two_inputs_where_results_are_counts(place: int) -> None:
+    def equal(a: Array, b: Array) -> Array:
+        return (a == b).sum(axis=-1)
+
+    calls = tried("infinities", lambda make: [(make((3, 5)), make((3, 5)))], reference=equal)
+    found = {float(call[place][np.isinf(call[place])][0]) for call in calls if np.isinf(call[place]).sum() == 1}
+
+    assert found == {np.inf, -np.inf}
+    assert all(np.isfinite(call[1 - place]).all() or np.isfinite(call[place]).all() for call in calls)
+
+
+def test_less_than_half_of_a_row_is_infinite_in_each_sample() -> None:
+    calls = tried("infinities", lambda make: [make((2, 9)), make((2, 6))])
+
+    found = {(one.shape, int(np.isposinf(one[0]).sum())) for (one,) in calls}
+    assert found >= {((2, 9), 4), ((2, 6), 2)}
+
+
 # ------------------------------------------------------------------------------------------------ shapes
 
 
@@ -207,7 +269,7 @@ def test_extents_are_tried_in_ascending_order() -> None:
     calls = tried("sizes", lambda make: [make((3, 17))], "float16")
     shapes = list(dict.fromkeys(one.shape for (one,) in calls))
 
-    for extent in (0, 4100):
+    for extent in (0, 4100, 9001):
         assert [shape for shape in shapes if extent in shape] == [(extent, 17), (3, extent)]
 
 
