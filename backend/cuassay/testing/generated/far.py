@@ -8,6 +8,7 @@ step, so the function must not do so either.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_far", "check_far_complex", "check_small_complex"]
+__all__ = ["check_branch_cuts", "check_far", "check_far_complex", "check_small_complex"]
 
 Array = NDArray[Any]
 
@@ -136,13 +137,35 @@ def check_small_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample
                 _compare_decided(spec, device, dtype, filled)
 
 
+def check_branch_cuts(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Try imaginary parts of 0 and -0: on a branch cut the sign chooses the side, as for the root of -4 - 0j."""
+    if spec.reference is None:
+        return
+    for zero in (0.0, -0.0):
+        for filled in _changed(sample, partial(_with_imaginary, zero=zero), f"imaginary parts of {zero:g}"):
+            if is_safely_taken(spec, filled):
+                with on_sample(filled), explained("wrong on a branch cut: is the sign of zero ignored?"):
+                    _compare_decided(spec, device, dtype, filled)
+
+
+def _with_imaginary(array: Array, zero: float) -> Array:
+    made = array.copy()
+    made.imag = zero
+    return made
+
+
 def _of_other_units(sample: Sample, exponents: tuple[int, ...] = _EXPONENTS) -> Iterator[Sample]:
     for exponent in exponents:
+        yield from _changed(sample, partial(np.multiply, 2.0**exponent), f"times 2^{exponent}")
 
-        def put(given: Any, factor: float = 2.0**exponent) -> Any:
-            is_free = isinstance(given, HostArray) and is_complex(given.dtype) and given.is_free
-            return HostArray((given.values * factor).astype(given.dtype)) if is_free else given
 
-        args = tuple(put(given) for given in sample.args)
-        if any(new is not old for new, old in zip(args, sample.args, strict=True)):
-            yield Sample(args, sample.kwargs, f"{sample.label}, times 2^{exponent}")
+def _changed(sample: Sample, change: Change, label: str) -> Iterator[Sample]:
+    """Yield the call with its complex arrays changed whose numbers may be any; nothing if there are none."""
+
+    def put(given: Any) -> Any:
+        is_free = isinstance(given, HostArray) and is_complex(given.dtype) and given.is_free
+        return HostArray(change(given.values).astype(given.dtype)) if is_free else given
+
+    args = tuple(put(given) for given in sample.args)
+    if any(new is not old for new, old in zip(args, sample.args, strict=True)):
+        yield Sample(args, sample.kwargs, f"{sample.label}, {label}")

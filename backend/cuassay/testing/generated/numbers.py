@@ -70,6 +70,12 @@ def _with_first_nan(array: NDArray[Any]) -> NDArray[Any]:
     return filled
 
 
+def _with_last_nan(array: NDArray[Any]) -> NDArray[Any]:
+    filled = array.copy()
+    filled.reshape(-1)[-1] = np.nan
+    return filled
+
+
 def _with_all_bits(array: NDArray[Any]) -> NDArray[Any]:
     """Set one number to a negative NaN with all bits set, which an integer carry turns into another number."""
     flat = array.reshape(-1).copy()
@@ -111,6 +117,7 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
         sample = others[0]
     _check_nan(spec, device, dtype, sample, refilled(sample, _with_nan, "a NaN"))
     _check_nan(spec, device, dtype, sample, refilled(sample, _with_first_nan, "the first number of a row is NaN"))
+    _check_last_nan(spec, device, dtype)
     _check_nan_in_each(spec, device, dtype)
     _check_nan_and_infinities(spec, device, dtype, sample)
     if is_coarse(dtype):
@@ -222,6 +229,15 @@ def _zeros_among(array: NDArray[Any], chance: np.random.Generator) -> NDArray[An
     return np.where(
         chance.integers(0, 2, array.shape), array, chance.choice(np.array([0.0, -0.0], array.dtype), array.shape)
     )
+
+
+def _check_last_nan(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Try a NaN at the end of the longest row: it may be lost where the results of blocks are put together."""
+    drawn = samples_of(spec, device, dtype, "values")
+    several = [one for one in drawn if elements_of(one) <= 9000 and floats_of(one) and is_general(spec, one)]
+    longest = max(several, key=lambda one: max(array.shape[-1:] or (1,) for array in floats_of(one)), default=None)
+    if longest is not None and spec.refusal(longest) is None:
+        _check_nan(spec, device, dtype, longest, refilled(longest, _with_last_nan, "the last number is NaN"))
 
 
 def _check_nan_in_each(spec: OpSpec, device: Device, dtype: Any) -> None:

@@ -30,7 +30,7 @@ from cuassay.testing.generated.execution import (
     on_sample,
     run_sample,
 )
-from cuassay.testing.generated.far import check_far, check_far_complex, check_small_complex
+from cuassay.testing.generated.far import check_branch_cuts, check_far, check_far_complex, check_small_complex
 from cuassay.testing.generated.filling import (
     conditioning,
     free_floats,
@@ -278,6 +278,7 @@ def _check_complex(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in by_options(spec, device, dtype, most=MOST_ELEMENTS)[:1]:
         check_far_complex(spec, device, dtype, sample)
         check_small_complex(spec, device, dtype, sample)
+        check_branch_cuts(spec, device, dtype, sample)
 
 
 def _check_next_to_zero(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
