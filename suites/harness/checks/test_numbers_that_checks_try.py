@@ -162,13 +162,25 @@ def test_a_range_of_one_sign_and_two_orders_of_magnitude_is_tried_in_each(
 
 @pytest.mark.parametrize(
     ("shape", "places"),
-    [((3, 5), {(2, 1), (2, 0)}), ((3, 1), {(2, 0)}), (1, {(0,)}), (9, {(7,), (0,)})],
+    [((3, 5), {(2, 1), (2, 0), (2, 4)}), ((3, 1), {(2, 0)}), (1, {(0,)}), (9, {(7,), (0,), (8,)})],
     ids=["rows", "column", "one", "few"],
 )
-def test_the_nan_is_the_second_number_of_the_last_third_or_the_first_of_a_row(shape: Any, places: set[Any]) -> None:
+def test_the_nan_is_in_the_last_third_and_at_both_ends_of_the_last_row(shape: Any, places: set[Any]) -> None:
     calls = tried("stress", lambda make: [make(shape)])
 
     assert {tuple(np.argwhere(np.isnan(one))[0].tolist()) for (one,) in calls if np.isnan(one).any()} == places
+
+
+def test_a_nan_is_at_the_end_of_the_longest_row() -> None:
+    calls = tried("stress", lambda make: [make(10), make((3, 150)), make((2, 5, 64))])
+
+    assert {one.shape for (one,) in calls if np.isnan(one.reshape(-1)[-1])} == {(3, 150)}
+
+
+def test_imaginary_parts_are_zeros_of_either_sign() -> None:
+    calls = tried("units", lambda make: [make(5, dtype="complex64")], "complex64")
+
+    assert {bool(np.signbit(one.imag[0])) for (one,) in calls if not one.imag.any()} == {True, False}
 
 
 @pytest.mark.parametrize(("width", "masked"), [(40, 0), (41, 40), (99, 40)])
