@@ -42,8 +42,6 @@ class DeviceArena(Arena):
     """
 
     def __init__(self, device: Device, nbytes: int) -> None:
-        import cupy
-
         from cuassay.devices.cuda.memory.shared import SharedMemory
 
         super().__init__(memoryview(mmap.mmap(-1, nbytes)))
@@ -51,8 +49,7 @@ class DeviceArena(Arena):
         with self._active():
             self._memory = SharedMemory(device.index, nbytes)
             self._all = self._memory.array((nbytes,), np.uint8, 0)
-            self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._image = self._taken = cupy.empty(0, np.uint8)
+            self._image = self._taken = self._all[:0]
 
     @classmethod
     def made(cls, device: Device, nbytes: int) -> DeviceArena | None:
@@ -84,11 +81,11 @@ class DeviceArena(Arena):
     def prepare(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
         """Copy the inputs and the poison to private memory of the device."""
         super().give(layout, inputs)
-        with self._active(), self._stream:
-            self._image = _at_least(self._image, layout.end)
-            self._taken = _at_least(self._taken, layout.end)
+        if self._image.nbytes < layout.end:
+            self._image, self._taken = (devices.empty((layout.end,), "uint8", self._device) for _ in range(2))
+        with self._active():
             self._image[: layout.end].set(self._bytes[: layout.end])
-        self._stream.synchronize()
+            devices.backend(self._device.kind).synchronize(self._device.index)
 
     def give(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
         """Copy the image of the arena into it."""
@@ -109,20 +106,9 @@ class DeviceArena(Arena):
         return devices.backend(self._device.kind).activate(self._device.index)
 
     def _copy(self, to: Any, source: Any, spans: Sequence[tuple[int, int]]) -> None:
-        """Copy bytes within the device, and wait for it."""
         with self._active():
-            for first, nbytes in spans:
-                if nbytes:
-                    to[first:].data.copy_from_device_async(source[first:].data, nbytes, self._stream)
-            self._stream.synchronize()
+            self._memory.copy(to, source, spans)
 
     def _on_host(self, array: Any) -> NDArray[np.uint8]:
         with self._active():
-            found: NDArray[np.uint8] = array.get(stream=self._stream)
-        return found
-
-
-def _at_least(array: Any, nbytes: int) -> Any:
-    import cupy
-
-    return array if array.nbytes >= nbytes else cupy.empty(nbytes, np.uint8)
+            return self._memory.on_host(array)

@@ -6,10 +6,12 @@ own cannot find. A descriptor can be sent to any process.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
 import cupy
+import numpy as np
 
 from cuassay.core.handle import Closing
 from cuassay.devices.cuda.memory.virtual import AddressSpace, granularity
@@ -60,6 +62,7 @@ class SharedMemory(Closing):
             self._undo = undo.pop_all()
         self._space, self._page = space, page
         self._memory = cupy.cuda.UnownedMemory(address, self.nbytes, self, index)
+        self._stream = cupy.cuda.Stream(non_blocking=True)
 
     def __repr__(self) -> str:
         return f"SharedMemory(cuda:{self.index}, {self.nbytes:,} bytes)"
@@ -77,6 +80,24 @@ class SharedMemory(Closing):
             Bytes from one element to the next along each axis; in C order by default.
         """
         return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(self._memory, first), strides=strides)
+
+    def copy(self, to: Any, source: Any, spans: Iterable[tuple[int, int]]) -> None:
+        """Copy within the device from one array of bytes to another, and wait for it.
+
+        Parameters
+        ----------
+        spans : iterable of (int, int)
+            The first byte of each part, in both arrays, and its number of bytes.
+        """
+        for first, nbytes in spans:
+            if nbytes:
+                to[first:].data.copy_from_device_async(source[first:].data, nbytes, self._stream)
+        self._stream.synchronize()
+
+    def on_host(self, array: Any) -> np.ndarray[Any, Any]:
+        """Return a copy of a device array on the host."""
+        found: np.ndarray[Any, Any] = array.get(stream=self._stream)
+        return found
 
     def close(self) -> None:
         """Unmap the memory, whose arrays must not be used after; a second call does nothing."""
