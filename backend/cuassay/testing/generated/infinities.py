@@ -36,8 +36,8 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
 
     Two finite results are not compared, because few references are meant for infinities, unless they are positions.
     An infinite result may be NaN if the function gives NaN when all numbers are minus infinity, as one that subtracts
-    the maximum does. Functions of several floating-point arrays are left out unless they return truth values: a weight
-    of zero times infinity is NaN in every library.
+    the maximum does. Functions of several floating-point arrays are left out unless they return truth values or
+    counts: a weight of zero times infinity is NaN in every library.
     """
     if is_coarse(dtype):
         return

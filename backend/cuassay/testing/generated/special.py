@@ -254,7 +254,8 @@ def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Numbers 2^27 and 2^8 times smaller, 16 and 128 times larger; far from zero on either side; one very large number.
 
     Small numbers also replace arrays with a requested range that includes zero, such as variances. In a range of one
-    sign that spans several orders of magnitude, numbers of each order are tried.
+    sign that spans several orders of magnitude, numbers of each order are tried. Complex numbers get imaginary parts
+    that are zeros of either sign.
     """
     for sample in samples_to_fill(spec, device, dtype):
         if is_coarse(dtype):
