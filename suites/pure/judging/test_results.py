@@ -53,6 +53,17 @@ def test_right_results_are_right() -> None:
     assert judged(lambda values, places: (values, places)) is None
 
 
+def test_headroom_is_that_of_the_whole_tolerance() -> None:
+    """Also for a result that is right to the last digits, of which other checks do not find the tolerance."""
+    found, figures = results("rms_norm"), {"headroom": 0.0}
+    sample = first_sample(found)
+    (right,) = found.right(*sample.host())
+    output = np.nextafter(right.astype(np.float32), np.float32(9))
+
+    assert judged_values(found, "float32", "values", [sample], [(output,)], figures) is None
+    assert 0 < figures["headroom"] < 0.5
+
+
 @pytest.mark.parametrize(
     ("change", "place", "text"),
     [
