@@ -281,6 +281,12 @@ def test_a_dtype_may_be_asked_for_or_left_open() -> None:
         assert_close(f32(1), f32(1), dtype=np.float16)
 
 
+def test_without_a_dtype_the_tolerance_is_that_of_the_result() -> None:
+    assert_close(np.float16([1.0]), np.array([1.001]), check_dtype=False)
+    with pytest.raises(AssertionError, match="out of tolerance"):
+        assert_close(np.array([1.0]), np.float16([1.001]), check_dtype=False)
+
+
 def test_what_is_collected_inside_is_not_outside() -> None:
     outer: dict[str, Any] = {}
     inner: dict[str, Any] = {}

@@ -53,6 +53,14 @@ def test_drawn_numbers_stay_in_their_range(dtype: str) -> None:
     assert len(np.unique(values.astype(np.complex128))) > 1
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("span", [{}, {"low": -2, "high": 2}], ids=["free", "range"])
+def test_real_and_imaginary_parts_are_drawn_apart(dtype: str, span: dict[str, float]) -> None:
+    values = Samples(1, dtype)((100,), **span).values
+
+    assert (values.real != values.imag).all()
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_holds_the_same_numbers(layout: str, shape: tuple[int, ...]) -> None:
