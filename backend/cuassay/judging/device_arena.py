@@ -7,6 +7,7 @@ memory of the host take milliseconds, and their times vary by more than a fast c
 from __future__ import annotations
 
 import mmap
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from cuassay import devices
 from cuassay.core.device import Device
-from cuassay.errors import CapabilityError, OutOfMemoryError
+from cuassay.errors import CapabilityError, DriverError, OutOfMemoryError
 from cuassay.judging.arena import Arena, Layout
 
 __all__ = ["DeviceArena"]
@@ -48,6 +49,11 @@ class DeviceArena(Arena):
         self._device = device
         with self._active():
             self._memory = SharedMemory(device.index, nbytes)
+            try:
+                os.close(self._memory.descriptor())  # a device may map memory without sharing it
+            except BaseException:
+                self._memory.close()
+                raise
             self._all = self._memory.array((nbytes,), np.uint8, 0)
             self._image = self._taken = self._all[:0]
 
@@ -58,7 +64,7 @@ class DeviceArena(Arena):
             return None
         try:
             return cls(device, nbytes)
-        except (CapabilityError, OutOfMemoryError):
+        except (CapabilityError, DriverError, OutOfMemoryError):
             return None
 
     def descriptor(self) -> int:

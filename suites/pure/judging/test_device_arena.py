@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from cuassay.core.device import Device
+from cuassay.errors import CapabilityError, DriverError, OutOfMemoryError
 from cuassay.judging import device_arena, device_memory
 from cuassay.judging.device_arena import DeviceArena
 from cuassay.judging.device_memory import DeviceMemory
@@ -42,7 +44,7 @@ class Memory:
         Memory.count += 1
 
     def descriptor(self) -> int:
-        return 7
+        return os.open(os.devnull, os.O_RDONLY)
 
     def array(self, shape: Any, dtype: Any, first: int, strides: Any = None) -> Any:
         return np.ndarray(shape, dtype, Memory.whole.data, first, strides).view(DeviceArray)
@@ -174,6 +176,17 @@ def test_keeping_the_device_busy_changes_nothing() -> None:
 @pytest.mark.parametrize("device", ["cpu", "sim:0"])
 def test_hosts_have_none(device: str) -> None:
     assert DeviceArena.made(Device(device), 1 << 16) is None
+
+
+@pytest.mark.parametrize("error", [DriverError, OutOfMemoryError, CapabilityError])
+def test_device_that_does_not_share_its_memory_has_none(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
+    def refused(memory: Memory) -> int:
+        raise error("it cannot")
+
+    monkeypatch.setattr(Memory, "descriptor", refused)
+
+    assert DeviceArena.made(CUDA, 1 << 16) is None
+    assert Memory.count == 0
 
 
 def test_zeros_grow_with_the_largest_room() -> None:
