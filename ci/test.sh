@@ -11,5 +11,6 @@ cores=$(nproc)
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 4 ? cores / 4 : 1))}
 export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-$OMP_NUM_THREADS}
 # Four workers for a runner's two cores, because a worker waits a fifth of its time for processes that a test started.
+# An idle worker takes tests from another (worksteal): otherwise one of them has all the slow ones of the last minutes.
 # Timings are meaningless while a second worker runs, so each benchmark runs once, as a test.
 exec "$PYTHON" -m pytest --device all --benchmark-disable -n 4 --dist worksteal "$@"

@@ -54,7 +54,12 @@ class Layout:
     inputs: tuple[Placed, ...]
     rooms: tuple[Room, ...]
     poisons: tuple[bytes, ...] = ()
-    end: int = 0  # bytes from the start of the arena that hold arrays
+
+    @property
+    def end(self) -> int:
+        """The bytes from the start of the arena that hold arrays."""
+        spans = [(one.low, one.nbytes) for one in self.inputs] + [(one.offset, one.nbytes) for one in self.rooms]
+        return max(map(sum, spans), default=0)
 
 
 def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes, list[NDArray[Any]]]:
@@ -143,14 +148,14 @@ class Arena:
         spans = [_span(one) for one in inputs]
         sizes = [*(high - low for low, high in spans), *map(_room_nbytes, outputs)]
         starts = self._starts(sizes, chance)
-        end = max(map(sum, zip(starts, sizes, strict=True)), default=0)
-        self._bytes[:end] = chance.randrange(256)
         placed = tuple(map(_placed, inputs, starts, spans))
         rooms = tuple(map(Room, starts[len(inputs) :], sizes[len(inputs) :]))
         poisons = tuple(poison(_BYTE if isinstance(one, int) else as_dtype(one[1]), chance) for one in outputs)
+        layout = Layout(placed, rooms, poisons)
+        self._bytes[: layout.end] = chance.randrange(256)
         for room, pattern in zip(rooms, poisons, strict=True):
             self._bytes[room.offset : room.offset + room.nbytes] = repeated(pattern, room.nbytes)
-        return Layout(placed, rooms, poisons, end)
+        return layout
 
     def holds(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[Asked]) -> bool:
         """Return whether the arrays of a call fit, with the largest gaps between them."""

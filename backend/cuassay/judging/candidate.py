@@ -181,7 +181,7 @@ class Server:
         dtype = as_dtype(DTYPE_NAMES[placed.dtype])
         return np.ndarray(placed.shape, dtype, self.arena, placed.first, placed.strides)
 
-    def take(self, request: Request) -> Callable[[Placed], Any]:
+    def array_of(self, request: Request) -> Callable[[Placed], Any]:
         """Return what makes each input of a request: in the device's arena a view of it, elsewhere see `array`."""
         memory = self._memory_of(request)
         return self.array if memory is None else memory.array
@@ -242,7 +242,7 @@ def load_program(path: Path) -> Callable[[Server, Request], Answer]:
     def call(server: Server, request: Request) -> Answer:
         backend, device = devices.backend(server.device.kind), server.device
         with backend.activate(device.index):
-            args, options, given = server.arguments(request, server.take(request))
+            args, options, given = server.arguments(request, server.array_of(request))
             result = function(devices.namespace(device), *args, **options)
             claims = server.write(list(result) if isinstance(result, tuple | list) else [result], request)
             server.give_back(given, request)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, of_reference
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
-from cuassay.testing.generated.filling import refilled
+from cuassay.testing.generated.filling import refilled, span_of
 from cuassay.testing.generated.natively import decided
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import SPAN, HostArray, Sample, each
+from cuassay.testing.samples import SPAN, Sample
 
 __all__ = ["check_equal_numbers"]
 
@@ -52,10 +52,9 @@ def check_equal_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
 
 def _with_equal(sample: Sample, part: float) -> Sample:
     """The call with each array of floats filled with one number of its range."""
-    given = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray)]
 
     def fill(array: NDArray[Any]) -> NDArray[Any]:
-        low, high = next((one.span for one in given if one.values is array and one.span is not None), SPAN)
+        low, high = span_of(sample, array) or SPAN
         return np.full_like(array, low + part * (high - low))
 
     return refilled(sample, fill, "all numbers of an array are equal", every=True)

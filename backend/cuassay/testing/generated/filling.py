@@ -26,6 +26,7 @@ __all__ = [
     "near_zero",
     "refilled",
     "some_tiny",
+    "span_of",
 ]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
@@ -53,6 +54,12 @@ def free_floats(sample: Sample) -> list[NDArray[Any]]:
     """The free floats: arrays that `make` drew from its default range, or that look like it."""
     found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray | np.ndarray)]
     return [_values(one) for one in found if is_float(one.dtype) and _is_free(one)]
+
+
+def span_of(sample: Sample, array: NDArray[Any]) -> tuple[float, float] | None:
+    """The range that was asked for this array of a call; None if there is none, as after `refilled`."""
+    given = (one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray))
+    return next((one.span for one in given if one.values is array), None)
 
 
 def near_zero(sample: Sample) -> list[NDArray[Any]]:
@@ -101,15 +108,14 @@ def _is_free(given: HostArray | NDArray[Any]) -> bool:
 def conditioning(spec: OpSpec, sample: Sample) -> float:
     """How far the exact result moves if each input moves by its last digit; no library can be more precise than that.
 
-    Numbers stay in the range that was asked for. Infinite if the shape of the result changes.
+    Numbers stay in the range that `span_of` finds. Infinite if the shape of the result changes.
     """
     if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
     chance = generator()  # one generator for all arrays: equal moves of two arrays might cancel
-    ranges = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and one.span is not None]
 
     def move(array: NDArray[Any]) -> NDArray[Any]:
-        low, high = next((one.span for one in ranges if one.values is array and one.span), (-np.inf, np.inf))
+        low, high = span_of(sample, array) or (-np.inf, np.inf)
         inside = np.clip(_moved(array, chance), min(low, array.min()), max(high, array.max()))
         return np.asarray(np.where(array == 0, array, inside), array.dtype)  # zeros are taken as exact
 

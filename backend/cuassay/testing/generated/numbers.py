@@ -36,10 +36,12 @@ from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.filling import Change, conditioning, free_floats, is_general, refilled
 from cuassay.testing.generated.integers import check_default_integers, check_given_integers
 from cuassay.testing.generated.mentions import names_finite, names_nan, tests_nan
+from cuassay.testing.generated.natively import with_number
 from cuassay.testing.generated.parts import check_beside, check_parts
 from cuassay.testing.generated.places import check_place_of_nan
 from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
+from cuassay.testing.generated.special import MOST_ELEMENTS
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
@@ -67,12 +69,6 @@ def _with_first_nan(array: NDArray[Any]) -> NDArray[Any]:
     """Set the first number of the last row to NaN, as a series with a gap at its start has it."""
     filled = array.copy()
     filled.reshape(-1)[-array.shape[-1] if array.ndim else 0] = np.nan
-    return filled
-
-
-def _with_last_nan(array: NDArray[Any]) -> NDArray[Any]:
-    filled = array.copy()
-    filled.reshape(-1)[-1] = np.nan
     return filled
 
 
@@ -106,12 +102,12 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
         check_given_integers(spec, device, dtype)
         check_parts(spec, device, dtype)
         return
-    sample = one(spec, device, dtype, most=9000)
+    sample = one(spec, device, dtype, most=MOST_ELEMENTS)
     if not floats_of(sample):
         return
     _check_ties(spec, device, dtype, sample, refilled(sample, _of_few_numbers, "ties", every=True))
     if not is_general(spec, sample):
-        others = by_options(spec, device, dtype, most=9000, keep=functools.partial(is_general, spec))
+        others = by_options(spec, device, dtype, most=MOST_ELEMENTS, keep=functools.partial(is_general, spec))
         if not others:
             return
         sample = others[0]
@@ -234,10 +230,10 @@ def _zeros_among(array: NDArray[Any], chance: np.random.Generator) -> NDArray[An
 def _check_last_nan(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Try a NaN at the end of the longest row: it may be lost where the results of blocks are put together."""
     drawn = samples_of(spec, device, dtype, "values")
-    several = [one for one in drawn if elements_of(one) <= 9000 and floats_of(one) and is_general(spec, one)]
+    several = [one for one in drawn if elements_of(one) <= MOST_ELEMENTS and floats_of(one) and is_general(spec, one)]
     longest = max(several, key=lambda one: max(array.shape[-1:] or (1,) for array in floats_of(one)), default=None)
     if longest is not None and spec.refusal(longest) is None:
-        _check_nan(spec, device, dtype, longest, refilled(longest, _with_last_nan, "the last number is NaN"))
+        _check_nan(spec, device, dtype, longest, refilled(longest, with_number(np.nan, 1.0), "the last number is NaN"))
 
 
 def _check_nan_in_each(spec: OpSpec, device: Device, dtype: Any) -> None:

@@ -292,15 +292,15 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
-            longer = ({extent: length} for length in _PLACES)
-            for sample in list(affordable(spec, device, base, longer))[_COSTS:]:
+            longer = ({extent: length} for length in (*_COSTS, *_PLACES))
+            for sample in list(affordable(spec, device, base, longer))[len(_COSTS) :]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
-#: Lengths that show what longer ones cost, and then more positions than float16 can count, also if it counts only every
-#: fourth.
-_PLACES = (_FIRST, 263, 1_031, 4_100, 9_001)
-_COSTS = 3
+#: Lengths that show what longer ones cost.
+_COSTS = (_FIRST, 263, 1_031)
+#: More positions than float16 can count, and more than four times as many, for those that count few of them.
+_PLACES = (4_100, 9_001)
 
 
 def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
