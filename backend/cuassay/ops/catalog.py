@@ -105,6 +105,7 @@ __all__ = [
     "maximum",
     "mean",
     "minimum",
+    "mixed_linear",
     "mm",
     "mul",
     "neg",
@@ -479,6 +480,13 @@ scaled_mm = declare(
     shape=products.scaled, dtypes=("uint8", *FP8), op_class="matmul", dtype_from=("a",), out_dtype_from="out_dtype",
     doc="``scale_a * scale_b * (a @ b) + bias`` of fp8 operands; `format_a` and `format_b` name the format "
     "of operands stored as uint8.",
+)  # fmt: skip
+mixed_linear = declare(
+    "mixed_linear(a, weight, scale, bias?, *, activation=None) -> out",
+    shape=products.mixed, dtypes=FLOATS, op_class="matmul", dtype_from=("a",),
+    doc="``activation(a @ (scale * weight).T + bias)`` for a (..., K) and a quantized weight: int8 of shape (N, K), or "
+    "uint8 of (N, K / 2), which holds numbers from -8 to 7: of terms 2 * k and 2 * k + 1, ``(q0 & 15) | (q1 << 4)``. "
+    "The scale is (N,), or (N, G) with one for each of G groups of terms; bias (N,).",
 )  # fmt: skip
 
 slow_conv2d = declare(

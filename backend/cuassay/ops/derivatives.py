@@ -361,6 +361,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     },
     "grouped_mm": {"a": _by("b")(_grouped_a), "b": _by("a")(_grouped_b)},
     "scaled_mm": "its operands are fp8, which a gradient does not fit in; differentiate the product in bfloat16",
+    "mixed_linear": "its weight is integers, which have no gradient; dequantize it and differentiate linear",
     "slow_conv2d": SLOW_CONV2D,
     "copy": {"a": _by()(_back)},
     "cast": {"a": _pass},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 from numbers import Complex, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuassay.arrays.dtypes import COMPLEX, FLOATS, FP8, as_dtype, dtype_name, is_complex
 from cuassay.arrays.layout import broadcast_shapes
@@ -17,7 +17,21 @@ from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import shapes
 from cuassay.ops.schema import Arguments, ShapeRule
 
-__all__ = ["ACTIVATIONS", "added", "formats", "grouped", "groups", "layer", "matrices", "pairs", "scaled", "scaling"]
+__all__ = [
+    "ACTIVATIONS",
+    "MixedForm",
+    "added",
+    "formats",
+    "grouped",
+    "groups",
+    "layer",
+    "matrices",
+    "mixed",
+    "mixed_form",
+    "pairs",
+    "scaled",
+    "scaling",
+]
 
 Shape = tuple[int, ...]
 
@@ -190,3 +204,74 @@ def scaling(bound: Arguments) -> str:
         f"scaled_mm's scales must have one element each, or shapes {(rows, 1)} and {(1, columns)}; got {a} and {b}; "
         "scale by blocks with products of the blocks"
     )
+
+
+# ------------------------------------------------------------------------------------------------ integer weights
+
+
+class MixedForm(NamedTuple):
+    """What the weights of `mixed_linear` are: their rows and terms, the bits of a number, and the groups of terms."""
+
+    rows: int
+    depth: int
+    bits: int
+    groups: int
+
+    @property
+    def group(self) -> int:
+        """Terms that share a scale."""
+        return self.depth // self.groups
+
+
+def mixed(bound: Arguments) -> Shape:
+    """Map (..., K) and weights (N, K) of int8, or (N, K / 2) of uint8 with two numbers each, to (..., N)."""
+    form, a, bias = mixed_form(bound), bound["a"], bound["bias"]
+    if bias is not None and shapes.shape_of(bias) != (form.rows,):
+        raise ShapeError(
+            f"mixed_linear's bias must have shape {(form.rows,)}; got {shapes.shape_of(bias)}; "
+            "give one for each row of the weight"
+        )
+    if bias is not None and dtype_name(bias.dtype) != dtype_name(a.dtype):
+        raise DTypeError(
+            f"mixed_linear's bias must be {dtype_name(a.dtype)}, as its inputs; got {dtype_name(bias.dtype)}; cast it"
+        )
+    _check_activation(bound)
+    return *shapes.shape_of(a)[:-1], form.rows
+
+
+def mixed_form(bound: Arguments) -> MixedForm:
+    """Return what the weights are.
+
+    Raises
+    ------
+    ShapeError
+        If the weights do not fit the inputs, or the scales the weights.
+    DTypeError
+        If the weights are neither int8 nor uint8, or the scales not floating numbers.
+    """
+    a, weight, scale = (shapes.shape_of(bound[name]) for name in ("a", "weight", "scale"))
+    of_weight = _one_of(bound, "weight", ("int8", "uint8"), "quantize it; uint8 holds two numbers of 4 bits")
+    _one_of(bound, "scale", FLOATS, "cast it to float32")
+    bits = 8 if of_weight == "int8" else 4
+    if not a or len(weight) != 2 or a[-1] != weight[1] * 8 // bits:
+        terms = "K" if bits == 8 else "K / 2"
+        raise ShapeError(
+            f"mixed_linear needs inputs (..., K) and {of_weight} weights (N, {terms}); got {a} and {weight}; "
+            "a uint8 holds two neighbouring terms of a row"
+        )
+    groups = scale[1] if len(scale) == 2 else 1
+    if scale[:1] != weight[:1] or len(scale) not in (1, 2) or groups < 1 or a[-1] % groups:
+        raise ShapeError(
+            f"mixed_linear's scale must have shape {(weight[0],)}, or (N, G) with G groups of the {a[-1]} terms; "
+            f"got {scale}; give each group as many terms"
+        )
+    return MixedForm(weight[0], a[-1], bits, groups)
+
+
+def _one_of(bound: Arguments, name: str, allowed: tuple[str, ...], advice: str) -> str:
+    """Return the dtype of an argument of `mixed_linear`, which must be an array of an allowed one."""
+    value = bound[name]
+    found = dtype_name(value.dtype) if hasattr(value, "dtype") else f"the number {value!r}"
+    if found not in allowed:
+        raise DTypeError(f"mixed_linear's {name} must be one of {', '.join(allowed)}; got {found}; {advice}")
+    return found

@@ -38,6 +38,7 @@ UNITS = {
     "logsumexp": "softmax.cu",
     "statistic": "columns.cu",
     "layer": "layer_norm.cu",
+    "skinny": "skinny_mixed.cu",
     "cumsum": "scan.cu",
     **dict.fromkeys(("gather", "segment"), "indexing.cu"),
     **dict.fromkeys(("pointwise", "unscale", "norms", "global"), "multi_tensor.cu"),
@@ -104,6 +105,8 @@ NORM, NORM16 = "layer_norm_short<float32, 4, 6>", "layer_norm_short<bfloat16, 8,
 UNIFORM = "random_fill<Uniform<float32>, float32, 4, false>"
 LONG_NORM, LONG_NORM16 = "layer_norm_long<float32, 1, true>", "layer_norm_long<bfloat16, 1, true>"
 
+MIXED8 = "skinny_mixed<bfloat16, float32, 8, false, 8, 32, 1, 16, 2, 1>"
+MIXED4 = "skinny_mixed<bfloat16, float32, 4, true, 16, 16, 1, 16, 2, 1>"
 ADAM = "adam<float32, float32, float32, false, false, 0, false, 0, 6>"
 ADAM16 = "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 14, 4>"
 AMSGRAD = "adam<float32, float32, float32, false, true, 2, false, 0, 5>"
@@ -553,6 +556,20 @@ FAULTS = (
           "__shfl_up_sync(0xffffffffu, words", "__shfl_down_sync(0xffffffffu, words"),
     Fault("fused_adam_", "end of a warp not stored", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
           "|| (lane == 31 && i >= own)", ""),
+    Fault("mixed_linear", "the sign of 8 bits lost", "values", "bfloat16", "skinny_mixed.cu", MIXED8,
+          "both & 0xff80ff80", "both & 0xff00ff00"),
+    Fault("mixed_linear", "the second half of 4 bits is the first", "values", "float16", "skinny_mixed.cu", MIXED4,
+          "word >> (8 * part + 4)", "word >> 8 * part"),
+    Fault("mixed_linear", "the last lines left out", "values", "bfloat16", "skinny_mixed.cu", MIXED8,
+          "start < lines; start", "start + SLICES < lines; start"),
+    Fault("mixed_linear", "the scales of the first row for all", "values", "bfloat16", "skinny_mixed.cu", MIXED4,
+          "scales_of[t][half] = row * groups;", "scales_of[t][half] = 0;"),
+    Fault("mixed_linear", "one slice too few", "values", "bfloat16", "skinny_warps.cuh", MIXED8,
+          "for (int s = 0; s < SLICES; ++s)", "for (int s = 1; s < SLICES; ++s)"),
+    Fault("mixed_linear", "4 bits without a sign", "values", "float32", "dequantize.cu",
+          "dequantize<float32, 4, 8, false>", "& 15) ^ 8) - 8", "& 15) ^ 0) - 0"),
+    Fault("mixed_linear", "the scaled weights for what was rounded off", "values", "bfloat16", "dequantize.cu",
+          "dequantize<bfloat16, 4, 8, true>", "LOW ? number - widen<W>(narrow<T>(number))", "LOW ? number"),
 )  # fmt: skip
 
 

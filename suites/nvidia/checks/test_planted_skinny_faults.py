@@ -50,11 +50,11 @@ class Fault:
 
     def spoilt(self) -> str:
         """The text to compile, the header written out in place."""
-        header = source.kernel_source("skinny.cuh").replace("#pragma once", "")
         text = source.kernel_source(self.unit)
         if self.file == self.unit:
             return text.replace(self.right, self.wrong)
-        return text.replace('#include "skinny.cuh"', header.replace(self.right, self.wrong))
+        header = source.kernel_source(self.file).replace("#pragma once", "")
+        return text.replace(f'#include "{self.file}"', header.replace(self.right, self.wrong))
 
 
 FAULTS = (
@@ -77,7 +77,7 @@ FAULTS = (
           "kGroups == 1 ? 0 : group % 2", shape=(328, 5, 2056)),
     Fault("halves of the terms exchanged", "skinny_narrow.cu", NARROW, "place(row, k * 2 + lane / 16)",
           "place(row, k * 2 + 1 - lane / 16)"),
-    Fault("one slice too few", "skinny_narrow.cu", NARROW, "for (int s = 0; s < SLICES; ++s)",
+    Fault("one slice too few", "skinny_warps.cuh", NARROW, "for (int s = 0; s < SLICES; ++s)",
           "for (int s = 1; s < SLICES; ++s)"),
     Fault("terms of another row", "skinny_narrow.cu", TURNED, "first_row + t * 16 + lane / 8 % 2 * 8",
           "first_row + t * 16"),
@@ -93,7 +93,8 @@ FAULTS = (
 
 
 def header_and_units() -> dict[str, str]:
-    return {file: source.kernel_source(file) for file in ("skinny.cuh", "skinny_narrow.cu", "skinny_wide.cu")}
+    files = "skinny.cuh", "skinny_warps.cuh", "skinny_narrow.cu", "skinny_wide.cu"
+    return {file: source.kernel_source(file) for file in files}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)

@@ -95,6 +95,18 @@ BUDGETS = (
     Budget(
         "skinny_narrow.cu", "skinny_narrow<float16, float32, false, 16, 16, 4, 2, 6>", 128, "one block of 256 threads"
     ),
+    *(
+        Budget("skinny_mixed.cu", f"skinny_mixed<{numbers}>", registers, "the warps that fit")
+        for numbers, registers in (
+            ("bfloat16, float32, 8, false, 8, 32, 1, 16, 2, 1", 128),
+            ("bfloat16, bfloat16, 4, true, 8, 16, 1, 8, 2, 3", 80),
+            ("float16, float32, 8, false, 16, 32, 1, 8, 2, 2", 128),
+            ("bfloat16, float32, 4, true, 16, 16, 1, 4, 2, 3", 168),
+            ("float16, float16, 4, true, 16, 32, 1, 4, 2, 4", 128),
+        )
+    ),
+    Budget("dequantize.cu", "dequantize<bfloat16, 4, 8, true>", 40, "streams"),
+    Budget("dequantize.cu", "dequantize<float64, 8, 8, false>", 40, "streams"),
     Budget("skinny_wide.cu", "skinny_wide<bfloat16, bfloat16, true, 64, 3, 1, 5>", 144, "one block of 416 threads"),
     Budget("skinny_wide.cu", "skinny_wide<float16, float32, false, 128, 3, 1, 3>", 144, "one block of 416 threads"),
     Budget("skinny_wide.cu", "skinny_wide<bfloat16, bfloat16, true, 128, 1, 1, 3>", 200, "two blocks of 160 threads"),
@@ -181,6 +193,7 @@ FILES = sorted({budget.file for budget in BUDGETS})
 
 #: Files of kernels that use what one architecture alone has.
 SPECIFIC = dict.fromkeys(("emulated_gemm.cu", "skinny_narrow.cu", "skinny_wide.cu"), ("sm_90a",))
+SPECIFIC["skinny_mixed.cu"] = ("sm_90",)
 
 
 def compiled(file: str, arch: str) -> source.Compiled:

@@ -136,6 +136,28 @@ def scaled_mm(
     out[...] = result.astype(out.dtype, copy=False)
 
 
+def mixed_linear(
+    a: Array, weight: Array, scale: Array, bias: Array | None, *, out: Array, activation: str | None
+) -> None:
+    """Multiply the weights as they are, scale the sums of each group of terms, and round once."""
+    form, wide = products.mixed_form({"a": a, "weight": weight, "scale": scale}), compute_dtype(a.dtype)
+    numbers = widened(weight if form.bits == 8 else _unpacked(weight), wide)
+    rows, scales = widened(a, wide), widened(scale, wide).reshape(form.rows, form.groups)
+    result = np.zeros(out.shape, wide)
+    for group in range(form.groups):
+        terms = slice(group * form.group, (group + 1) * form.group)
+        result += _product(rows[..., terms], numbers[:, terms].T, "ieee") * scales[:, group]
+    if bias is not None:
+        result += widened(bias, wide)
+    out[...] = narrowed(_activated(result, activation), out.dtype)
+
+
+def _unpacked(codes: Array) -> Array:
+    """Return the numbers of 4 bits, two of each code: the first is in the low half."""
+    halves = np.stack((codes & 15, codes >> 4), axis=-1)
+    return ((halves ^ 8).astype(np.int8) - np.int8(8)).reshape(len(codes), 2 * codes.shape[1])
+
+
 def register() -> None:
     """Add these implementations to the registry."""
     table: dict[str, registry.Implementation] = {
@@ -147,6 +169,7 @@ def register() -> None:
         "linear": linear,
         "grouped_mm": grouped_mm,
         "scaled_mm": scaled_mm,
+        "mixed_linear": mixed_linear,
     }
     for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -17,7 +17,7 @@ from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import HostArray, Sample, Samples
 from cuassay.testing.tolerance import Tolerance
 
-__all__ = ["SPECS", "unit"]
+__all__ = ["ACTIVATED", "SPECS", "activated", "unit"]
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -183,10 +183,11 @@ def _addmm(
     c: Array, a: Array, b: Array, *, alpha: float = 1.0, beta: float = 1.0, activation: str | None = None
 ) -> Array:
     result = alpha * np.matmul(a, b) + (beta * c if beta else 0)
-    return _activated(np.asarray(result), activation)
+    return activated(np.asarray(result), activation)
 
 
-def _activated(x: Array, activation: str | None) -> Array:
+def activated(x: Array, activation: str | None) -> Array:
+    """Apply the activation that an op names."""
     if activation is None:
         return x
     if activation == "relu":
@@ -239,7 +240,7 @@ def _linear_errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _linear(a: Array, weight: Array, bias: Any = 0.0, *, activation: str | None = None) -> Array:
-    return _activated(np.asarray(a @ weight.T + bias), activation)
+    return activated(np.asarray(a @ weight.T + bias), activation)
 
 
 def _linear_magnitude(a: Array, weight: Array, bias: Any = 0.0, **named: Any) -> Array:
@@ -287,7 +288,7 @@ def _mm_work(a: Array, b: Array, **named: Any) -> Work:
 
 
 #: Allows for the epilogue's tanh, and for a second rounding if a library does not fuse it.
-_ACTIVATED = Tolerance(ulps=8, growth="sqrt", roundings=2)
+ACTIVATED = Tolerance(ulps=8, growth="sqrt", roundings=2)
 
 SPECS = (
     OpSpec(
@@ -307,7 +308,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.addmm, supports_grad=True, samples=_addmms, reference=_addmm, error_inputs=_addmm_errors, bench=_biased,
-        terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work, tolerance=_ACTIVATED,
+        terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work, tolerance=ACTIVATED,
     ),
     OpSpec(
         op=ops.baddbmm, samples=_baddbmms, reference=_addmm, error_inputs=_baddbmm_errors, bench=_masked_heads,
@@ -319,6 +320,6 @@ SPECS = (
         op=ops.linear, supports_grad=True, samples=_linears, reference=_linear, error_inputs=_linear_errors,
         like={"sim": "cpu"},
         terms=lambda a, weight, bias=None, **named: a.shape[-1], bench=_linear_bench, work=_linear_work,
-        magnitude=_linear_magnitude, tolerance=_ACTIVATED,
+        magnitude=_linear_magnitude, tolerance=ACTIVATED,
     ),
 )  # fmt: skip

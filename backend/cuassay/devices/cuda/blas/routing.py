@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cuassay.core.precision import Mode, resolved
-from cuassay.devices.cuda.blas import fp8, plans, product_shortcuts
+from cuassay.devices.cuda.blas import fp8, mixed, plans, product_shortcuts
 from cuassay.devices.cuda.blas.gemm import bind, gemm
 from cuassay.devices.cuda.blas.plans import BoundProduct
 from cuassay.devices.cuda.blas.product import Product
@@ -130,6 +130,7 @@ def register() -> None:
         "baddbmm": _Products(addmm),
         "linear": _Linear(linear),
         "grouped_mm": _Grouped(),
+        "mixed_linear": mixed.Mixed(),
     }
     for name, implementation in table.items():
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -36,7 +36,7 @@ from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError, CuassayError
 from cuassay.tune.space import distinct
 
-__all__ = ["SKINNY", "SkinnyPlan", "why_not"]
+__all__ = ["ACTIVATIONS", "SKINNY", "Extents", "SkinnyPlan", "why_not"]
 
 #: Increased with every change of the kernels or of the offered candidates: results of other versions are not used.
 _VERSION = "4"
@@ -44,7 +44,8 @@ _VERSION = "4"
 #: 64-bit words of a tensor map.
 _MAP_WORDS = 16
 
-_ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2}
+#: The kernels' numbers of activations, by the names of epilogues and of ops.
+ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, None: 0, "gelu_tanh": 2}
 
 
 def why_not(device: int) -> str | None:
@@ -108,7 +109,7 @@ def _compile(problem: Problem, found: Iterable[Tiling], device: int) -> None:
 # ------------------------------------------------------------------------------------------------ plans
 
 
-class _Extents(ctypes.Structure):
+class Extents(ctypes.Structure):
     """``Extents`` of skinny.cuh."""
 
     _fields_ = (
@@ -213,9 +214,9 @@ def _boxes(problem: Problem, tiling: Tiling) -> tuple[tuple[Operand, tuple[int, 
 def _ready_launch(problem: Problem, tiling: Tiling) -> tuple[Launch, int]:
     """Return the launch with every argument but the addresses set, and the word of `third` (a and b precede it)."""
     p, tokens = problem, padded(problem.n)
-    extents = _Extents(p.m, p.n, p.k, p.a.leading, p.b.leading, p.c.leading, p.d.leading)
+    extents = Extents(p.m, p.n, p.k, p.a.leading, p.b.leading, p.c.leading, p.d.leading)
     activation, _, _ = p.epilogue.partition("_")
-    finish = _Finish(complex(p.alpha).real, complex(p.beta).real, _ACTIVATIONS.get(activation, 0))
+    finish = _Finish(complex(p.alpha).real, complex(p.beta).real, ACTIVATIONS.get(activation, 0))
     types = ", ".join((p.a.dtype, p.d.dtype, "true" if p.transpose_a else "false"))
     arguments: tuple[Any, ...]
     numbers: tuple[int, ...]

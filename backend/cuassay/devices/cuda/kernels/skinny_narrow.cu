@@ -23,19 +23,9 @@
 // Caller: devices/cuda/blas/skinny.py. OpSpecs: cuassay/testing/specs/linalg.py.
 
 #include "skinny.cuh"
+#include "skinny_warps.cuh"
 
 #if __CUDA_ARCH__ >= 900
-// Copies 16 bytes to shared memory. Outside the extents it reads nothing and writes zeros.
-__device__ __forceinline__ void fetch(unsigned to, const void* from, bool is_inside, uint64 policy) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
-                 "r"(is_inside ? 16 : 0), "l"(policy));
-}
-__device__ __forceinline__ void close_stage() { asm volatile("cp.async.commit_group;"); }
-template <int LEFT> __device__ __forceinline__ void await_stages() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-__device__ __forceinline__ void prefetch(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
-
 // Loads four matrices of 8 x 8; `from` is this lane's line of one of them.
 template <bool TURNED> __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
     if (TURNED)
@@ -45,19 +35,6 @@ template <bool TURNED> __device__ __forceinline__ void load_matrices(unsigned (&
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from) : "memory");
 }
-
-template <typename T> struct Warp;
-#define WARP(T, type)                                                                                                  \
-    template <> struct Warp<T> {                                                                                       \
-        static __device__ __forceinline__ void add(float (&s)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { \
-            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                               \
-                         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                            \
-                         : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])                                             \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                             \
-        }                                                                                                             \
-    }
-WARP(bfloat16, "bf16");
-WARP(float16, "f16");
 #endif
 
 template <typename T, typename O, bool K_CONTIGUOUS, int TOKENS, int ROWS, int WARPS, int SLICES, int STAGES>
@@ -69,7 +46,7 @@ skinny_narrow(const T* weights, const T* inputs, const O* third, O* out, const O
     constexpr int kWeightBytes = kRows * kDepth * 2, kStageBytes = kWeightBytes + TOKENS * kDepth * 2;
     constexpr int kPieces = K_CONTIGUOUS ? kDepth / 8 : kRows / 8, kLines = K_CONTIGUOUS ? kRows : kDepth;
     constexpr int kStep = kThreads / kPieces, kInputPieces = kDepth / 8, kInputStep = kThreads / kInputPieces;
-    constexpr int kSumLine = kRows + kPadding, kCacheLine = 128 / sizeof(T);
+    constexpr int kCacheLine = 128 / sizeof(T);
     extern __shared__ __align__(1024) unsigned char memory[];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -169,29 +146,10 @@ skinny_narrow(const T* weights, const T* inputs, const O* third, O* out, const O
             stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
 
-        float* part = parts + slice * (TOKENS * kSumLine);
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-            for (int group = 0; group < kGroups; ++group)
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    part[(group * 8 + lane % 4 * 2 + i % 2) * kSumLine + first_row + t * 16 + lane / 4 + i / 2 * 8] = sums[t][group][i];
-        if (ranks > 1) cluster_barrier();
-        else __syncthreads();
-#pragma unroll 1
-        for (int i = rank * kThreads + thread; i < extents.tokens * (kRows / 4); i += ranks * kThreads) {
-            const int token = i / (kRows / 4), row = i % (kRows / 4) * 4;
-            float total[4] = {};
-            for (int other = 0; other < ranks; ++other)
-#pragma unroll
-                for (int s = 0; s < SLICES; ++s) {
-                    const float4 one = read_of(shared_address(parts + (s * TOKENS + token) * kSumLine + row), other);
-                    total[0] += one.x, total[1] += one.y, total[2] += one.z, total[3] += one.w;
-                }
+        add_up<TOKENS, kRows, SLICES, kThreads>(parts, sums, slice, first_row, extents.tokens,
+                                                [&](const float (&total)[4], int row, int token) {
             if (tile * kRows + row < extents.rows) store_rows(result, total, tile * kRows + row, token, extents);
-        }
-        if (ranks > 1) cluster_barrier();  // others may still read these sums; else a later barrier waits
+        });
     }
 #endif
 }
