@@ -44,6 +44,14 @@ def test_out_takes_the_copies(device: Device, drawn: Any) -> None:
     np.testing.assert_allclose(to_host(out[0]), 2 * to_host(a[0]))
 
 
+def test_index_add_has_an_in_place_form(device: Device) -> None:
+    a = from_host(np.ones((3, 2), np.float32), device)
+    index, source = from_host(np.array([2, 0, 2]), device), from_host(np.full((3, 2), 4, np.float32), device)
+
+    assert ops.index_add.inplace(a, index, source) is a
+    assert to_host(a).tolist() == [[5.0, 5.0], [1.0, 1.0], [9.0, 9.0]]
+
+
 CALLS: dict[str, Any] = {
     "add": lambda a, b: add([a * a, b], [b, a], alpha=0.5),
     "add a number": lambda a, b: add([a, b], ops.sum(b), alpha=0.5),

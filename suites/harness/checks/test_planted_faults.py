@@ -838,6 +838,7 @@ FAULTS = (
     Fault("foreach_mul_", "added", "values", "float32", lambda k: lambda a, b: [x.__iadd__(1) for x in a] and None),
     Fault("foreach_mul_", "factors lost", "functional", "float32", second_list_zero),
     Fault("foreach_add_", "addends lost", "functional", "float32", second_list_zero),
+    Fault("index_add", "in-place ignored", "inplace", "float32", out_not_written),
     Fault("foreach_lerp_", "lists exchanged", "values", "float64", lambda k: lambda a, b, w: k(b, a, w)),
     Fault("foreach_lerp_", "weight ignored", "values", "float32", lambda k: lambda a, b, w: k(a, b, 0.5)),
     Fault("foreach_copy_", "last elements", "values", "float16", after(last_element_zero)),
