@@ -13,9 +13,15 @@ _MODULE = "cuassay.ops"
 _HEAD = """# cuassay.ops
 
 A declared operation takes arrays of one device and runs the kernel that is registered for that kind of device and the
-arrays' dtype. Each has an `out=` form, and elementwise ones have an in-place form, such as `ops.add.inplace(a, b)`.
-A name that ends in `_` writes its arguments. In a signature `!` marks an argument that is written and `?` one that may
-be missing.
+arrays' dtype. Each that makes an array has an `out=` form, and those whose result can replace their first array have an
+in-place form, such as `ops.add.inplace(a, b)`.
+
+A name that ends in `_` writes its arguments and returns None. Its functional form, such as
+`ops.foreach_mul_.functional(a, b)`, writes copies and returns them: a list where the argument is a list, and a named
+tuple if several arguments are written. It takes `out=` in the same structure, has `meta` and plans, and is one call for
+interposers and derivatives.
+
+In a signature `!` marks an argument that is written and `?` one that may be missing.
 
 """
 
@@ -36,7 +42,8 @@ def _section(name: str, op: Op) -> str:
         "class": schema.op_class,
         "dtypes": ", ".join(schema.dtypes),
         "deterministic": "yes" if schema.deterministic else "no",
-        "in place": f"`{name}.inplace`" if schema.op_class == "elementwise" else "no",
+        "in place": f"`{name}`" if schema.written else f"`{name}.inplace`" if schema.in_place else "no",
+        "functional": f"`{name}.functional`" if schema.written else f"`{name}`",
     }
     table = "".join(f"| {key} | {value} |\n" for key, value in rows.items())
     return f"## {name} {{ #{_MODULE}.{name} }}\n\n```text\n{op!r}\n```\n\n{op.__doc__}\n\n| | |\n|---|---|\n{table}\n"

@@ -16,7 +16,7 @@ from cuassay.core import callers
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import GradientError
-from cuassay.ops import Call, Formula, Meta, Op, derivatives, registry, rules
+from cuassay.ops import Call, Formula, Meta, Op, derivatives, functional, registry, rules
 
 __all__ = ["Node", "Place", "Recorder", "spent"]
 
@@ -138,15 +138,19 @@ class Recorder:
         if call.out is not None:
             _check_out(call, rule, plain)
         result = proceed(Call(op, plain, call.out))
-        if not rule.formulas or not _is_float(result.dtype):
+        first = result[0] if rule.gives_list else result
+        if not rule.formulas or not _is_float(first.dtype):
             return result
-        node = Node(op.name, callers.site(), self._place(result), (_meta(result),))
-        pull = node.pull = _Pull(node, rule.formulas, self._forward(node, rule, call, plain, result))
+        outputs = tuple(map(_meta, result)) if rule.gives_list else (_meta(result),)
+        node = Node(op.name, callers.site(), self._place(first), outputs)
+        pull = node.pull = _Pull(node, rule, self._forward(node, rule, call, plain, result))
         if rule.has_lists:
             node.parents, pull.places = self._members(rule, arguments)
         else:
             node.parents = [arguments[name].node for name, _ in rule.formulas]
         self.nodes.append(node)
+        if rule.gives_list:
+            return [TracedArray(one, self, (node, place)) for place, one in enumerate(result)]
         return TracedArray(result, self, (node, 0))
 
     def viewed(
@@ -219,6 +223,8 @@ class Recorder:
 
     def _rule(self, op: Op, traced: Sequence[str]) -> _Rule:
         derivative = rules.derivative_of(op.name)
+        if op.schema.written and not isinstance(derivative, str):
+            derivative = f"it writes its arguments; call {op.name}.functional, which makes new arrays"
         if isinstance(derivative, str):
             raise GradientError(f"{op.name}, called at {callers.line()}, has no derivative: {derivative}")
         formulas = tuple((name, derivative[name]) for name in traced if name in derivative)
@@ -226,7 +232,8 @@ class Recorder:
         named = [one for one in reads if isinstance(one, tuple)]
         fixed = frozenset(name for one in named for name in one) if len(named) == len(reads) else None
         has_lists = any(param.form == "arrays" for param in op.schema.arrays)
-        found = self._rules[(op, *traced)] = _Rule(formulas, fixed, op.schema.array_names, has_lists)
+        gives_list = bool(op.schema.functional_of) and op.schema.outputs[0] in {one.name for one in op.schema.lists}
+        found = self._rules[(op, *traced)] = _Rule(formulas, fixed, op.schema.array_names, has_lists, gives_list)
         return found
 
     def _forward(self, node: Node, rule: _Rule, call: Call, plain: Mapping[str, Any], result: Array) -> rules.Forward:
@@ -241,7 +248,7 @@ class Recorder:
                     values[name] = parent.outputs[output]
                 else:
                     values[name] = _without_numbers(given)
-        values["out"] = result if "out" in read else node.outputs[0]
+        values["out"] = result if "out" in read else list(node.outputs) if rule.gives_list else node.outputs[0]
         values["home"] = node.place.device
         for name in read:
             self._keep_read(name, values[name], node)
@@ -287,12 +294,15 @@ class _Rule:
         The parameters that are arrays or lists of arrays.
     has_lists : bool
         Whether a parameter is a list.
+    gives_list : bool
+        Whether the result is a list.
     """
 
     formulas: tuple[tuple[str, Formula | str], ...]
     fixed: frozenset[str] | None
     arrays: tuple[str, ...]
     has_lists: bool
+    gives_list: bool
 
     def reads(self, arguments: Mapping[str, Any]) -> frozenset[str]:
         """Return the names that the formulas read: arguments, and ``"out"`` for the result."""
@@ -303,7 +313,7 @@ class _Rule:
 
 
 class _Pull:
-    """Computes the gradients of a call's traced arguments from that of its result.
+    """Computes the gradients of a call's traced arguments from that of its result, or those of its list of results.
 
     Attributes
     ----------
@@ -311,17 +321,17 @@ class _Pull:
         For each formula, the indices in its list whose gradients are needed, or None if the parameter is an array.
     """
 
-    __slots__ = ("_formulas", "_forward", "_node", "places")
+    __slots__ = ("_forward", "_node", "_rule", "places")
 
-    def __init__(self, node: Node, formulas: Sequence[tuple[str, Formula | str]], forward: rules.Forward) -> None:
-        self._node, self._formulas, self._forward = node, formulas, forward
+    def __init__(self, node: Node, rule: _Rule, forward: rules.Forward) -> None:
+        self._node, self._rule, self._forward = node, rule, forward
         self.places: list[tuple[int, ...] | None] | None = None
 
     def __call__(self, grads: Sequence[Array]) -> list[Array]:
         """Return a gradient for each parent, in its shape and dtype."""
-        (grad,) = grads
+        grad = grads if self._rule.gives_list else grads[0]
         found: list[Array] = []
-        for at, (name, formula) in enumerate(self._formulas):
+        for at, (name, formula) in enumerate(self._rule.formulas):
             if isinstance(formula, str):
                 raise GradientError(
                     f"{self._node.name}, called at {self._node.line}, has no derivative by {name}: {formula}"
@@ -360,9 +370,8 @@ def _check_out(call: Call, rule: _Rule, plain: Mapping[str, Any]) -> None:
 
 
 def _written(call: Call) -> Iterator[tuple[str, Array]]:
-    for out in call.out if isinstance(call.out, tuple | list) else (call.out,):
-        if out is not None:
-            yield "out", out
+    for out in functional.each(call.out):
+        yield "out", out
     for param in call.op.schema.written:
         yield from param.members(call.arguments[param.name])
 

@@ -226,8 +226,7 @@ class Sanitizer:
 
     def _end_any(self, name: str, order: list[Queue], made: Any, site: Site) -> None:
         """Enter the results as written by the call, and order the other devices' queues after it."""
-        results = made if isinstance(made, (tuple, list)) else (made,)
-        work = touched.located([(one, True) for one in results])
+        work = touched.located(touched.outputs(made))
         if work is None and len(order) == 1:
             return
         with self._lock:

@@ -80,9 +80,9 @@ def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
 
 
 def outputs(result: Any) -> Touched:
-    """The arrays that a call has made or written: one, those of a tuple, or none."""
+    """The arrays that a call has made or written: one, those of a tuple or of lists, or none."""
     if isinstance(result, (tuple, list)):
-        return [(one, True) for one in result]
+        return [pair for one in result for pair in outputs(one)]
     return [] if result is None else [(result, True)]
 
 

@@ -439,8 +439,8 @@ scatter_sum = declare(
 )  # fmt: skip
 index_add = declare(
     "index_add(a, index, source, *, axis=0) -> out", shape=indexing.index_add, dtypes=FLOATS, op_class="reduction",
-    dtype_from=("a", "source"),
-    doc="`a` with slice k of `source` along `axis` added to slice ``index[k]``, in the order of k.",
+    dtype_from=("a", "source"), accumulates="a",
+    doc="`a` with slice k of `source` along `axis` added to slice ``index[k]``, in the order of k. `out` may be `a`.",
 )  # fmt: skip
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",

@@ -22,6 +22,7 @@ from cuassay.ops.elementwise_derivatives import NONE as _NONE
 from cuassay.ops.elementwise_derivatives import by as _by
 from cuassay.ops.elementwise_derivatives import wide as _wide
 from cuassay.ops.joining_derivatives import JOINING
+from cuassay.ops.list_derivatives import LISTS
 from cuassay.ops.row_derivatives import ROWS
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
@@ -299,7 +300,6 @@ def _back(grad: Array, forward: Forward) -> Array:
     return grad if is_there else ops.copy(grad, device=forward.home)
 
 
-_IN_PLACE = "it writes its arguments; use the op that makes a new array (ops.add, mul, cast), and call it after grad"
 _OF_LINALG = "it has several outputs; call the function of its name in cuassay.linalg, which has a derivative"
 _ADDMM, _LINEAR = ("a", "b", "c"), ("a", "weight", "bias")
 
@@ -381,13 +381,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "permutation": _NONE,
     "det": "call cuassay.linalg.det, which has a derivative",
     **dict.fromkeys(("solve", "inv", "cholesky", "qr", "svd", "eigh", "lstsq"), _OF_LINALG),
-    **dict.fromkeys(
-        (
-            "foreach_add_", "foreach_mul_", "foreach_lerp_", "foreach_copy_", "foreach_zero_", "foreach_unscale_",
-            "global_norm_", "update_scale_", "fused_adam_",
-        ),
-        _IN_PLACE,
-    ),
+    **LISTS,
     "foreach_max": {"a": _by("a", "out")(_foreach_max)},
     "foreach_norm": "it takes a list; of each array write ops.sqrt(ops.sum(ops.mul(a, a)))",
 }  # fmt: skip

@@ -19,12 +19,12 @@ from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError
-from cuassay.ops import registry
+from cuassay.ops import functional, registry
 from cuassay.ops.arguments import blame, blame_shape, check_lists, output_shape
 from cuassay.ops.explain import described, is_explaining, note, within
 from cuassay.ops.interposers import interposers, through
 from cuassay.ops.operation import Call, Op, promoted_operands
-from cuassay.ops.outputs import check_out, check_outs, check_written, refuse_out
+from cuassay.ops.outputs import check_apart, check_out, check_outs, check_written, refuse_out
 from cuassay.ops.placement import arrays, destination, is_number, place_of
 from cuassay.ops.plan import Plan, on
 from cuassay.ops.schema import Schema
@@ -198,6 +198,8 @@ def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _R
         [one if is_number(one) else as_dtype(one.dtype) for one in promoted_operands(op.schema, bound)]
     )
     places = tuple(place for place, operand in enumerate(operands) if not is_number(operand))
+    if op.schema.functional_of:
+        return _Route(backend, places, dtype, None, partial(_run_on_copies, op), _copies)
     result = op.schema.result_dtype(dtype, bound) if op.schema.outputs else None
     serve = _kernel_for(op, backend.kind, dtype)
     output = _output if op.schema.is_single else _outputs if op.schema.outputs else _no_output
@@ -281,6 +283,36 @@ def _outputs(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, ou
     arrays = [operands[place] for place in _places(op, route, operands)]
     check_outs(schema, bound, arrays, out, backend=backend, device=device, shapes=shapes, dtypes=route.result)
     return made(*out)
+
+
+def _copies(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
+    """Return new arrays for the copies of a functional form, or the caller's after checking them."""
+    schema, backend = op.schema, route.backend
+    if out is not None:
+        found = functional.given(schema, bound, out)
+        operands = [operand for operand in _operands(schema, bound) if not is_number(operand)]
+        for name, array, one in functional.pairs(schema, bound, found):
+            check_out(
+                schema, bound, operands, one, backend=backend, device=device, shape=tuple(array.shape),
+                dtype=array.dtype, name=f"out for {name}",
+            )  # fmt: skip
+        check_apart(schema, list(functional.each(out)), backend)
+        check_written(registry.op(schema.functional_of).schema, found)
+    else:
+        found = {
+            name: functional.over(bound[name], lambda one: backend.empty(tuple(one.shape), one.dtype, device.index))
+            for name in schema.outputs
+        }
+    output_shape(schema, {**bound, **found})  # the rule of the op, for the arrays that it will get
+    return functional.result(schema, found) if out is None else out
+
+
+def _run_on_copies(op: Op, bound: Mapping[str, Any], out: Any) -> None:
+    """Copy to `out` what the op writes, and call it on the copies."""
+    found, copy = functional.by_name(op.schema, out), registry.op("copy")
+    for _, array, one in functional.pairs(op.schema, bound, found):
+        copy(array, out=one)
+    registry.op(op.schema.functional_of)(**{**bound, **found})
 
 
 def _no_output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cuassay.errors import SchemaError
-from cuassay.ops import registry
+from cuassay.ops import functional, registry
 from cuassay.ops.arguments import as_meta, output_shape
 from cuassay.ops.interposers import interposers
 from cuassay.ops.schema import Meta, Schema
@@ -75,7 +76,8 @@ class Op:
         self._prepare = prepare
         self.shortcuts: dict[type, tuple[Shortcut, ...]] = {}
         self.__doc__ = schema.doc
-        registry.register_op(self)
+        if not schema.functional_of:
+            registry.register_op(self)
 
     def __repr__(self) -> str:
         return f"Op({self.schema.signature!r})"
@@ -128,9 +130,28 @@ class Op:
 
     def inplace(self, *args: Any, **scalars: Any) -> Any:
         """Call with the first array as ``out``. Raises `SchemaError` if that would overwrite unread values."""
+        if self.schema.written:
+            raise SchemaError(f"{self.name} writes its arguments itself; call it, or {self.name}.functional for copies")
         if not self.schema.in_place:
             raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
         return self(*args, out=args[0] if args else None, **scalars)
+
+    @cached_property
+    def functional(self) -> Op:
+        """The op that computes on copies of what this one writes, and returns them; this op if it writes nothing.
+
+        A call returns the copy of the parameter that is written, a list of them if it is a list, and a named tuple
+        if several parameters are written. ``out=`` takes the arrays to copy to, in that structure.
+
+        Raises
+        ------
+        SchemaError
+            If the op makes an array and also writes its parameters.
+        """
+        if not self.schema.written:
+            return self
+        schema = functional.schema_of(self.schema)
+        return Op(schema, parts=(self.name,), dispatch=self._dispatch, prepare=self._prepare)
 
     def meta(self, *args: Any, **scalars: Any) -> Any:
         """Return shape and dtype of the result without memory; takes arrays, `Meta` or ``(shape, dtype)``.
@@ -153,7 +174,10 @@ class Op:
         dtype = self.schema.registry_dtype(promoted_operands(self.schema, bound))
         if not self.schema.outputs:
             raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
-        shape, found = output_shape(self.schema, bound), self.schema.result_dtype(dtype, bound)
+        shape = output_shape(self.schema, bound)
+        if self.schema.functional_of:
+            return functional.result(self.schema, bound)
+        found = self.schema.result_dtype(dtype, bound)
         made = self.schema.result_type
         return Meta(shape, found) if made is None else made(*map(Meta, each_shape(self.schema, shape), found))
 

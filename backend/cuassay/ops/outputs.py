@@ -16,7 +16,16 @@ from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.schema import Schema
 
-__all__ = ["check_out", "check_outs", "check_written", "is_read_only", "overlaps_itself", "read_only", "refuse_out"]
+__all__ = [
+    "check_apart",
+    "check_out",
+    "check_outs",
+    "check_written",
+    "is_read_only",
+    "overlaps_itself",
+    "read_only",
+    "refuse_out",
+]
 
 
 def refuse_out(schema: Schema, out: Any) -> None:
@@ -111,6 +120,13 @@ def check_outs(
                 )
 
 
+def check_apart(schema: Schema, outs: Sequence[Any], backend: Backend) -> None:
+    """Raise `ArgumentError` if two of `outs` share memory."""
+    for place, out in enumerate(outs):
+        if any(backend.overlap(other, out) != "none" for other in outs[:place]):
+            raise ArgumentError(f"{schema.name}'s out has two arrays in one memory; give each an array of its own")
+
+
 def _place(schema: Schema, place: int) -> str:
     """What errors call the array of the output at `place`."""
     return "out" if schema.is_single else f"out[{place}] ({schema.outputs[place]})"
@@ -147,8 +163,8 @@ def check_written(schema: Schema, bound: Mapping[str, Any]) -> None:
 
 
 def is_read_only(array: Any) -> bool:
-    """Return whether NumPy's flag forbids writing; CuPy's arrays have no such flag."""
-    return not getattr(array.flags, "writeable", True)
+    """Return whether NumPy's flag forbids writing; CuPy's arrays have no such flag, and lists have no flags."""
+    return not getattr(getattr(array, "flags", None), "writeable", True)
 
 
 def _name(schema: Schema, bound: Mapping[str, Any], operand: Any) -> str:

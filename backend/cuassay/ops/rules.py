@@ -95,6 +95,11 @@ def register(schema: Schema, derivative: Any) -> None:
     if isinstance(derivative, str):
         _derivatives[schema.name] = derivative
         return
+    if len(schema.written) > 1:
+        raise SchemaError(
+            f"{schema.name} writes several parameters, and a formula gets the gradient of one; say in a text why it "
+            "has no derivative"
+        )
     if schema.result_type is not None:
         raise SchemaError(
             f"{schema.name} has several outputs, and a formula gets the gradient of one; write a "
@@ -129,5 +134,10 @@ def _formula(schema: Schema, name: Any, given: Any) -> Formula | str:
 
 
 def derivative_of(name: str) -> Derivative:
-    """Return the derivative of the op of that name, or a text that says why it has none."""
-    return _derivatives.get(name, "no rule is written for it; declare it with derivative={parameter: formula}")
+    """Return the derivative of the op of that name, or a text that says why it has none.
+
+    The derivative of an op that writes a parameter is that of its functional form.
+    """
+    return _derivatives.get(
+        name.removesuffix(".functional"), "no rule is written for it; declare it with derivative={parameter: formula}"
+    )

@@ -8,8 +8,9 @@ A schema is written as one line, the *signature*::
     "foreach_mul_(a!: arrays, b?: arrays, lr?) -> "   ``?``: may be omitted (None), or be a Python number
     "eigh(a) -> values, vectors"             several outputs: the call gives a named tuple
 
-Every op has the functional form ``add(a, b)`` and the ``out=`` form; elementwise operations also have the in-place
-form ``add.inplace(a, b)``.
+Every op that makes an array has the functional form ``add(a, b)`` and the ``out=`` form; elementwise operations also
+have the in-place form ``add.inplace(a, b)``. An op that writes its parameters has the functional form
+``foreach_mul_.functional(a, b)``, which writes copies and returns them, with the ``out=`` form of that.
 """
 
 from __future__ import annotations
@@ -135,10 +136,12 @@ class Schema:
     accumulates : str
         The array that may also be `out`, as for the first array of an elementwise op: each of its elements is read only
         for the element of the result at the same position.
+    functional_of : str
+        The op of which this is the functional form; see `Op.functional`.
     elementwise : bool
         Whether each output element depends on at most one element of each input, so that in-place calls are safe.
     is_single : bool
-        Whether there is exactly one output.
+        Whether there is exactly one output, an array.
     result_type : type, optional
         The named tuple that a call returns, with the op's and the outputs' names; None unless there are several.
     arrays, written, lists, array_names, scalar_names, writes, pick_arrays, is_irregular
@@ -163,6 +166,7 @@ class Schema:
     view_of: str = ""
     accumulates: str = ""
     doc: str = ""
+    functional_of: str = ""
     elementwise: bool = field(init=False, compare=False, repr=False)
     is_single: bool = field(init=False, compare=False, repr=False)
     result_type: Callable[..., Any] | None = field(init=False, compare=False, repr=False)
@@ -183,7 +187,7 @@ class Schema:
         is_plain = all(p.form == "array" if p.required else p.form == "scalar" for p in self.params)
         derived = {
             "elementwise": self.op_class in ("elementwise", "random"),
-            "is_single": len(self.outputs) == 1,
+            "is_single": len(self.outputs) == 1 and not self.functional_of,
             "result_type": several_outputs.result_type(self.name, self.outputs) if len(self.outputs) > 1 else None,
             "arrays": tuple(param for param in self.params if param.form != "scalar"),
             "written": tuple(param for param in self.params if param.access == "both"),
@@ -193,12 +197,13 @@ class Schema:
             "writes": tuple(p.access != "read" for p in self.params if p.form == "array") if is_plain else None,
             "scalar_names": tuple(param.name for param in scalars),
             "is_irregular": bool(self.dtype_from and (not self.outputs or any(p.access == "both" for p in self.params)))
-            or any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),
+            or any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar")
+            or bool(self.functional_of),
             "_defaults": {param.name: param.default for param in scalars if not param.required},
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
-        if self.result_type is not None:
+        if self.result_type is not None and not self.functional_of:
             several_outputs.check_fields(self)
 
     @property

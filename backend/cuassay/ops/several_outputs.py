@@ -21,17 +21,18 @@ _OF_ONE_OUTPUT = ("view_of", "accumulates", "out_dtype_from")
 
 
 def result_type(name: str, outputs: Sequence[str]) -> Callable[..., Any]:
-    """Make the named tuple type of op `name`, whose instances are pickled by that name.
+    """Make the named tuple type of op `name`, or of an op's functional form; instances are pickled by that name.
 
     Raises `SchemaError` if the name cannot be that of a class.
     """
-    if keyword.iskeyword(name) or not name.isidentifier():
+    base = name.partition(".")[0]
+    if keyword.iskeyword(base) or not base.isidentifier():
         raise SchemaError(
             f"{name!r} cannot name an op with several outputs, as it also names the tuple that a call gives; choose a "
             "name such as 'halves'"
         )
     make: Any = NamedTuple  # a type checker knows only classes that are written out
-    made = make(name, [(output, Any) for output in outputs])
+    made = make(base, [(output, Any) for output in outputs])
     made.__module__ = "cuassay.ops"
     made.__reduce__ = lambda found: (_restored, (name, *found))  # no module has the class under its name
     return cast("Callable[..., Any]", made)
@@ -39,7 +40,9 @@ def result_type(name: str, outputs: Sequence[str]) -> Callable[..., Any]:
 
 def _restored(name: str, *found: Any) -> Any:
     """Rebuild a pickled result. Raises `SchemaError` if the op is not declared in this process."""
-    return cast("Callable[..., Any]", registry.op(name).schema.result_type)(*found)
+    base, _, form = name.partition(".")
+    op = registry.op(base)
+    return cast("Callable[..., Any]", (op.functional if form else op).schema.result_type)(*found)
 
 
 def check_names(outputs: Sequence[str], params: Sequence[Param], text: str) -> None:

@@ -13,7 +13,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import reference_dtype
 from cuassay.core.device import Device
 from cuassay.errors import SpecError
-from cuassay.ops import registry
+from cuassay.ops import functional, registry
 from cuassay.ops.operation import Op
 from cuassay.testing.samples import Sample, over_lists
 from cuassay.testing.terms import arrays_of, is_elementwise
@@ -48,6 +48,9 @@ def written(
     If the arguments are lists of two arrays, the copies for the second written list start one element into their
     memory, those for the third two elements, and so on, because a kernel must not rely on alignment.
     """
+    if op.schema.functional_of:
+        made = [devices.to_host(one).ravel() for one in functional.each(op(*args, **kwargs))]
+        return devices.from_host(np.concatenate([one.astype(made[0].dtype) for one in made]), device)
     bound = op.schema.bind(args, kwargs)
     params = [param for param in op.schema.arrays if param.access != "read"]
     found = Device(device)

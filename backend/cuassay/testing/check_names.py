@@ -46,6 +46,7 @@ CHECK_NAMES = (
     "out",
     "out_refused",
     "inplace",
+    "functional",
     "plan",
     "meta",
     "graph_replay",
@@ -71,9 +72,9 @@ RELATION_NAMES = (
 #: they are generated only once; see `cuassay.testing.OpSpec.like`.
 AROUND_FORMULA = frozenset(
     (
-        "aliasing", "broadcast", "deterministic", "errors", "gradients_graph", "gradients_streams", "graph_replay",
-        "inplace", "inputs_unchanged", "layouts", "meta", "out", "out_refused", "plan", "side_stream", "sizes",
-        "zero_dim", "zero_size",
+        "aliasing", "broadcast", "deterministic", "errors", "functional", "gradients_graph", "gradients_streams",
+        "graph_replay", "inplace", "inputs_unchanged", "layouts", "meta", "out", "out_refused", "plan", "side_stream",
+        "sizes", "zero_dim", "zero_size",
     )
 )  # fmt: skip
 

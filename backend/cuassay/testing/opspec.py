@@ -20,7 +20,7 @@ from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
 from cuassay.core.precision import default_precision, set_default_precision
 from cuassay.errors import CuassayError, SpecError
-from cuassay.ops import registry
+from cuassay.ops import functional, registry
 from cuassay.ops.operation import Op
 from cuassay.testing.answers import LastAnswers, as_arrays, called, magnitude_of, one_on, single, widened, written
 from cuassay.testing.check_names import AROUND_FORMULA, OF_DEVICES, OF_OTHER_KIND
@@ -384,8 +384,7 @@ class OpSpec(Declared):
     def _written(self, sample: Sample) -> int:
         if self.op is not None:
             args, kwargs = sample.host()
-            made = self.op.meta(*args, **kwargs)
-            return sum(one.nbytes for one in (made if isinstance(made, tuple) else (made,)))
+            return sum(one.nbytes for one in functional.each(self.op.meta(*args, **kwargs)))
         return np.asarray(self.run("cpu", *sample.copied())).nbytes
 
 

@@ -432,6 +432,17 @@ def instead_of_zero(kernel: Kernel) -> Kernel:
     return run
 
 
+def second_list_zero(kernel: Kernel) -> Kernel:
+    """The list that is only read is written."""
+
+    def run(a: Any, b: Any, **scalars: Any) -> None:
+        kernel(a, b, **scalars)
+        for array in b if isinstance(b, list) else ():
+            array[...] = 0
+
+    return run
+
+
 def finite_always(kernel: Kernel) -> Kernel:
     def run(grads: Any, norm: Any, found_inf: Any, grad_scale: Any, **scalars: Any) -> None:
         kernel(grads, norm, None, grad_scale, **scalars)
@@ -825,6 +836,9 @@ FAULTS = (
     Fault("foreach_add_", "alpha ignored", "values", "float32", scalars_changed(alpha=1)),
     Fault("foreach_mul_", "last array", "values", "bfloat16", after(last_array_doubled)),
     Fault("foreach_mul_", "added", "values", "float32", lambda k: lambda a, b: [x.__iadd__(1) for x in a] and None),
+    Fault("foreach_mul_", "factors lost", "functional", "float32", second_list_zero),
+    Fault("foreach_add_", "addends lost", "functional", "float32", second_list_zero),
+    Fault("index_add", "in-place ignored", "inplace", "float32", out_not_written),
     Fault("foreach_lerp_", "lists exchanged", "values", "float64", lambda k: lambda a, b, w: k(b, a, w)),
     Fault("foreach_lerp_", "weight ignored", "values", "float32", lambda k: lambda a, b, w: k(a, b, 0.5)),
     Fault("foreach_copy_", "last elements", "values", "float16", after(last_element_zero)),

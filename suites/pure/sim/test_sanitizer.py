@@ -386,3 +386,13 @@ def test_work_in_a_capture_of_another_library_is_not_run(sanitizer: Sanitizer, m
         ops.mul(array, 2.0, out=array)
 
     assert sanitizer.unseen() == {"graphs that other libraries captured: their replays are not reported": 2}
+
+
+def test_the_copies_of_a_functional_form_are_written_by_its_call(sanitizer: Sanitizer) -> None:
+    array = done()
+    with BACKEND.use_stream(BACKEND.new_stream(0)):
+        (copied,) = ops.foreach_mul_.functional([array], 2.0)
+    ops.add(array, 1.0)  # the array itself is only read there
+
+    with pytest.raises(RaceError, match=r"foreach_mul_\.functional"):
+        ops.add(copied, 1.0)

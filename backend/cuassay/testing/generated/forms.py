@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
@@ -16,9 +16,11 @@ from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, RaceError, ShapeError
+from cuassay.ops import functional
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
+    assert_inputs_held,
     check,
     explained,
     has,
@@ -246,6 +248,42 @@ def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
                 if spec.declared.inplace(*args, **kwargs) is not args[0]:
                     raise AssertionError("the in-place form returned another array than its first argument")
                 compare(spec, device, dtype, sample, args[0])
+
+
+def _writes(spec: OpSpec) -> bool:
+    """Whether the spec is of a deterministic op that writes its arguments and makes no array."""
+    schema = None if spec.op is None else spec.op.schema
+    return schema is not None and bool(schema.written) and not schema.outputs and spec.deterministic
+
+
+@check(_writes)
+def check_functional(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The functional form of an op that writes its arguments gives what the op writes, also in `out=`, in copies."""
+    form = spec.declared.functional
+    for sample in few(spec, device, dtype):
+        with on_sample(sample), np.errstate(all="ignore"):
+            args, kwargs = sample.on(device)
+            made = form(*args, **kwargs)
+            with explained("the functional form changed its input: does the op write an argument without a `!`?"):
+                assert_inputs_held(sample, args, kwargs)
+            out = _over_result(made, lambda one: devices.full(tuple(one.shape), 7, one.dtype, device))
+            if form(*args, **kwargs, out=out) is not out:
+                raise AssertionError("the functional form was given out=, but returned another object")
+            meta = form.meta(*args, **kwargs)
+            spec.declared(*args, **kwargs)
+            bound = form.schema.bind(args, kwargs)
+            forms = (made, out, meta, [bound[name] for name in form.schema.outputs])
+            for got, in_out, described, written in zip(*map(functional.each, forms), strict=True):
+                assert_same_bits(got, devices.to_host(written))
+                assert_same_bits(in_out, devices.to_host(written))
+                if (described.shape, described.dtype) != (tuple(got.shape), got.dtype):
+                    raise AssertionError(f"meta says {described}, the result is {tuple(got.shape)} {got.dtype}")
+
+
+def _over_result(made: Any, make: Callable[[Any], Any]) -> Any:
+    """The result of a functional form with each array replaced by ``make(array)``."""
+    is_several = isinstance(made, tuple)
+    return tuple(functional.over(one, make) for one in made) if is_several else functional.over(made, make)
 
 
 def _strided_or_broadcast(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
