@@ -40,6 +40,7 @@ from cuassay.testing.generated.natively import with_number
 from cuassay.testing.generated.parts import check_beside, check_parts
 from cuassay.testing.generated.places import check_place_of_nan
 from cuassay.testing.generated.result_dtypes import floats_of
+from cuassay.testing.generated.saturation import check_saturation
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
 from cuassay.testing.generated.special import MOST_ELEMENTS
 from cuassay.testing.opspec import OpSpec
@@ -100,6 +101,7 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     check_crossed(spec, device, dtype)
     if not is_float(dtype):
         check_given_integers(spec, device, dtype)
+        check_saturation(spec, device, dtype)
         check_parts(spec, device, dtype)
         return
     sample = one(spec, device, dtype, most=MOST_ELEMENTS)

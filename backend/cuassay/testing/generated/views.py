@@ -57,15 +57,15 @@ def check_broadcast_views(spec: OpSpec, device: Device) -> None:
 
 
 def _check_extents_of_one(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Reduce one axis of one input to an extent of 1, if the reference gives the same as for the repeated input."""
+    """Reduce one axis of one input to an extent of 1, or all, if the reference gives the same for repeated inputs."""
     if spec.is_its_own_reference or spec.has_default_samples:
         return
-    if not any(_broadcasts(sample) for sample in samples_of(spec, device, dtype, "values")):
+    if not any(_broadcasts(sample) for sample in samples_of(spec, device, dtype, "values", "broadcast")):
         return
     for sample in by_options(spec, device, dtype, most=4096):
         shape = spec.expected(sample).shape
-        for single in _with_extents_of_one(sample):
-            if _is_broadcast(spec, single, shape):
+        for single, wanted in (*((single, shape) for single in _with_extents_of_one(sample)), *_of_one_element(sample)):
+            if _is_broadcast(spec, single, wanted):
                 with on_sample(single), explained("wrong where an input that is broadcast has an extent of 1"):
                     compare(spec, device, dtype, single, run_sample(spec, device, single))
 
@@ -104,6 +104,18 @@ def _with_extents_of_one(sample: Sample) -> Iterator[Sample]:
                 args, kwargs = sample.changed(partial(_replaced, array, single))
                 label = f"{sample.label}, axis {axis} of input {place} of extent 1"
                 yield replace(sample, args=args, kwargs=kwargs, label=label)
+
+
+def _of_one_element(sample: Sample) -> Iterator[tuple[Sample, tuple[int, ...]]]:
+    """Give one input one element with an axis more than the others have, as a scalar with ``keepdims`` is."""
+    arrays = arrays_of(*sample.host())
+    for place, array in enumerate(arrays if len(arrays) == 2 else ()):
+        other = arrays[1 - place]
+        if array.size > 1 and other.size > 1:
+            single = HostArray(array.reshape(-1)[:1].reshape((1,) * (other.ndim + 1)).copy())
+            args, kwargs = sample.changed(partial(_replaced, array, single))
+            label = f"{sample.label}, input {place} of shape {single.shape}"
+            yield replace(sample, args=args, kwargs=kwargs, label=label), (1, *other.shape)
 
 
 def _replaced(old: Any, new: Any, value: Any) -> Any:
