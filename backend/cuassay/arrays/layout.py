@@ -22,6 +22,7 @@ __all__ = [
     "contiguous_strides",
     "has_internal_overlap",
     "is_aligned",
+    "is_channels_last",
     "is_contiguous",
     "normalize_axis",
     "overlap",
@@ -72,6 +73,22 @@ def is_aligned(shape: Sequence[int], strides: Sequence[int], itemsize: int, addr
         return True
     steps = (stride for extent, stride in zip(shape, strides, strict=True) if extent > 1)
     return address % itemsize == 0 and not any(step % itemsize for step in steps)
+
+
+def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return True if the strides of images (N, C, H, W) grow in the order C, W, H, N, with or without gaps.
+
+    Strides along axes of extent 1 matter, because they tell which order was meant. The rule is torch's:
+    ``is_channels_last_strides_2d`` in ``c10/core/MemoryFormat.h``.
+    """
+    if len(shape) != 4 or strides[3] < strides[1] or strides[1] == 0 or 0 in shape:
+        return False
+    reach = 0
+    for axis in (1, 3, 2):
+        if strides[axis] < reach:
+            return False
+        reach = strides[axis] * shape[axis]
+    return strides[0] >= reach != strides[1]  # equal for (N, 1, 1, 1), whose strides tell nothing
 
 
 def byte_range(shape: Sequence[int], strides: Sequence[int], itemsize: int, offset: int = 0) -> tuple[int, int]:

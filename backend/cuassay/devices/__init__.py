@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import import_module, metadata
 from typing import Any
 
@@ -21,7 +21,7 @@ from cuassay.core.nearest import did_you_mean
 from cuassay.core.protocols import Backend, PinnedMemory
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, OutOfMemoryError, ShapeError
-from cuassay.ops import registry
+from cuassay.ops import formats, registry
 from cuassay.ops.arguments import flag
 from cuassay.ops.operation import Op
 from cuassay.ops.outputs import is_read_only
@@ -244,17 +244,19 @@ def zeros(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
     return full(shape, 0, dtype, device, stream=stream)
 
 
-def empty_like(array: Any, *, dtype: Any = None, device: str | Device | None = None, stream: Any = None) -> Any:
-    """Return an uninitialised C-contiguous array with the shape of `array`, and by default its dtype and device.
+def empty_like(
+    array: Any, *, dtype: Any = None, device: Any = None, stream: Any = None, memory_format: str = "preserve"
+) -> Any:
+    """Return an uninitialised array with the shape of `array`, and by default its dtype, device and memory format.
 
     Raises
     ------
     ArgumentError
-        If `array` is not an array of any known device kind; other errors as in `empty`.
+        If `array` is not an array of any known device kind; other errors as in `empty` and `cuassay.ops.copy`.
     """
-    owner = registry.owner_of(array, "the argument")
-    where = owner.device_of(array) if device is None else device
-    return empty(tuple(array.shape), array.dtype if dtype is None else dtype, where, stream=stream)
+    home = registry.device_of(array, "the argument")
+    make = partial(empty, dtype=array.dtype if dtype is None else dtype, device=home if device is None else device)
+    return formats.new_like(array, memory_format, partial(make, stream=stream))
 
 
 def from_host(array: Any, device: str | Device) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from cuassay.ops import catalog
 from cuassay.ops.catalog import *
 from cuassay.ops.explain import explain
+from cuassay.ops.formats import suggest_memory_format
 from cuassay.ops.interposers import Interposer, interpose
 from cuassay.ops.operation import Call, Op
 from cuassay.ops.plan import Plan
@@ -28,5 +29,6 @@ __all__ = [
     "interpose",
     "op",
     "ops",
+    "suggest_memory_format",
 ]
 __all__ += catalog.__all__

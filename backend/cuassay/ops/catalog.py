@@ -25,6 +25,7 @@ from cuassay.ops import (
     compositions,
     convolution,
     decompositions,
+    formats,
     indexing,
     joining,
     lists,
@@ -174,6 +175,8 @@ def declare(
         If the signature cannot be read or the name is taken.
     """
     name, params, outputs = parse_signature(signature)
+    if op_class in ("elementwise", "random"):
+        more.setdefault("channels_last", formats.first([one.name for one in params if one.form == "array"]))
     schema = Schema(
         name=name, params=params, outputs=outputs, shape=shape, dtypes=tuple(dtypes), op_class=op_class, **more
     )
@@ -379,12 +382,13 @@ cumsum = declare(
     doc="The cumulative sum along `axis`. Integers are added in 64 bits, 16-bit floats in float32.",
 )  # fmt: skip
 pad = declare(
-    "pad(a, *, widths, value=0) -> out", shape=shapes.padded, dtypes=_LOGICAL, op_class="storage",
+    "pad(a, *, widths, value=0) -> out",
+    shape=shapes.padded, dtypes=_LOGICAL, op_class="storage", channels_last=formats.of("a"),
     doc="`a` with a border of `value`; `widths` has a pair (before, after) for each axis.",
 )  # fmt: skip
 cat = declare(
     "cat(a: arrays, *, axis=0) -> out",
-    shape=joining.joined, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage",
+    shape=joining.joined, dtypes=(*_LOGICAL, *COMPLEX), op_class="storage", channels_last=formats.every,
     doc="The arrays of `a` joined along `axis`; their other extents must be equal. Different dtypes are promoted.",
 )  # fmt: skip
 stack = declare(
@@ -400,12 +404,15 @@ matmul = declare(
     doc="The matrix product, with NumPy's rules for vectors and stacks. 16-bit floats are added in float32.",
 )
 copy = declare(
-    "copy(a, *, device=None) -> out",
-    shape=shapes.same("a"),
+    "copy(a, *, device=None, memory_format='preserve') -> out",
+    shape=formats.copied,
     dtypes=ALL,
     op_class="storage",
     place=_destination,
-    doc="A copy: on the same device, on `device`, or in `out`, which may be on another device.",
+    channels_last=formats.asked,
+    doc="A copy: on the same device, on `device`, or in `out`, which may be on another device. `memory_format`: "
+    "'contiguous' (C order), 'channels_last' (4 dimensions) or 'preserve' (the channels of `a` stay last); an `out` "
+    "keeps its own layout.",
 )
 cast = declare(
     "cast(a, *, dtype) -> out",
@@ -413,6 +420,7 @@ cast = declare(
     dtypes=FLOATS,
     op_class="storage",
     out_dtype_from="dtype",
+    channels_last=formats.of("a"),
     doc="`a` as the floating dtype `dtype`, rounded once to nearest, ties to even; what is too large becomes infinite.",
 )
 embedding = declare(
@@ -491,9 +499,9 @@ mixed_linear = declare(
 
 slow_conv2d = declare(
     "slow_conv2d(a, weight, bias?, *, stride=1, padding=0, dilation=1, groups=1, precision=None) -> out",
-    shape=convolution.conv2d, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
+    shape=convolution.conv2d, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", channels_last=formats.of("a"),
     doc="Cross-correlation of images (N, C, H, W) with weight (O, C / groups, KH, KW), by unfolding and a product. "
-    "The result is in C order; to have the channels last in memory, give an `out` that has.",
+    "The result has its channels last in memory if `a` has.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ views
@@ -653,7 +661,7 @@ fused_adam_ = declare(
 # ------------------------------------------------------------------------------------------------ random numbers
 #
 # Pure functions of `state`, a (seed, offset): `cuassay.random` calls them with a generator's next state. Only shape,
-# dtype and device of `like` matter. Complex numbers take two calls, one for the real and one for the imaginary parts.
+# dtype, device and memory format of `like` matter. Complex numbers take two calls, for the real and imaginary parts.
 
 uniform = declare(
     "uniform(like, *, state, low=0.0, high=1.0) -> out", shape=random_rules.uniform, dtypes=FLOATS, op_class="random",
@@ -673,6 +681,7 @@ permutation = declare(
 )  # fmt: skip
 bernoulli = declare(
     "bernoulli(p, *, state) -> out", shape=random_rules.probabilities, dtypes=FLOATS, op_class="random",
+    channels_last=None,
     doc="1 with the probability that the input gives there, else 0. Above 1 counts as 1; below 0 and NaN count as 0.",
 )  # fmt: skip
 dropout_mask = declare(

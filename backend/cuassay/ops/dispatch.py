@@ -8,7 +8,7 @@ depend only on the operands' types and dtypes are made once and cached as a `_Ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError
-from cuassay.ops import functional, registry
+from cuassay.ops import formats, functional, registry
 from cuassay.ops.arguments import blame, blame_shape, check_lists, output_shape
 from cuassay.ops.explain import described, is_explaining, note, within
 from cuassay.ops.interposers import interposers, through
@@ -112,9 +112,11 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
         return _view(op, bound, route, device)
     out = route.output(op, bound, route, target, out)
     try:
-        if is_explaining():
+        if interposers.is_explaining:
             with within(described(op.name, bound, device)):
                 on(route.backend, device.index, partial(route.serve, bound, out))
+        elif route.backend.is_current(device.index):  # as `on` does; its frame and the `partial` cost 4 % of a call
+            route.serve(bound, out)
         else:
             on(route.backend, device.index, partial(route.serve, bound, out))
     except (ArithmeticError, TypeError, ValueError) as error:
@@ -145,12 +147,14 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     operands = _operands(op.schema, bound)
     route = _route(op, bound, operands)
     device_of = route.backend.device_of
+    places: Sequence[int] = route.places  # not by `_places`: another frame costs 2 % per call
     if op.schema.is_irregular:
         check_lists(op.schema, bound)
         _check_owner(op, bound, operands, route.backend)
+        places = range(len(operands))
     if op.schema.written:
         check_written(op.schema, bound)
-    devices = [device_of(operands[place]) for place in _places(op, route, operands)]
+    devices = [device_of(operands[place]) for place in places]
     device = devices[0]
     if devices.count(device) < len(devices):
         place_of(op, bound)  # raises, and names two arrays on different devices
@@ -243,8 +247,7 @@ def _invoke(op: Op, implementation: registry.Implementation, bound: Mapping[str,
 
 def _plan_across(op: Op, bound: Mapping[str, Any], route: _Route, out: Any, target: Device) -> Plan:
     if out is None:
-        (meta,) = op.schema.infer(bound, route.dtype)
-        out = registry.backend(target.kind).empty(meta.shape, meta.dtype, target.index)
+        out = _output(op, bound, replace(route, backend=registry.backend(target.kind)), target, None)
     run = partial(_across, op, bound, out, route.backend, target)
     return Plan(op, target, dtype_name(route.dtype), run, out)
 
@@ -252,8 +255,12 @@ def _plan_across(op: Op, bound: Mapping[str, Any], route: _Route, out: Any, targ
 def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target: Device) -> Any:
     """Copy between kinds through a host array, which both kinds understand."""
     (_, array), *_ = arrays(op.schema, bound)
+    output_shape(op.schema, bound)
     arrived = registry.backend(target.kind).from_host(backend.to_host(array), target.index)
-    return arrived if out is None else op(arrived, out=out)
+    if out is not None:
+        return op(arrived, out=out)
+    wanted = bound.get("memory_format", "preserve")
+    return arrived if wanted == "preserve" else op(arrived, memory_format=wanted)
 
 
 def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
@@ -264,6 +271,8 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
     except (TypeError, ValueError) as error:  # inlined `output_shape`: another frame costs 1 % per call
         blame_shape(schema, bound, error)
     if out is None:
+        if len(shape) == 4 and schema.channels_last is not None and schema.channels_last(bound, shape):
+            return formats.with_channels_last(lambda stored: backend.empty(stored, route.result, device.index), shape)
         return backend.empty(shape, route.result, device.index)
     operands = _operands(schema, bound)
     arrays = [operands[place] for place in _places(op, route, operands)]

@@ -133,6 +133,8 @@ class Schema:
     view_of : str
         The array of which the result is a view: no data moves, unless `out` is given. `Op`'s `composite` makes the
         view.
+    channels_last : callable, optional
+        Whether the channels of a new output (N, C, H, W) are last: ``(bound, shape) -> bool``; C order if None.
     accumulates : str
         The array that may also be `out`, as for the first array of an elementwise op: each of its elements is read only
         for the element of the result at the same position.
@@ -164,6 +166,7 @@ class Schema:
     dtype_from: tuple[str, ...] = ()
     out_dtype_from: str = ""
     view_of: str = ""
+    channels_last: Callable[[Arguments, tuple[int, ...]], bool] | None = None
     accumulates: str = ""
     doc: str = ""
     functional_of: str = ""

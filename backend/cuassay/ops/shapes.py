@@ -63,7 +63,9 @@ def limited(name: str, shape: Shape) -> Shape:
 
 def broadcast(bound: Mapping[str, Any]) -> Shape:
     """Broadcast all arguments by NumPy's rule; Python scalars have shape ``()``."""
-    shapes = [shape_of(value) for value in bound.values()]
+    shapes = [
+        getattr(value, "shape", ()) for value in bound.values()
+    ]  # not by `shape_of`: its frames cost 4 % per call
     return shapes[0] if len(set(shapes)) == 1 else broadcast_shapes(*shapes)
 
 

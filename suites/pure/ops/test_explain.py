@@ -56,7 +56,7 @@ def test_a_call_explained_within_another_is_told_apart() -> None:
     outer = explain(call)
 
     assert str(inner[0]) == "inner"
-    assert str(outer).splitlines() == ["outer", "  copy(a (4,) float32) on cpu:0", "  last"]
+    assert str(outer).splitlines() == ["outer", "  copy(a (4,) float32, memory_format 'preserve') on cpu:0", "  last"]
 
 
 def test_steps_below_a_step_are_indented() -> None:

@@ -135,7 +135,7 @@ def _rounded(value: Any, dtype: np.dtype[Any]) -> Array:
     return np.asarray(value).astype(dtype, copy=False) if isinstance(value, np.ndarray) else np.asarray(value, dtype)
 
 
-def copy(a: Array, *, device: object, out: Array) -> None:
+def copy(a: Array, *, device: object, memory_format: object, out: Array) -> None:
     """Copy element by element; strides may differ."""
     out[...] = a
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cuassay import ops
 from cuassay.arrays.dtypes import FLOATS, as_dtype
-from cuassay.errors import ArgumentError, DeviceError, DTypeError
+from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.testing.default_samples import unary
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import Sample, Samples
@@ -22,6 +22,14 @@ __all__ = ["SPECS"]
 def _copy_errors(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make(3),), {"device": "warp:0"}, "no such kind"), DeviceError, "warp")
     yield ErrorInput(Sample((), label="nothing to copy"), ArgumentError, "needs 'a'")
+    yield ErrorInput(Sample((make(3),), {"memory_format": "nhwc"}, "no such format"), ArgumentError, "got 'nhwc'")
+    yield ErrorInput(Sample((make(3),), {"memory_format": "channels_last"}, "a vector"), ShapeError, "4 dimensions")
+
+
+def _copy_samples(make: Samples) -> Iterator[Sample]:
+    yield from unary(make)
+    for memory_format in ("contiguous", "channels_last"):
+        yield Sample((make((2, 3, 5, 7)),), {"memory_format": memory_format}, memory_format)
 
 
 def _copies(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
@@ -80,7 +88,10 @@ SPECS = (
         op=ops.pad, reference=_pad, samples=_paddings, error_inputs=_pad_errors, bench=_borders, supports_grad=True,
         like={"cpu": "cat", "sim": "cpu"},
     ),
-    OpSpec(op=ops.copy, supports_grad=True, reference=lambda a, **scalars: a, error_inputs=_copy_errors, bench=_copies),
+    OpSpec(
+        op=ops.copy, supports_grad=True, reference=lambda a, **scalars: a, samples=_copy_samples,
+        error_inputs=_copy_errors, bench=_copies,
+    ),
     OpSpec(
         op=ops.cast, reference=lambda a, **scalars: a, samples=_cast_samples, error_inputs=_cast_errors, bench=_casts,
         supports_grad=True,

@@ -12,6 +12,7 @@ from typing import Any
 import cupy
 from cupy.lib.stride_tricks import as_strided
 
+from cuassay.arrays.layout import is_channels_last
 from cuassay.core.precision import Mode, resolved
 from cuassay.devices.cuda.blas.gemm import gemm
 from cuassay.devices.cuda.memory.alignment import on_aligned
@@ -33,17 +34,13 @@ def slow_conv2d(
     g = geometry({"a": a, "weight": weight, "bias": bias, **window})
     a, weight = a.astype(out.dtype, copy=False), weight.astype(out.dtype, copy=False)
     bias = None if bias is None else cupy.ascontiguousarray(bias.astype(out.dtype, copy=False))
-    last = g.groups == 1 and _is_channels_last(a)
+    last = g.groups == 1 and is_channels_last(a.shape, a.strides)
     target = _target(out, channels_last=last)
     for images in g.chunks(out.dtype.itemsize):
         convolve = _channels_last if last else _channels_first
         convolve(_windows(a[images], g, channels_last=last), weight, bias, target[images], g, resolved(precision))
     if target is not out:
         cupy.copyto(out, target)
-
-
-def _is_channels_last(a: Array) -> bool:
-    return bool(a.transpose(0, 2, 3, 1).flags.c_contiguous and not a.flags.c_contiguous)
 
 
 def _target(out: Array, *, channels_last: bool) -> Array:

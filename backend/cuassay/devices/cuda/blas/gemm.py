@@ -27,8 +27,7 @@ from cuassay.devices.cuda.blas.product import MOST_ALIGNED, Multiply, Product, a
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.memory import hook
-from cuassay.devices.cuda.memory.alignment import aligned, deliver, target_for
-from cuassay.devices.cuda.ops.elementwise import copy
+from cuassay.devices.cuda.memory.alignment import aligned, copyto, deliver, target_for
 from cuassay.errors import DriverError
 from cuassay.ops import registry
 from cuassay.ops.explain import is_explaining, note, within
@@ -350,9 +349,9 @@ def _copying(name: str) -> _Route:
         if name == "d":
             into = hook.empty(product.out.shape, product.out.dtype, product.out.data.device_id)
             compute(replace(product, out=into))
-            copy(into, device=None, out=product.out)
+            copyto(product.out, into)
         elif name == "c":
-            copy(cupy.broadcast_to(product.c, product.out.shape), device=None, out=product.out)
+            copyto(product.out, cupy.broadcast_to(product.c, product.out.shape))
             compute(replace(product, c=product.out))
         else:
             compute(replace(product, **{name: _contiguous(getattr(product, name), product.out.shape[:-2])}))
@@ -368,7 +367,7 @@ def _contiguous(array: Array, stack: tuple[int, ...]) -> Array:
     if array.ndim > 2 and array.shape[:-2] != stack and _has_extents(array.shape[:-2]):
         array = cupy.broadcast_to(array, (*stack, *array.shape[-2:]))
     copied = hook.empty(array.shape, array.dtype, array.data.device_id)
-    copy(array, device=None, out=copied)
+    copyto(copied, array)
     return copied
 
 

@@ -63,6 +63,16 @@ _C, _F = (
 is_c_contiguous: Callable[[Array], bool] = attrgetter(_C)
 is_f_contiguous: Callable[[Array], bool] = attrgetter(_F)
 
+
+def in_one_order(*arrays: Array) -> bool:
+    """Whether the arrays are contiguous in the same order: C, Fortran, or with the channels last (N, H, W, C)."""
+    return (
+        all(map(is_c_contiguous, arrays))
+        or all(map(is_f_contiguous, arrays))
+        or all(array.ndim == 4 and is_c_contiguous(array.transpose(0, 2, 3, 1)) for array in arrays)
+    )
+
+
 #: dtype, shape, and whether the array is contiguous in C order, in one C call.
 layout_of: Callable[[Array], tuple[np.dtype[Any], tuple[int, ...], bool]] = attrgetter("dtype", "shape", _C)
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import cupy
 
-from cuassay.arrays.layout import byte_range
+from cuassay.arrays.layout import byte_range, is_channels_last
 from cuassay.devices.cuda.driver.context import refused_in_child
 from cuassay.devices.cuda.driver.cupy_private import layout_of
 from cuassay.devices.cuda.eager.shortcuts import Shortcut
@@ -71,7 +71,9 @@ class _Form:
     Attributes
     ----------
     shape, dtype, nbytes
-        Those of the output.
+        Those of the output; the shape is (N, H, W, C) if `is_last`.
+    is_last : bool
+        Whether the output is (N, C, H, W) with its channels last in memory.
     links : tuple
         For each word of the arguments that is an address, the array it belongs to.
     words : list of int
@@ -88,6 +90,7 @@ class _Form:
         "_types",
         "dtype",
         "idle",
+        "is_last",
         "links",
         "nbytes",
         "shape",
@@ -96,7 +99,9 @@ class _Form:
 
     def __init__(self, launched: Launched, arrays: Sequence[Array]) -> None:
         out, places = arrays[-1], {array.data.ptr: place for place, array in enumerate(arrays)}
-        self.shape, self.dtype, self.nbytes = out.shape, out.dtype, out.nbytes
+        self.is_last = is_channels_last(out.shape, out.strides)
+        self.shape = out.transpose(0, 2, 3, 1).shape if self.is_last else out.shape
+        self.dtype, self.nbytes = out.dtype, out.nbytes
         self._ranges = [byte_range(array.shape, array.strides, array.dtype.itemsize, 0) for array in arrays]
         self._kernel, self._shape = launched.kernel, (launched.grid, launched.block, launched.shared)
         self._types = [type(argument) for argument in launched.arguments]
@@ -217,6 +222,8 @@ class Repeated(Shortcut):
         if out is None:
             out = _fresh(form.shape, form.dtype, form.nbytes, 0, stream)
             addresses.append(out.data.ptr)
+            if form.is_last:
+                out = out.transpose(0, 3, 1, 2)
         elif not form.is_apart(addresses):
             return NotImplemented
         try:

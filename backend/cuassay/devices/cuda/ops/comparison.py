@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import compute_dtype, promote
-from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
+from cuassay.devices.cuda.driver.cupy_private import in_one_order
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides, pack_length, packed
@@ -64,11 +64,11 @@ def _compare_number(a: Array, number: Any, out: Array, functor: str) -> None:
 
 
 def _is_dense(*arrays: Array) -> bool:
-    """Whether the arrays are contiguous and of the same size.
+    """Whether the arrays are contiguous in one order and of the same size.
 
     Their shapes then differ only in leading axes of extent 1.
     """
-    return all(array.size == arrays[0].size and is_c_contiguous(array) for array in arrays)
+    return all(array.size == arrays[0].size for array in arrays) and in_one_order(*arrays)
 
 
 def logical_not(a: Array, *, out: Array) -> None:

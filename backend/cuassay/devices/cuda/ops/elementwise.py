@@ -19,7 +19,8 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
-from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
+from cuassay.arrays.layout import is_channels_last
+from cuassay.devices.cuda.driver.cupy_private import in_one_order
 from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import Kernel, kernel
 from cuassay.devices.cuda.launch.source import kernel_source
@@ -145,13 +146,12 @@ def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
     arrays = [*operands, out]
     if not isinstance(operands[-1], cupy.ndarray):
         form, arrays = "scalar", [operands[0], out]
-    dtype, size, addresses, in_order = out.dtype, out.size, 0, True
+    dtype, size, addresses = out.dtype, out.size, 0
     for array in arrays:
         if array.dtype != dtype or array.size != size:
             return None
         addresses |= array.data.ptr
-        in_order = in_order and is_c_contiguous(array)
-    if not in_order and not all(array.flags.f_contiguous for array in arrays):
+    if not in_one_order(*arrays):
         return None
     length = math.gcd(_PACK_NBYTES, addresses) // dtype.itemsize
     if not length:  # an array's elements are misaligned
@@ -227,7 +227,7 @@ def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
     Parameters
     ----------
     out : cupy.ndarray
-        The array whose shape is used.
+        The array whose shape and order of axes in memory are used.
     *operands : cupy.ndarray
         Broadcast to the shape of `out`.
 
@@ -244,7 +244,7 @@ def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
     views = [cupy.broadcast_to(operand, out.shape) for operand in operands]
     arrays = (out, *views)
     axes: list[tuple[int, list[int]]] = []
-    for axis in range(out.ndim - 1, -1, -1):
+    for axis in sorted(range(out.ndim), key=lambda axis: (abs(out.strides[axis]), -axis)):
         extent = out.shape[axis]
         if extent == 1:
             continue
@@ -282,12 +282,14 @@ def _gelu_backward(approximate: str) -> str:
     return _GELU_BACKWARD[approximate]
 
 
-def copy(a: Array, *, device: object, out: Array) -> None:
+def copy(a: Array, *, device: object, memory_format: object, out: Array) -> None:
     """Copy with CuPy, whatever the strides; copies to another device are done by `peers`."""
-    if a.data.device_id == out.data.device_id:
-        alignment.copyto(out, a)
-    else:
+    if a.data.device_id != out.data.device_id:
         peers.copy(a, out)
+        return
+    if is_channels_last(out.shape, out.strides):  # CuPy takes the elements in C order
+        a, out = a.transpose(0, 2, 3, 1), out.transpose(0, 2, 3, 1)
+    alignment.copyto(out, a)
 
 
 @only_launches
@@ -298,7 +300,7 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
         return
     length = pack_length((a, out))
     names = f"{c_name(out.dtype)}, {c_name(a.dtype)}"
-    if is_c_contiguous(a) and is_c_contiguous(out):
+    if in_one_order(a, out):
         launched = kernel("elementwise.cu", f"dense_cast<{names}, {length}>")
         launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, out, out.size))
     else:
@@ -314,7 +316,7 @@ def clamp(a: Array, *, min: Any, max: Any, out: Array) -> None:  # noqa: A002  t
     wide = compute_dtype(out.dtype)
     low, high = _ends(wide)
     bounds = (low if min is None else np.asarray(min, wide)[()]), (high if max is None else np.asarray(max, wide)[()])
-    if is_c_contiguous(a) and is_c_contiguous(out):
+    if in_one_order(a, out):
         length = pack_length((a, out))
         launched = kernel("elementwise.cu", f"dense_clamp<{c_name(out.dtype)}, {length}>")
         launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, *bounds, out, out.size))

@@ -13,7 +13,7 @@ import cupy
 
 from cuassay.devices.cuda.driver import graph_driver, runtime
 from cuassay.devices.cuda.driver.context import at, explained
-from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous, is_f_contiguous
+from cuassay.devices.cuda.driver.cupy_private import in_one_order, is_c_contiguous
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.alignment import aligned, copyto
 from cuassay.devices.cuda.streams.stream import current_stream
@@ -62,7 +62,7 @@ def _is_captured(stream: Any) -> bool:
 
 def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
     """Return `a`, or a contiguous copy of it on its device."""
-    if is_c_contiguous(a) or (is_f_contiguous(a) and is_f_contiguous(out)):
+    if is_c_contiguous(a) or in_one_order(a, out):
         return a
     if is_refused:
         raise _uncaptured("from", a)
@@ -72,7 +72,7 @@ def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
 
 def _there(out: Array, packed: Array, *, is_refused: bool) -> Array:
     """Return `out`, or separate contiguous memory if its elements are not in the order of `packed`'s."""
-    if (is_c_contiguous(out) and is_c_contiguous(packed)) or (is_f_contiguous(out) and is_f_contiguous(packed)):
+    if in_one_order(out, packed):
         return out
     if is_refused:
         raise _uncaptured("to", out)
