@@ -259,8 +259,8 @@ def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target
     arrived = registry.backend(target.kind).from_host(backend.to_host(array), target.index)
     if out is not None:
         return op(arrived, out=out)
-    wanted = bound.get("memory_format", "preserve")
-    return arrived if wanted == "preserve" else op(arrived, memory_format=wanted)
+    wanted = formats.wanted_of(array, bound.get("memory_format", "preserve"))
+    return arrived if formats.suggest_memory_format(arrived) == wanted else op(arrived, memory_format=wanted)
 
 
 def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:

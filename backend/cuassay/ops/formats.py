@@ -15,7 +15,17 @@ from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.schema import Arguments
 
-__all__ = ["asked", "copied", "every", "first", "new_like", "of", "suggest_memory_format", "with_channels_last"]
+__all__ = [
+    "asked",
+    "copied",
+    "every",
+    "first",
+    "new_like",
+    "of",
+    "suggest_memory_format",
+    "wanted_of",
+    "with_channels_last",
+]
 
 Array = Any
 Shape = tuple[int, ...]
@@ -80,6 +90,11 @@ def _check(name: str, memory_format: Any, shape: Shape) -> None:
             f"{name}'s memory_format 'channels_last' needs 4 dimensions (N, C, H, W); got shape {shape}; give "
             "'contiguous' or 'preserve'"
         )
+
+
+def wanted_of(array: Array, memory_format: str) -> str:
+    """Return the format of a new array like `array`: what was asked for, or that of `array`."""
+    return "channels_last" if _is_last(array, memory_format) else "contiguous"
 
 
 def _is_last(array: Array, memory_format: str) -> bool:

@@ -113,8 +113,8 @@ class Schema:
     name, params, outputs
         From the signature.
     shape : callable
-        The shape rule. It maps the arguments by name, arrays as `Meta`, to the output's shape, or to a tuple of shapes
-        if there are several outputs. For an op that makes no array it only checks the arguments.
+        The shape rule, from the arguments by name, arrays as `Meta`, to the output's shape, or to those of several
+        outputs. For an op that makes no array it only checks the arguments.
     dtypes : tuple of str
         The registry dtypes that the operation is defined for, on any device.
     op_class : str
@@ -131,17 +131,15 @@ class Schema:
     out_dtype_from : str
         The scalar that names the output's dtype, such as ``out_dtype``; if it is None, `result` decides.
     view_of : str
-        The array of which the result is a view: no data moves, unless `out` is given. `Op`'s `composite` makes the
-        view.
+        The array of which the result is a view, made by `Op`'s `composite`: no data moves, unless `out` is given.
     channels_last : callable, optional
         Whether the channels of a new output (N, C, H, W) are last: ``(bound, shape) -> bool``; C order if None.
     accumulates : str
-        The array that may also be `out`, as for the first array of an elementwise op: each of its elements is read only
-        for the element of the result at the same position.
+        The array that may also be `out`: each element is read only for the result's element at the same position.
     functional_of : str
         The op of which this is the functional form; see `Op.functional`.
     elementwise : bool
-        Whether each output element depends on at most one element of each input, so that in-place calls are safe.
+        Whether an output element depends on at most one element of each input, so that in-place calls are safe.
     is_single : bool
         Whether there is exactly one output, an array.
     result_type : type, optional
@@ -150,8 +148,7 @@ class Schema:
         Derived from `params`. `arrays`: arrays and lists, in order. `written`: parameters that are written. `lists`:
         required lists. `writes`: whether each array is written, if the required parameters are all of the arrays, no
         lists and no scalars, else None. `pick_arrays`: from arguments by name to the arrays. `is_irregular`: whether
-        positions do not identify the arrays, because there is a list, an optional array, or a written array that
-        `dtype_from` does not name.
+        a list, an optional array, or a written array that `dtype_from` does not name is among the parameters.
     """
 
     name: str

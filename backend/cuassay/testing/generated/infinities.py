@@ -50,6 +50,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
             continue
         changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
         changes |= {"the last number is inf": with_number(np.inf, 1.0), "a row of minus infinity": _low_row}
+        changes |= {f"all numbers are {number}": _all(number) for number in (np.inf, -np.inf)}
         _check_changes(spec, device, dtype, sample, changes)
     for sample in islice(samples_of(spec, device, dtype, "values"), _MOST_SAMPLES):
         is_small = elements_of(sample) <= MOST_ELEMENTS
@@ -101,6 +102,11 @@ def _low_row(array: Array) -> Array:
     low = array.copy()
     low.reshape(-1)[: array.shape[-1] if array.ndim else 1] = -np.inf
     return low
+
+
+def _all(number: float) -> Change:
+    """Set every number: the largest finite number, as the start of a minimum, is then below all of them."""
+    return lambda array: np.full_like(array, number)
 
 
 def _part_of_row(number: float) -> Change:

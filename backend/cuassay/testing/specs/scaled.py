@@ -151,8 +151,8 @@ def _mixed(make: Samples) -> Iterator[Sample]:
 
 def _integers(make: Samples, shape: Shape, bits: int) -> HostArray:
     if bits == 8:
-        return make(shape, dtype="int8")
-    return make((shape[0], shape[1] // 2), dtype="uint8")
+        return make(shape, low=-128, high=127, dtype="int8")
+    return make((shape[0], shape[1] // 2), low=0, high=255, dtype="uint8")
 
 
 def _scales(make: Samples, *shape: int) -> HostArray:
