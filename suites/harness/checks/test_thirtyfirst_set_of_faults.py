@@ -23,6 +23,7 @@ FOUND = {
     "1 flat_offsets": ("errors", "cpu", "int32"),
     "1 lag_products": ("values", "cpu", "complex64"),
     "1 log_add": ("extremal", "cpu", "float32"),
+    "1 lower_quantiles": ("inputs_unchanged", "cpu", "float32"),
     "1 shift_periods": ("second_call", "cpu", ""),
     "1 weber_contrast": ("broadcast_views", "cpu", ""),
     "2 adjusted_rand": ("values", "cpu", "int32"),

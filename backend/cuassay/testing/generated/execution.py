@@ -334,7 +334,7 @@ def run_unchanging(spec: OpSpec, device: Device, sample: Sample, sentence: str) 
 
 
 def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Assert that the arguments made from `sample` still have the same bits, and its lists as many members."""
+    """Assert that the arguments made from `sample` still have the same bits, and its lists the same members."""
     before, after = list(each(*sample.host())), list(each(args, kwargs))
     if len(before) != len(after):
         raise AssertionError(
@@ -343,6 +343,8 @@ def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str,
     for given, array in zip(before, after, strict=True):
         if isinstance(given, np.ndarray):
             assert_same_bits(array, given)
+        elif type(given) in (bool, int, float, str) and repr(given) != repr(array):
+            raise AssertionError(f"a list held {given!r}, and holds {array!r} after the call; sort or change a copy")
 
 
 def verify(
