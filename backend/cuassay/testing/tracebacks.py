@@ -48,19 +48,27 @@ def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[Tr
         return [step for step in steps if _module(step) != "contextlib"]
     if not isinstance(error, _ABOUT_THE_CALLER):
         return steps
+    kept = _up_to_caller(steps)
+    all_ours = not kept or _module(kept[-1]) in ("_pytest", "pluggy")  # a test of this package
+    return steps if all_ours else kept
+
+
+def _up_to_caller(steps: list[TracebackType]) -> list[TracebackType]:
+    """The frames without those of this package at the end."""
     kept = steps.copy()
     while kept and _is_ours(kept[-1]):
         kept.pop()
-    all_ours = not kept or _module(kept[-1]) in ("_pytest", "pluggy")  # a test of this package
-    return steps if all_ours else kept
+    return kept
 
 
 def _of_a_check(error: BaseException, before: list[TracebackType], inside: list[TracebackType]) -> list[TracebackType]:
     """The frames of a generated check from the user's function on; none if the check or the spec is at fault."""
     for at in reversed(range(1, len(inside))):
         if _place(inside[at - 1]) in _CALL_THE_FUNCTION and not _is_ours(inside[at]):
-            return [*before, *inside[at:]]
-    return before if isinstance(error, AssertionError | SpecError) else [*before, *inside]
+            found = inside[at:]
+            return [*before, *(_up_to_caller(found) if isinstance(error, _ABOUT_THE_CALLER) else found)]
+    is_told = isinstance(error, (AssertionError, SpecError, *_ABOUT_THE_CALLER))
+    return before if is_told else [*before, *inside]
 
 
 def _link(kept: list[TracebackType]) -> None:
