@@ -61,7 +61,7 @@ class Declared:
 @cache
 def _fields_of(declared: Any) -> tuple[list[str], int]:
     """The names of a dataclass's fields, and how many of them may be positional."""
-    found = fields(declared)
+    found = [field for field in fields(declared) if field.init]
     return [field.name for field in found], sum(not field.kw_only for field in found)
 
 

@@ -70,6 +70,11 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"fn": lambda xp, *arrays: arrays[0]}, "takes any number of arrays; .* samples=", id="stars"),
         pytest.param({"fn": np.sum}, r"its first parameter is xp, the array namespace \(here 'a'\)", id="of-numpy"),
         pytest.param({"dtype": "float32"}, "OpSpec has no field 'dtype' .did you mean 'dtypes'", id="misspelt-field"),
+        pytest.param(
+            {"fn": double, "has_default_samples": True},
+            "OpSpec has no field 'has_default_samples'; fields: .*without, like$",
+            id="field-that-is-derived",
+        ),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
         pytest.param({"fn": lambda xp, a: (a, a > 0)}, "gives a tuple of float64, bool; .*of one kind", id="two-kinds"),
         pytest.param({"fn": lambda xp, a: []}, "gives a list of nothing; a spec compares", id="an-empty-list"),
