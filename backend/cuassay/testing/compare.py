@@ -41,7 +41,7 @@ HEADROOM: ContextVar[list[float] | None] = ContextVar("cuassay_headroom", defaul
 #: Collects the error maps of failed comparisons; None if nothing is collected.
 ERROR_MAPS: ContextVar[list[ErrorMap] | None] = ContextVar("cuassay_error_maps", default=None)
 
-_context: ContextVar[tuple[str, ...]] = ContextVar("cuassay_comparison", default=())
+_context: ContextVar[tuple[object, ...]] = ContextVar("cuassay_comparison", default=())
 
 
 @contextmanager
@@ -62,9 +62,13 @@ def collecting(told: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def describe_case(*lines: str) -> Iterator[None]:
-    """Append these lines, such as the case and how to repeat it, to the message of a failed comparison inside."""
-    token = _context.set((*_context.get(), *lines))
+def describe_case(*lines: object) -> Iterator[None]:
+    """Append these lines, such as the case and how to repeat it, to the message of a failed comparison inside.
+
+    A line that is there already is not repeated. Lines that are not strings become text when a comparison fails.
+    """
+    before = _context.get()
+    token = _context.set((*before, *(line for line in lines if line not in before)))
     try:
         yield
     finally:
