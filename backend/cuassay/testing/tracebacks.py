@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from types import TracebackType
 
 import cuassay
 from cuassay.errors import RaceError, SpecError, SynchronizationError
 
-__all__ = ["of_caller", "shorten"]
+__all__ = ["frames_of_caller", "of_caller", "shorten"]
 
 _PACKAGE = Path(cuassay.__file__).parent
 
@@ -40,6 +40,14 @@ def of_caller(error: BaseException | None) -> BaseException | None:
     while step is not None and _is_ours(step):
         step = step.tb_next
     return None if error is None or step is None else error.with_traceback(step)
+
+
+def frames_of_caller(error: BaseException) -> TracebackType | None:
+    """The caller's frames in the traceback of `error`, without those of this package around them; None if none."""
+    steps = _up_to_caller(_steps(error.__traceback__))
+    kept = list(dropwhile(_is_ours, steps))
+    _link(kept)
+    return kept[0] if kept else None
 
 
 def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[TracebackType]:
