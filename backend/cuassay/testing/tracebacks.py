@@ -44,8 +44,8 @@ def of_caller(error: BaseException | None) -> BaseException | None:
 
 def frames_of_caller(error: BaseException) -> TracebackType | None:
     """The caller's frames in the traceback of `error`, without those of this package around them; None if none."""
-    steps = _up_to_caller(_steps(error.__traceback__))
-    kept = list(dropwhile(_is_ours, steps))
+    steps = [step for step in _steps(error.__traceback__) if _module(step) != "contextlib"]
+    kept = list(dropwhile(_is_ours, _up_to_caller(steps)))
     _link(kept)
     return kept[0] if kept else None
 

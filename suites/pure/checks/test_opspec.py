@@ -652,3 +652,13 @@ def test_a_refused_call_of_make_is_shown_by_the_users_own_line() -> None:
         OpSpec(fn=double, samples=samples)
 
     assert caught.traceback[-1].name == "samples"
+
+
+def test_a_reference_that_raises_is_shown_without_frames_of_the_declaration() -> None:
+    def reference(a: Any) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(SpecError) as caught:
+        OpSpec(fn=double, reference=reference)
+
+    assert caught.traceback[-1].name == "check"
