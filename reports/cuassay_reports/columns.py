@@ -183,6 +183,7 @@ _VERDICT = (
     Column("reason", "str", "why, in one sentence", required=True),
     Column("check", "str", "the check that failed"),
     Column("sample", "str", "the inputs on which it failed"),
+    Column("dtype", "str", "the dtype in which it failed"),
     Column("message", "str", "the failure's whole text"),
     Column("cheats", "str", "what was seen, by number in the catalogue and certainty, by commas"),
     Column("weak", "str", "stock mutants that the declaration lets pass, by commas"),

@@ -218,7 +218,8 @@ def _show(verdict: Verdict) -> None:
     print(f"{painted(verdict.verdict, style, sys.stdout)}  {verdict.path}: {verdict.reason}")
     if verdict.verdict in ("wrong", "refused") and verdict.worst:
         first, *lines = verdict.worst.removeprefix("load: ").splitlines()
-        on = f" on {verdict.sample}" if verdict.sample else ""
+        dtype = f" in {verdict.dtype}" if verdict.dtype else ""
+        on = f" on {verdict.sample}{dtype}" if verdict.sample else ""
         how = "" if first in verdict.reason else f": {first}"  # a refusal's reason is the cheat
         if on or how:
             print(f"  check: {verdict.failing_check}{on}{how}", *(f"  {line}" for line in lines[:11]), sep="\n")
@@ -257,6 +258,7 @@ def _row(verdict: Verdict) -> Mapping[str, object]:
         "reason": verdict.reason,
         "check": verdict.failing_check or None,
         "sample": verdict.sample or None,
+        "dtype": verdict.dtype or None,
         "message": verdict.worst or None,
         "cheats": ", ".join(f"{one.id} {one.certainty}" for one in verdict.cheat) or None,
         "weak": ", ".join(verdict.weak) or None,

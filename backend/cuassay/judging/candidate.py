@@ -303,11 +303,29 @@ def serve(path: Path, server: Server, confine: Callable[[], None], *, tier: str)
     os._exit(0)
 
 
+#: The number of characters of an exception's message, so that the judge, which shortens it, keeps the line after it.
+_MESSAGE = 400
+
+
 def _text(error: BaseException) -> bytes:
+    """Return the message of an exception, and the last line of the candidate's file that it passed."""
     try:
-        return str(error).encode(errors="replace")
+        text, line = str(error), _line_of(error)
+        if line and len(text) > _MESSAGE:
+            text = f"{text[:_MESSAGE]}..."
+        return f"{text}{line}".encode(errors="replace")
     except Exception:  # noqa: BLE001  the exception class is the candidate's own
         return b"(its message raises)"
+
+
+def _line_of(error: BaseException) -> str:
+    """Return file and line in brackets; empty if no frame is the candidate's, as in a syntax error."""
+    line, step = "", error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_globals.get("__name__") == _MODULE:
+            line = f" ({Path(step.tb_frame.f_code.co_filename).name}:{step.tb_lineno})"
+        step = step.tb_next
+    return line
 
 
 def _decoded(

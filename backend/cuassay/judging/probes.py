@@ -46,13 +46,14 @@ LARGE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A failed probe: the check, the inputs, a description, the indicated cheats, and the index of the result."""
+    """A failed probe: check, inputs, description, indicated cheats, index of the result, and the probe's dtype."""
 
     check: str
     sample: str
     text: str
     cheat: tuple[Evidence, ...] = ()
     result: int = 0
+    dtype: str = ""
 
 
 Draw = Callable[[], Sample]

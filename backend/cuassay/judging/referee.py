@@ -258,7 +258,8 @@ class Referee:
         return Verdict(
             verdict=verdict, reason=reason, candidate=escaped(found.path.name), declaration=spec.name,
             device=str(self.options.device), tier=self.options.tier, nonce=f"{found.nonce:x}",
-            failing_check=check, sample=failed.sample if failed else "", worst=failed.text if failed else found.problem,
+            failing_check=check, sample=failed.sample if failed else "", dtype=failed.dtype if failed else "",
+            worst=failed.text if failed else found.problem,
             reproduce=self._reproduce(found), cheat=tuple(dict.fromkeys(found.evidence)),
             cases=found.cases if verdict == "correct" else (), probes=trial.passed,
             not_probed=_not_probed(found, trial),

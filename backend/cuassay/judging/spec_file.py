@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +98,16 @@ def load_declaration(target: str) -> Declaration:
 
 def _files_of(modules: Iterable[str]) -> Iterator[Path]:
     """Yield the files of modules that are neither installed nor part of Python."""
-    installed = tuple(map(Path, {*sysconfig.get_paths().values(), str(Path(cuassay.__file__).parent)}))
     for name in sorted(modules):
         file = getattr(sys.modules.get(name), "__file__", None)
-        if file is not None and not any(Path(file).is_relative_to(folder) for folder in installed):
+        if file is not None and not _is_installed(file):
             yield Path(file).resolve()
+
+
+def _is_installed(file: str) -> bool:
+    """Return whether a file is part of Python, of an installed package or of this one."""
+    folders = {*sysconfig.get_paths().values(), str(Path(cuassay.__file__).parent)}
+    return any(Path(file).is_relative_to(folder) for folder in folders)
 
 
 def _specs_of(value: Any) -> tuple[OpSpec, ...]:
@@ -131,10 +137,17 @@ def _imported(path: Path) -> ModuleType:
     except SpecError:
         raise
     except Exception as error:
-        raise SpecError(f"{path.name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise SpecError(f"{path.name} cannot be imported: {type(error).__name__}: {error}{_line_of(error)}") from error
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def _line_of(error: BaseException) -> str:
+    """Return the last line of the user's files that an error passed, in brackets; empty if there is none."""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    found = next((one for one in frames if Path(one.filename).is_file() and not _is_installed(one.filename)), None)
+    return "" if found is None else f" ({Path(found.filename).name}:{found.lineno})"
 
 
 def _refuse_unable(spec: OpSpec, *, is_one_of_several: bool) -> None:

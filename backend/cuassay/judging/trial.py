@@ -211,11 +211,12 @@ def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
         text = _FAILED[answer.status].format(answer.text)
         if answer.status == "raised" and _OTHER_PARAMETERS.match(answer.text):
             text += "; run is called with the device's array module and the declared arguments: def run(xp, ...)"
-        return Finding(probe.check, sample.label, text, _SEEN.get(answer.status, ()))
+        return Finding(probe.check, sample.label, text, _SEEN.get(answer.status, ()), dtype=probe.dtype)
     if answer.changed:
         which = ", ".join(map(str, answer.changed))
         seen = Evidence(id="C7", certainty="proven", evidence=f"input array {which} differs after the call")
-        return Finding("inputs unchanged", sample.label, f"the call changed its input array {which}", (seen,))
+        text = f"the call changed its input array {which}"
+        return Finding("inputs unchanged", sample.label, text, (seen,), dtype=probe.dtype)
     return None
 
 
@@ -246,7 +247,7 @@ def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[Outputs],
         trial.errors.setdefault(probe.dtype, []).append((samples[0], outputs[0]))
     if finding is None:
         trial.passed[probe.check] = trial.passed.get(probe.check, 0) + 1
-    return finding
+    return None if finding is None else replace(finding, dtype=probe.dtype)
 
 
 class _Outputs:

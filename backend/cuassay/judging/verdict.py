@@ -120,10 +120,10 @@ class Verdict:
         The candidate's file as given to the command; it distinguishes files of the same name in several folders.
     device, tier : str
         The device and the tier.
-    failing_check, sample, worst : str
-        The check that failed, its inputs, and the comparison's text; empty if none failed. If an undecided candidate
-        exceeded the time for its calls, the check is ``time limit``; if it imports a GPU library that this machine
-        lacks, ``missing library``.
+    failing_check, sample, dtype, worst : str
+        The check that failed, its inputs, the dtype under test, and the comparison's text; empty if none failed. If an
+        undecided candidate exceeded the time for its calls, the check is ``time limit``; if it imports a GPU library
+        that this machine lacks, ``missing library``.
     reproduce : str
         A command that repeats the verdict.
     cheat : tuple of Evidence
@@ -189,6 +189,7 @@ class Verdict:
     options: Mapping[str, Any] = field(default_factory=dict)
     is_nonce_given: bool = False
     path: str = ""
+    dtype: str = ""
     catalogue: int = CATALOGUE
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from cuassay.testing.tolerance import GENERAL, allowed
 __all__ = [
     "ERROR_MAPS",
     "HEADROOM",
+    "REFUSED_ENDS",
     "Verdict",
     "assert_close",
     "assert_same_bits",
@@ -41,30 +42,44 @@ HEADROOM: ContextVar[list[float] | None] = ContextVar("cuassay_headroom", defaul
 #: Collects the error maps of failed comparisons; None if nothing is collected.
 ERROR_MAPS: ContextVar[list[ErrorMap] | None] = ContextVar("cuassay_error_maps", default=None)
 
-_context: ContextVar[tuple[str, ...]] = ContextVar("cuassay_comparison", default=())
+#: Collects ends of declared integer ranges that a reference refuses, each with the reason; None if nothing collects.
+REFUSED_ENDS: ContextVar[list[tuple[str, str]] | None] = ContextVar("cuassay_refused_ends", default=None)
+
+_context: ContextVar[tuple[object, ...]] = ContextVar("cuassay_comparison", default=())
 
 
 @contextmanager
 def collecting(told: dict[str, Any]) -> Iterator[None]:
-    """Store what comparisons inside the block find in `told`: the worst ``headroom`` and the last ``error_map``."""
+    """Store what comparisons inside the block find in `told`: the worst ``headroom`` and the last ``error_map``.
+
+    The ends that `REFUSED_ENDS` collects are stored as ``refused_ends``.
+    """
     ratios: list[float] = []
     maps: list[ErrorMap] = []
-    tokens = HEADROOM.set(ratios), ERROR_MAPS.set(maps)
+    ends: list[tuple[str, str]] = []
+    tokens = HEADROOM.set(ratios), ERROR_MAPS.set(maps), REFUSED_ENDS.set(ends)
     try:
         yield
     finally:
         HEADROOM.reset(tokens[0])
         ERROR_MAPS.reset(tokens[1])
+        REFUSED_ENDS.reset(tokens[2])
         if ratios:
             told["headroom"] = float(max(ratios))
         if maps:
             told["error_map"] = maps[-1].as_row()
+        if ends:
+            told["refused_ends"] = [list(one) for one in ends]  # xdist sends lists and strings
 
 
 @contextmanager
-def describe_case(*lines: str) -> Iterator[None]:
-    """Append these lines, such as the case and how to repeat it, to the message of a failed comparison inside."""
-    token = _context.set((*_context.get(), *lines))
+def describe_case(*lines: object) -> Iterator[None]:
+    """Append these lines, such as the case and how to repeat it, to the message of a failed comparison inside.
+
+    A line that is there already is not repeated. Lines that are not strings become text when a comparison fails.
+    """
+    before = _context.get()
+    token = _context.set((*before, *(line for line in lines if line not in before)))
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ErrorMap", "error_map", "inputs_there", "number"]
+__all__ = ["ErrorMap", "error_map", "index_text", "inputs_there", "number", "place_of"]
 
 #: The most rows and columns of a map: what fits into a terminal with pytest's margin.
 _ROWS, _COLUMNS = 12, 48
@@ -113,21 +113,38 @@ def _described(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> st
         return f" is empty, of shape {value.shape}"
     if value.ndim == 0:
         return f": {number(value[()])}"
-    place = _place(value.shape, index, shape)
+    place = place_of(value.shape, index, shape)
     found = value[place]
     if not isinstance(found, np.ndarray):
         return f" there: {number(found)}"
-    where = "" if all(isinstance(one, slice) for one in place) else f" at [{_index_text(place)}]"
+    where = "" if all(isinstance(one, slice) for one in place) else f" at [{index_text(place)}]"
     flat = found.reshape(-1)
     more = " ..." if flat.size > _SHOWN else ""
-    return f"{where}: {', '.join(map(number, flat[:_SHOWN]))}{more} ({flat.size:,} numbers)"
+    there = _not_finite(found, place)
+    return f"{where}: {', '.join(map(number, flat[:_SHOWN]))}{more} ({flat.size:,} numbers{there})"
 
 
-def _index_text(place: tuple[Any, ...]) -> str:
+def _not_finite(found: NDArray[Any], place: tuple[Any, ...]) -> str:
+    """Where the first infinity or NaN is among the numbers that are not printed; empty if there is none."""
+    if found.dtype.kind not in "fcV":
+        return ""
+    hidden = ~np.isfinite(found)
+    hidden.reshape(-1)[:_SHOWN] = False
+    if not (count := int(np.count_nonzero(hidden))):
+        return ""
+    first = tuple(int(at) for at in np.argwhere(hidden)[0])
+    inside = iter(first)
+    index = ", ".join(str(next(inside) if isinstance(one, slice) else one) for one in place)
+    others = f" and {count - 1:,} more" if count > 1 else ""
+    return f"; {number(found[first])} at [{index}]{others}"
+
+
+def index_text(place: tuple[Any, ...]) -> str:
+    """An element or slice of an array as Python writes it, such as ``3, :``."""
     return ", ".join(":" if isinstance(one, slice) else str(one) for one in place)
 
 
-def _place(extents: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
+def place_of(extents: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
     """The element or slice of an input that corresponds to an index of the result; axes are matched by their extents.
 
     An axis of extent 1 has index 0, as in broadcasting. An axis that the result lacks becomes a slice.

@@ -21,7 +21,8 @@ from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, epsil
 from cuassay.arrays.layout import as_shape
 from cuassay.devices import from_host
 from cuassay.errors import SpecError
-from cuassay.testing.declared import Declared
+from cuassay.testing.declared import Declared, asked_dtype, refuse_unknown
+from cuassay.testing.layouts import LAYOUTS, MARGIN, Layout
 
 __all__ = [
     "BENCH_TILE",
@@ -50,46 +51,6 @@ SPAN = (-3.0, 3.0)
 #: The purpose of a sample; each generated check uses the samples of some kinds.
 Kind = Literal["values", "empty", "scalar", "broadcast", "promotion", "python", "extremal"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How to make an array of a wanted shape as a view: the shape of its base array, and the view of that."""
-
-    base: Callable[[Shape], Shape]
-    view: Callable[[Any, Shape], Any]
-
-
-def _every(step: slice) -> Callable[[Any, Shape], Any]:
-    return lambda base, shape: base[(..., *(step,) * len(shape))]  # the ellipsis makes it a view even in 0-d
-
-
-#: Elements on each side of an array whose surroundings are checked: more than a vector access, and a multiple of one.
-MARGIN = 256
-
-#: Only basic indexing, and reshapes that are views, so that every array library can make these layouts.
-LAYOUTS: dict[str, Layout] = {
-    "contiguous": Layout(lambda shape: shape, lambda base, shape: base),
-    "transposed": Layout(lambda shape: shape[::-1], lambda base, shape: base.T),
-    "reversed": Layout(lambda shape: shape, _every(slice(None, None, -1))),
-    "strided": Layout(lambda shape: tuple(2 * extent for extent in shape), _every(slice(1, None, 2))),
-    "odd_stride": Layout(
-        lambda shape: (*shape[:-1], 3 * shape[-1]) if shape else shape,
-        lambda base, shape: base[..., 2::3] if shape else base,
-    ),
-    # The first columns of a wider array: elements of a row are adjacent, but rows are not.
-    "pitched": Layout(
-        lambda shape: (*shape[:-1], shape[-1] + 3) if shape else shape,
-        lambda base, shape: base[..., : shape[-1]] if shape else base,
-    ),
-    # An offset of three elements, so that vector loads wider than an element are misaligned.
-    "offset": Layout(lambda shape: (_size(shape) + 3,), lambda base, shape: base[3:].reshape(shape)),
-    # Contiguous and aligned, with poison on both sides, so that a read beyond the array shows in the result.
-    "inside": Layout(
-        lambda shape: (_size(shape) + 2 * MARGIN,),
-        lambda base, shape: base[MARGIN : MARGIN + _size(shape)].reshape(shape),
-    ),
-}
 
 
 def _size(shape: Shape) -> int:
@@ -276,6 +237,7 @@ class Samples:
     def __init__(self, seed: int, dtype: str, salt: str = "") -> None:
         self.seed = seed
         self.dtype = dtype
+        self._owner = salt
         self._stream = np.random.Philox(key=seed + (zlib.crc32(f"{salt}:{dtype}".encode()) << 64))
 
     def __repr__(self) -> str:
@@ -289,26 +251,28 @@ class Samples:
         high: float | None = None,
         dtype: str | None = None,
         layout: str = "contiguous",
+        **unknown: Any,
     ) -> HostArray:
         """Make uniform random numbers in ``[low, high)``, by default -3 to 3.
 
         Integers include `high`, and unsigned integers start at 0. If `low` or `high` is given, the function is assumed
         to be meant for this range: checks exceed it at most by a rounding of its least number.
         """
+        refuse_unknown(unknown, self._owner)
         is_free = low is None and high is None
         span = (SPAN[0] if low is None else low, SPAN[1] if high is None else high)
         if low is not None and high is not None and low > high:
             raise SpecError(f"make: low={low!r} is above high={high!r}; exchange them")
-        values = self._values(as_shape(shape), as_dtype(dtype or self.dtype), *span)
+        values = self._values(as_shape(shape), asked_dtype(dtype or self.dtype, self._owner), *span)
         return HostArray(np.asarray(values), layout, None if is_free else span, is_free)
 
     def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:
         """Make an array with the same number everywhere."""
-        return HostArray(np.full(shape, value, as_dtype(dtype or self.dtype)))
+        return HostArray(np.full(shape, value, asked_dtype(dtype or self.dtype, self._owner)))
 
     def of(self, values: Iterable[Any], *, dtype: str | None = None) -> HostArray:
         """Make a one-dimensional array of these numbers."""
-        return HostArray(np.array(list(values)).astype(as_dtype(dtype or self.dtype)))
+        return HostArray(np.array(list(values)).astype(asked_dtype(dtype or self.dtype, self._owner)))
 
     def extremal(self, *, largest: bool = True, dtype: str | None = None) -> HostArray:
         """Make an array of special numbers: zeros of both signs, subnormals, the largest numbers, infinities, NaN.
@@ -317,7 +281,7 @@ class Samples:
         not. They may also flush subnormals to 0, as CuPy does in float32, which infinity turns into NaN. Complex arrays
         have only finite numbers, because C and NumPy differ on infinity times a complex number.
         """
-        return HostArray(_extremal(as_dtype(dtype or self.dtype), largest=largest))
+        return HostArray(_extremal(asked_dtype(dtype or self.dtype, self._owner), largest=largest))
 
     def far(self) -> HostArray:
         """Make finite numbers whose exponentials overflow, unless the function shifts its argument first.

@@ -26,7 +26,7 @@ from cuassay.testing.declared import FORMS, KnownFailure, index_advice
 from cuassay.testing.default_samples import required_names
 from cuassay.testing.samples import each
 from cuassay.testing.tolerance import Tolerance
-from cuassay.testing.tracebacks import of_caller
+from cuassay.testing.tracebacks import frames_of_caller, of_caller
 
 if TYPE_CHECKING:
     from cuassay.testing.opspec import OpSpec
@@ -65,7 +65,8 @@ def check(spec: OpSpec) -> None:
     try:
         _check(spec)
     except SpecError as error:
-        raise error.with_traceback(None) from of_caller(error.__cause__)  # frames of this package would not help
+        # Frames of this package would not help.
+        raise error.with_traceback(frames_of_caller(error)) from of_caller(error.__cause__)
 
 
 def _check(spec: OpSpec) -> None:

@@ -61,6 +61,7 @@ class Outcomes:
         self._skipped: dict[str, str] = {}
         self._own_references: set[str] = set()
         self._unasked: dict[str, list[str]] = {}
+        self._refused_ends: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"Outcomes({len(self._counts)} devices, {len(self._ran)} tests ran)"
@@ -81,6 +82,13 @@ class Outcomes:
             yield f"options that no sample gives, so that their defaults alone are tested: {shown}"
             yield "  Give them in samples=, as in Sample((make((3, 5)),), {'name': value})."
 
+    def refused_ends(self) -> Iterator[str]:
+        """Lines about ends of declared integer ranges that references refuse; nothing if there are none."""
+        if count := len(self._refused_ends):
+            yield f"ends of integer ranges that the reference refuses, so that they are not tested ({count}):"
+            yield from (f"  {where}: {why}" for where, why in sorted(self._refused_ends.items())[:_SHOWN])
+            yield "  make includes both ends: for indices into N places give low=0 and high=N - 1."
+
     def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
         """Count one case. `told` may contain its device and op; `why` is the reason for a skip.
 
@@ -93,6 +101,8 @@ class Outcomes:
             self._own_references.add(told["op"])
         if told.get("unasked_options"):
             self._unasked[told["op"]] = told["unasked_options"]
+        for where, error in told.get("refused_ends", ()):
+            self._refused_ends.setdefault(f"{told['op']}: {where}", error)
         name = _name(nodeid, told)
         if outcome == "skipped":
             if not told.get("is_of_check"):
@@ -191,7 +201,10 @@ class Tally:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table, what ran nowhere, and the verdict."""
         outcomes = self._outcomes
-        told = (*outcomes.nowhere(), *outcomes.compared_with_themselves(), *outcomes.options_of_no_sample())
+        told = (
+            *outcomes.nowhere(), *outcomes.compared_with_themselves(), *outcomes.options_of_no_sample(),
+            *outcomes.refused_ends(),
+        )  # fmt: skip
         told = () if self._is_part else told
         lines = [*self._causes, *self._outcomes.table(), *told]
         if not lines and self._left_out and terminalreporter.config.getoption("benchmark_only", default=False):

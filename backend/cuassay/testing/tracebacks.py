@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from types import TracebackType
 
 import cuassay
 from cuassay.errors import RaceError, SpecError, SynchronizationError
 
-__all__ = ["of_caller", "shorten"]
+__all__ = ["frames_of_caller", "of_caller", "shorten"]
 
 _PACKAGE = Path(cuassay.__file__).parent
 
@@ -42,25 +42,41 @@ def of_caller(error: BaseException | None) -> BaseException | None:
     return None if error is None or step is None else error.with_traceback(step)
 
 
+def frames_of_caller(error: BaseException) -> TracebackType | None:
+    """The caller's frames in the traceback of `error`, without those of this package around them; None if none."""
+    steps = [step for step in _steps(error.__traceback__) if _module(step) != "contextlib"]
+    kept = list(dropwhile(_is_ours, _up_to_caller(steps)))
+    _link(kept)
+    return kept[0] if kept else None
+
+
 def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[TracebackType]:
     """The frames up to the caller's own line, if the message names it; a guard's frames without `contextlib`."""
     if isinstance(error, AssertionError):
         return [step for step in steps if _module(step) != "contextlib"]
     if not isinstance(error, _ABOUT_THE_CALLER):
         return steps
+    kept = _up_to_caller(steps)
+    all_ours = not kept or _module(kept[-1]) in ("_pytest", "pluggy")  # a test of this package
+    return steps if all_ours else kept
+
+
+def _up_to_caller(steps: list[TracebackType]) -> list[TracebackType]:
+    """The frames without those of this package at the end."""
     kept = steps.copy()
     while kept and _is_ours(kept[-1]):
         kept.pop()
-    all_ours = not kept or _module(kept[-1]) in ("_pytest", "pluggy")  # a test of this package
-    return steps if all_ours else kept
+    return kept
 
 
 def _of_a_check(error: BaseException, before: list[TracebackType], inside: list[TracebackType]) -> list[TracebackType]:
     """The frames of a generated check from the user's function on; none if the check or the spec is at fault."""
     for at in reversed(range(1, len(inside))):
         if _place(inside[at - 1]) in _CALL_THE_FUNCTION and not _is_ours(inside[at]):
-            return [*before, *inside[at:]]
-    return before if isinstance(error, AssertionError | SpecError) else [*before, *inside]
+            found = inside[at:]
+            return [*before, *(_up_to_caller(found) if isinstance(error, _ABOUT_THE_CALLER) else found)]
+    is_told = isinstance(error, (AssertionError, SpecError, *_ABOUT_THE_CALLER))
+    return before if is_told else [*before, *inside]
 
 
 def _link(kept: list[TracebackType]) -> None:

@@ -133,8 +133,31 @@ def test_exception_is_told_and_the_next_call_runs(started: Start) -> None:
 
     raised = one.call([BASE], {"k": 1}, [ROOM]).raised
 
-    assert (raised.kind, raised.message) == ("KeyError", "'a\\x1bb'")
+    assert (raised.kind, raised.message) == ("KeyError", "'a\\x1bb' (candidate.py:2)")
     assert one.call([BASE], {}, [ROOM]).raised is None
+
+
+def test_exception_in_a_library_is_told_with_the_candidates_own_line(started: Start) -> None:
+    one = started("import json\n\ndef run(xp, a):\n    return json.loads('x' * int(a[0, 0]))\n")
+
+    raised = one.call([np.ones((2, 2))], {}, [ROOM]).raised
+
+    assert raised.message.endswith("(candidate.py:4)")
+
+
+def test_line_of_the_candidate_follows_a_long_message(started: Start) -> None:
+    one = started("def run(xp, a):\n    raise ValueError('x' * 5000)\n")
+
+    raised = one.call([BASE], {}, [ROOM]).raised
+
+    assert raised.message.endswith("x... (candidate.py:2)")
+    assert len(raised.message) < 500
+
+
+def test_exception_that_no_line_of_the_candidate_raises_has_none(started: Start) -> None:
+    raised = started("def run():\n    return 1\n").call([BASE], {}, [ROOM]).raised
+
+    assert raised.message.endswith("were given")
 
 
 def test_time_holds_the_whole_call(started: Start) -> None:

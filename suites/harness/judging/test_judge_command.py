@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -33,8 +34,11 @@ def test_a_verdict_is_printed_written_and_recorded(tmp_path: Path, capsys: pytes
     assert status == 1
     assert f"correct  {HONEST}: all checks passed, no cheat was found" in printed
     assert f"reproduce: cuassay judge {SPEC} {WRONG} --device sim:0 --no-times --allow-unjailed --nonce" in printed
+    assert re.search(r"\n  check: [a-z ]+ on .* in float32\b", printed)
     assert [one.verdict for one in read_verdicts(verdicts)] == ["correct", "wrong"]
+    assert [one.dtype for one in read_verdicts(verdicts)] == ["", "float32"]
     assert list(load(rows).verdicts["verdict"]) == ["correct", "wrong"]
+    assert load(rows).verdicts["dtype"].iloc[1] == "float32"
 
 
 def test_the_line_to_reproduce_gives_the_verdict_again_from_the_same_folder(

@@ -199,3 +199,55 @@ def test_what_was_asked_for_may_not_run_nowhere_and_a_generated_check_of_graphs_
     said = [line.strip().partition("::")[2].partition(":")[0] for line in result.outlines if line.startswith("  test_")]
     assert {"test_asks", "test_asks_with_a_declaration[plain]", "test_needs"} <= set(said)
     assert "test_tail" not in said
+
+
+RANGES = """
+    import numpy as np
+    from cuassay.testing import OpSpec, conformance
+
+    def indices(high):
+        return lambda make: [(make((5, 3)), make(4, dtype="int64", low=0, high=high))]
+
+    def refuses(a, i):
+        if (i == i[0]).all():
+            raise ValueError("equal indices")
+        return a[i]
+
+    def taken(xp, a, i):
+        return a[i]
+
+    def declare(high, fn, reference):  # the name decides what is drawn: never 5, also for high=5
+        return OpSpec(fn=fn, reference=reference, samples=indices(high), dtypes=("float32",), name="gathered")
+
+    test_taken = conformance(declare(5, taken, lambda a, i: a[i]))
+    test_right = conformance(declare(4, taken, lambda a, i: a[i]))
+    test_both = conformance(declare(4, lambda xp, a, i: refuses(a, i), refuses))
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["one", "xdist"])
+def test_an_end_of_a_range_that_the_reference_refuses_is_reported_once(
+    pytester: pytest.Pytester, words: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(RANGES)
+
+    result = pytester.runpytest_subprocess("--device", "cpu", "-W", "error", "-k", "zeros", *words)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "ends of integer ranges that the reference refuses, so that they are not tested (1):",
+            "  gathered: input 1 (i) at high=5: IndexError: index 5 is out of bounds for axis 0 with size 5",
+            "  make includes both ends: for indices into N places give low=0 and high=N - 1.",
+        ],
+        consecutive=True,
+    )
+
+
+def test_ends_that_the_reference_takes_are_not_mentioned(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(RANGES)
+
+    result = pytester.runpytest("--device", "cpu", "-k", "(test_right or test_both) and zeros")
+
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*ends of integer ranges*")

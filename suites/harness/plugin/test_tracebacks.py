@@ -115,6 +115,29 @@ def test_an_error_of_the_users_function_begins_at_its_own_line(pytester: pytest.
     result.stdout.no_fnmatch_line("*opspec.py*")
 
 
+def test_a_race_of_the_users_function_ends_at_its_own_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        KEPT = {}
+
+        def kept(xp, a):
+            out = KEPT.setdefault((a.shape, xp), xp.empty_like(a))
+            out[...] = 0
+            return a * 2
+
+        test_kept = conformance(OpSpec(fn=kept, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest("--device", "sim", "-k", "test_side_stream")
+
+    result.stdout.fnmatch_lines(
+        ["*FAILURES*", "xp = *", ">       out[[]...] = 0", "E *RaceError: *", "E *reproduce: *", "*.py:6: RaceError"]
+    )
+    result.stdout.no_fnmatch_line("*def check*")
+    result.stdout.no_fnmatch_line("*cuassay/devices/*")
+    result.stdout.no_fnmatch_line("*accesses.py*")
+
+
 def test_a_failed_check_shows_our_source_when_asked_for(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(WRONG)
 

@@ -14,6 +14,14 @@ from cuassay.testing.failures import error_map, inputs_there, number
 A = np.arange(20, dtype=np.float32).reshape(4, 5)
 B = np.arange(15, dtype=np.float32).reshape(5, 3)
 
+
+def with_number(row: int | list[int], number: float) -> Any:
+    """Twelve rows of three zeros, with a number at the start of some."""
+    array = np.zeros((12, 3))
+    array[row, 0] = number
+    return array
+
+
 #: Index and shape of a result, the call's arguments, and the lines about them.
 THERE: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...], list[str]]] = {
     "element": ((2, 3), (4, 5), (A,), ["input 0 there: 13.0"]),
@@ -31,6 +39,12 @@ THERE: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...], list[s
     "number": ((2, 3), (4, 5), (A, 0.5), ["input 0 there: 13.0", "input 1: 0.5"]),
     "list": ((1,), (4,), ([np.ones(4), A[:, 0]],), ["input 0[0] there: 1.0", "input 0[1] there: 5.0"]),
     "empty": ((), (), (A[:0],), ["input 0 is empty, of shape (0, 5)"]),
+    "infinity": ((0,), (3,), (with_number(10, np.inf),), [
+        "input 0 at [:, 0]: 0.0, 0.0, 0.0, 0.0, 0.0, 0.0 ... (12 numbers; inf at [10, 0])",
+    ]),
+    "two-nan": ((), (), (with_number([3, 8, 9], np.nan)[:, 0].copy(),), [
+        "input 0: 0.0, 0.0, 0.0, nan, 0.0, 0.0 ... (12 numbers; nan at [8] and 1 more)",
+    ]),
 }  # fmt: skip
 
 

@@ -70,6 +70,31 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"fn": lambda xp, *arrays: arrays[0]}, "takes any number of arrays; .* samples=", id="stars"),
         pytest.param({"fn": np.sum}, r"its first parameter is xp, the array namespace \(here 'a'\)", id="of-numpy"),
         pytest.param({"dtype": "float32"}, "OpSpec has no field 'dtype' .did you mean 'dtypes'", id="misspelt-field"),
+        pytest.param(
+            {"fn": double, "has_default_samples": True},
+            "OpSpec has no field 'has_default_samples'; fields: .*without, like$",
+            id="field-that-is-derived",
+        ),
+        pytest.param(
+            {"fn": double, "samples": lambda make: [make(3, min=3)]},
+            r"^double: make has no argument 'min'; it takes a shape, low= and high= .*, dtype= and layout=$",
+            id="unknown-argument-of-make",
+        ),
+        pytest.param(
+            {"fn": double, "samples": lambda make: [make(3, hihg=3)]},
+            r"^double: make has no argument 'hihg' \(did you mean 'high'\?\); it takes",
+            id="misspelt-argument-of-make",
+        ),
+        pytest.param(
+            {"fn": double, "samples": lambda make: [make(3, dtype="bol")]},
+            r"^double: make: 'bol' is not a dtype of this project \(did you mean 'bool'\?\); give one of",
+            id="misspelt-dtype-of-make",
+        ),
+        pytest.param(
+            {"fn": double, "samples": lambda make: [make.full(3, 1, dtype="flaot32")]},
+            r"^double: make: 'flaot32' is not a dtype .*did you mean 'float32'",
+            id="misspelt-dtype-of-full",
+        ),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
         pytest.param({"fn": lambda xp, a: (a, a > 0)}, "gives a tuple of float64, bool; .*of one kind", id="two-kinds"),
         pytest.param({"fn": lambda xp, a: []}, "gives a list of nothing; a spec compares", id="an-empty-list"),
@@ -617,3 +642,23 @@ def test_lists_are_known_by_what_a_function_takes_and_gives(function: Any, has: 
 
     assert spec.has_lists is has
     assert not OpSpec(op=ops.exp, reference=np.exp).has_lists
+
+
+def test_a_refused_call_of_make_is_shown_by_the_users_own_line() -> None:
+    def samples(make: Any) -> Any:
+        return [make(3, dtype="bol")]
+
+    with pytest.raises(SpecError) as caught:
+        OpSpec(fn=double, samples=samples)
+
+    assert caught.traceback[-1].name == "samples"
+
+
+def test_a_reference_that_raises_is_shown_without_frames_of_the_declaration() -> None:
+    def reference(a: Any) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(SpecError) as caught:
+        OpSpec(fn=double, reference=reference)
+
+    assert caught.traceback[-1].name == "check"

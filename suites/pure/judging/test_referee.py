@@ -185,6 +185,15 @@ def test_a_candidate_without_xp_is_told_how_run_is_called(declaration: Declarati
     assert verdict.reason.endswith("def run(xp, ...)")
 
 
+def test_a_wrong_candidate_is_told_in_which_dtype(declaration: Declaration) -> None:
+    of_values, _ = judged(declaration, run=np.ones_like)
+
+    assert of_values.dtype == "float32"
+    assert Verdict.from_json(of_values.as_json()).dtype == "float32"
+    assert judged(declaration, run=lambda: None)[0].dtype == "float32"
+    assert judged(declaration, problem="load: no")[0].dtype == ""
+
+
 def test_a_refused_candidate_is_told_its_cheat_first(declaration: Declaration) -> None:
     kept: list[Any] = []
 

@@ -359,6 +359,19 @@ def test_a_declaration_that_cannot_judge_is_refused(target: str, message: str) -
         load_declaration(target)
 
 
+@pytest.mark.parametrize("place", ["spec", "helper"])
+def test_a_declaration_that_raises_is_refused_with_the_users_line(tmp_path: Any, place: str) -> None:
+    (tmp_path / "lines_of_helper.py").write_text("import numpy as np\n\n\ndef f(a):\n    return np.zeros(a)\n")
+    line = "undefined_thing" if place == "spec" else "f('x')"
+    (tmp_path / "spec.py").write_text(f"from lines_of_helper import f\n\n{line}\n")
+
+    with pytest.raises(SpecError, match=r"^spec.py cannot be imported: \w+: .*" + _LINES[place]):
+        load_declaration(f"{tmp_path / 'spec.py'}::spec")
+
+
+_LINES = {"spec": r"'undefined_thing' is not defined \(spec.py:3\)$", "helper": r" \(lines_of_helper.py:5\)$"}
+
+
 def test_a_class_of_generated_tests_is_a_declaration(tmp_path: Any) -> None:
     file = tmp_path / "test_it.py"
     file.write_text(

@@ -42,6 +42,7 @@ from cuassay.testing.generated import (  # noqa: F401  importing these modules r
     views,
 )
 from cuassay.testing.generated.broken import assert_dtype_of
+from cuassay.testing.generated.cases import retold
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
     IN_PLACE,
@@ -185,7 +186,7 @@ def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
             with np.errstate(all="ignore"):
                 spec.run(device, args, kwargs)
             with explained(_CHANGED) if spec.op is None else nullcontext():
-                assert_inputs_held(sample, args, kwargs)
+                assert_inputs_held(spec, sample, args, kwargs)
 
 
 @check(lambda spec: is_function(spec) and "inputs_unchanged" in spec.without)
@@ -197,7 +198,7 @@ def check_written(spec: OpSpec, device: Device, dtype: Any) -> None:
         with on_sample(sample), np.errstate(all="ignore"):
             spec.run(device, args, kwargs)
         try:
-            assert_inputs_held(sample, args, kwargs)
+            assert_inputs_held(spec, sample, args, kwargs)
         except AssertionError:
             return
         is_expected = is_expected or not _is_input(spec.expected(sample), sample)
@@ -250,7 +251,7 @@ def _check_other_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sampl
                 "right for some numbers, wrong for others of the same shape in the next call; does the function cache "
                 "something from the first call?"
             )
-        raise AssertionError(f"{said}\n  {error}") from None
+        raise retold(said, error) from None
 
 
 def _is_right(spec: OpSpec, dtype: Any, sample: Sample, result: Any) -> bool:
@@ -307,7 +308,7 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
             must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
             if _must_leave_inputs(spec, bad.sample):
                 with explained("a call that raised an error has changed its input; validate before writing"):
-                    assert_inputs_held(bad.sample, args, kwargs)
+                    assert_inputs_held(spec, bad.sample, args, kwargs)
         check_partial_errors(spec, device, dtype, bad.sample, bad.error, rows)
         if spec.op is None and not spec.is_its_own_reference:
             check_next_to_errors(spec, device, dtype, bad)

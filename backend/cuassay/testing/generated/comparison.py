@@ -15,7 +15,8 @@ from cuassay.core.device import Device
 from cuassay.devices import to_host
 from cuassay.testing.answers import as_one, widened
 from cuassay.testing.compare import assert_close, collecting
-from cuassay.testing.generated.doubts import doubts, places_in_list
+from cuassay.testing.generated.cases import retold
+from cuassay.testing.generated.doubts import counts_of_results, doubts, places_in_list
 from cuassay.testing.generated.reference_errors import accumulated_error, reference_errors
 from cuassay.testing.generated.result_dtypes import coarsest, floats_of, result_dtype
 from cuassay.testing.opspec import OpSpec
@@ -143,6 +144,8 @@ def _assert_agrees(
         failure = error
     else:
         return
+    if on_host(actual).shape != expected.shape and (counts := counts_of_results(spec, sample)) is not None:
+        raise retold(counts, failure)
     # Outside of the block, because pytest would print an error that is raised inside together with the first one.
     if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
         _assert_agrees(spec, device, sample, actual, same, limit, wanted)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.arrays.dtypes import dtype_name, is_float
+from cuassay.arrays.dtypes import is_float
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
-from cuassay.testing import rerun
 from cuassay.testing.check_names import CHECK_NAMES
-from cuassay.testing.compare import assert_same_bits, describe_case
+from cuassay.testing.generated.cases import explained, naming_case, on_sample
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.selection import seed
+from cuassay.testing.generated.inputs import assert_inputs_held
 from cuassay.testing.guards import LeakError, guarded
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Kind, Sample, each, is_sorted, over_lists
@@ -90,7 +89,7 @@ class Check:
         if self.name in spec.without:
             pytest.skip(f"{spec.name} opts out of {self.name}: {spec.without[self.name]}")
         sentence = " ".join(self.doc.partition("\n\n")[0].split())
-        with _naming_case(f"check: {self.name}: {sentence}", spec, device, *dtype):
+        with naming_case(f"check: {self.name}: {sentence}", spec, device, *dtype):
             try:
                 self._guarded(spec, device, *dtype)
             except LeakError:
@@ -175,61 +174,6 @@ def check(
         return function
 
     return register
-
-
-@contextmanager
-def _naming_case(check: str, spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
-    """Add the case, and the command that repeats it, to any error raised inside."""
-    where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
-    lines = [check, f"op: {where}", f"seed: {seed()}"]
-    if target := rerun.TARGET.get():
-        lines.append(f"reproduce: {rerun.line(target, device)}")
-    with describe_case(*lines), _with_note(*lines):
-        yield
-
-
-@contextmanager
-def _with_note(*lines: str) -> Iterator[None]:
-    """Add `lines` as a note to any error raised inside, unless its message has them, as that of a comparison does."""
-    try:
-        yield
-    except Exception as error:
-        if lines[0] not in str(error):
-            error.add_note("\n".join(f"  {line}" for line in lines))
-        raise
-
-
-@contextmanager
-def on_sample(sample: Sample) -> Iterator[None]:
-    """Name the sample in any error raised inside."""
-    line = f"sample: {sample.label}"
-    with describe_case(line), _with_note(line):
-        yield
-
-
-@contextmanager
-def explained(sentence: str, otherwise: Callable[[], None] | None = None, always: str = "") -> Iterator[None]:
-    """Put `sentence` in front of a failed comparison's message.
-
-    Parameters
-    ----------
-    otherwise : callable, optional
-        The plain call. If it fails too, `sentence` would mislead: then `always` is used, or no sentence at all.
-    """
-    __tracebackhide__ = True
-    try:
-        yield
-    except AssertionError as error:
-        if otherwise is not None:
-            try:
-                otherwise()
-            except pytest.skip.Exception:  # inputs that the function refuses: a failure must not become a skip
-                pass
-            except Exception:  # noqa: BLE001  the plain call is wrong too, so the sentence would mislead
-                if not always:
-                    raise error from None
-                sentence = always
-        raise AssertionError(f"{sentence}\n  {error}") from None
 
 
 @contextmanager
@@ -329,22 +273,8 @@ def run_unchanging(spec: OpSpec, device: Device, sample: Sample, sentence: str) 
     with np.errstate(all="ignore"):
         result = spec.run(device, args, kwargs)
     with on_sample(sample), explained(sentence):
-        assert_inputs_held(sample, args, kwargs)
+        assert_inputs_held(spec, sample, args, kwargs)
     return result
-
-
-def assert_inputs_held(sample: Sample, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Assert that the arguments made from `sample` still have the same bits, and its lists the same members."""
-    before, after = list(each(*sample.host())), list(each(args, kwargs))
-    if len(before) != len(after):
-        raise AssertionError(
-            f"the call was given {len(before)} arrays and numbers, and leaves {len(after)} in its lists"
-        )
-    for given, array in zip(before, after, strict=True):
-        if isinstance(given, np.ndarray):
-            assert_same_bits(array, given)
-        elif type(given) in (bool, int, float, str) and repr(given) != repr(array):
-            raise AssertionError(f"a list held {given!r}, and holds {array!r} after the call; sort or change a copy")
 
 
 def verify(

@@ -265,7 +265,7 @@ def check_functional(spec: OpSpec, device: Device, dtype: Any) -> None:
             args, kwargs = sample.on(device)
             made = form(*args, **kwargs)
             with explained("the functional form changed its input: does the op write an argument without a `!`?"):
-                assert_inputs_held(sample, args, kwargs)
+                assert_inputs_held(spec, sample, args, kwargs)
             out = _over_result(made, lambda one: devices.full(tuple(one.shape), 7, one.dtype, device))
             if form(*args, **kwargs, out=out) is not out:
                 raise AssertionError("the functional form was given out=, but returned another object")

@@ -96,7 +96,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Try an offset, NaN, ties, -inf, a large last number, integers at both ends, complex NaN, and chains as graphs."""
+    """An offset, NaN, ties, -inf, a large last number; integers at both ends of their range; graphs that are chains."""
     check_chains(spec, device, dtype)
     check_crossed(spec, device, dtype)
     if not is_float(dtype):
@@ -258,7 +258,7 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
     if not is_taken(spec, sample):
         return
     expected = spec.expected(sample)
-    result = run_unchanging(spec, device, sample, "the function writes an input that holds a NaN")
+    result = run_unchanging(spec, device, sample, "the function writes an input if a number is NaN")
     got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
     check_place_of_nan(sample, got, expected)
     if got.dtype.kind in "iub" and expected.dtype.kind in "iub" and names_finite(spec.reference):

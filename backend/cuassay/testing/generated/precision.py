@@ -12,13 +12,14 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float, largest
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
+from cuassay.testing.generated.cases import name_dtype
 from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, of_reference, on_host
 from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.filling import is_general, refilled
 from cuassay.testing.generated.selection import by_options, few, generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
@@ -52,11 +53,12 @@ def check_wider_result(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     result = _result(spec, device, sample)
     if result is not None and dtype_name(result.dtype) in _WIDE:
-        names = ", ".join(dict.fromkeys(dtype_name(array.dtype) for array in given))
-        raise AssertionError(
-            f"the result is {dtype_name(result.dtype)}, wider than its inputs ({names}): a constant or a step in "
-            f"double precision widens it; cast that, or say result_dtype={dtype_name(result.dtype)!r} if it is meant"
-        )
+        name, names = dtype_name(result.dtype), ", ".join(dict.fromkeys(dtype_name(array.dtype) for array in inexact))
+        with on_sample(sample):
+            raise AssertionError(
+                f"the result is {name}, wider than its inputs ({names}): a constant or a step in double precision "
+                f"widens it; cast that, or say result_dtype={name!r} if it is meant"
+            )
 
 
 def _check_integers_stay(spec: OpSpec, device: Device, sample: Sample) -> None:
@@ -66,10 +68,11 @@ def _check_integers_stay(spec: OpSpec, device: Device, sample: Sample) -> None:
     result = _result(spec, device, sample)
     if result is not None and result.dtype.kind == "f" and spec.expected(sample).dtype.kind in "iu":
         name = dtype_name(result.dtype)
-        raise AssertionError(
-            f"the result is {name}, although inputs and the reference's result are integers: is an array on the way "
-            f"made without a dtype? Cast it, or say result_dtype={name!r} if it is meant"
-        )
+        with on_sample(sample):
+            raise AssertionError(
+                f"the result is {name}, although inputs and the reference's result are integers: is an array on the "
+                f"way made without a dtype? Cast it, or say result_dtype={name!r} if it is meant"
+            )
 
 
 def _with_narrow_integers(sample: Sample) -> Sample:
@@ -83,7 +86,9 @@ def _with_narrow_integers(sample: Sample) -> Sample:
         return HostArray(array.astype(np.int16)) if fits else array
 
     args, kwargs = sample.changed(narrow)
-    return replace(sample, args=args, kwargs=kwargs)
+    is_same = all(new is old for new, old in zip(each(args, kwargs), each(sample.args, sample.kwargs), strict=True))
+    label = sample.label if is_same else f"{sample.label}, integers in int16"
+    return replace(sample, args=args, kwargs=kwargs, label=label)
 
 
 @check(lambda spec: spec.op is None and "float64" in spec.dtypes)
@@ -191,9 +196,11 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
         return
     for name in sorted(_COARSE & set(spec.dtypes)) if spec.result_dtype is not None else ():
         if spec.why_unsupported(device, name) is None:
+            name_dtype(name)
             _check_wide_of_narrow(spec, device, as_dtype(name))
     if "float16" not in spec.dtypes or spec.why_unsupported(device, "float16") is not None:
         return
+    name_dtype("float16")
     for sample in _long_sums(one(spec, device, as_dtype("float16"), most=4096)):
         _check_sums(spec, device, sample)
         _check_running_sums(spec, device, sample)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_float
 from cuassay.core.device import Device
 from cuassay.errors import RaceError
+from cuassay.testing.generated.cases import name_dtype
 from cuassay.testing.generated.comparison import compare, compare_values, on_host
 from cuassay.testing.generated.execution import (
     check,
@@ -51,6 +52,7 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
     _check_first_of_shape(spec, device, plain)
     for turn, (layout, dtype) in enumerate(product(_IN_TURN, map(as_dtype, dtypes))):
         sample = one(spec, device, dtype, most=MOST_OF_OPTIONS, axes=2).laid_out(layout)
+        name_dtype(dtype)
         words = f"{layout} inputs of {dtype_name(dtype)}"
         fresh = functools.partial(verify, spec, device, dtype, [_of_new_shape(sample).laid_out(layout)])
         always = f"wrong for {words}, of a shape that it meets for the first time as well"
@@ -61,8 +63,10 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
             if turn:
                 raise
             return  # the first call is wrong already, which `values` reports
+    name_dtype(plain)
     _check_widest_first(spec, device, dtypes)
     _check_coarse_first(spec, device, dtypes)
+    name_dtype(plain)
     _check_sorted_first(spec, device, plain)
     _check_shorter(spec, device, plain)
     for sample in with_other_options(spec, device, plain):
@@ -158,6 +162,7 @@ def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
     except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
         return
     sentence = f"{floats[0]} after a call of the same shape in {floats[-1]}: does the key of a cache lack the dtype?"
+    name_dtype(floats[0])
     loosely = functools.partial(_verify_loosely, spec, device, as_dtype(floats[0]))
     with explained(sentence, lambda: loosely(_of_new_shape(fine))):
         loosely(fine)

@@ -18,6 +18,7 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, DTypeError, SpecError
 from cuassay.testing.declared import ErrorInput, index_advice
+from cuassay.testing.generated.cases import name_dtype
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Kind, Sample
 from cuassay.testing.terms import arrays_of
@@ -224,10 +225,14 @@ def axes_of(sample: Sample) -> int:
 
 
 def plainest(spec: OpSpec, device: Device) -> Any:
-    """The dtype for checks that run once for all dtypes: float32, float64, or the first that runs on `device`."""
+    """The dtype for checks that run once for all dtypes: float32, float64, or the first that runs on `device`.
+
+    Failures of the check name it from then on.
+    """
     reasons = {name: spec.why_unsupported(device, name) for name in spec.dtypes}
     order = sorted(reasons, key=lambda name: name not in ("float32", "float64"))
     found = next((name for name in order if reasons[name] is None), None)
     if found is None:
         pytest.skip("; ".join(dict.fromkeys(filter(None, reasons.values()))))
+    name_dtype(found)
     return as_dtype(found)

@@ -16,6 +16,7 @@ from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.affordable import affordable
 from cuassay.testing.generated.broken import assert_dtype_of
+from cuassay.testing.generated.cases import name_dtype
 from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, on_host, reference_rounding
 from cuassay.testing.generated.execution import (
     check,
@@ -290,6 +291,7 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     if spec.is_its_own_reference:
         return
+    name_dtype(dtype)
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
             longer = ({extent: length} for length in (*_COSTS, *_PLACES))

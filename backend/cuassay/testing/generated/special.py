@@ -20,6 +20,7 @@ from cuassay.core.device import Device
 from cuassay.testing.compare import judge
 from cuassay.testing.generated.broken import assert_whole
 from cuassay.testing.generated.comparison import compare_values, explained_rounding, on_host
+from cuassay.testing.generated.ends import each_end, note_refused_ends, several_arrays, with_input
 from cuassay.testing.generated.equal_numbers import check_equal_numbers
 from cuassay.testing.generated.execution import (
     check,
@@ -45,7 +46,7 @@ from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import HostArray, Sample, each, is_permutation, is_sorted
+from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.tolerance import FUNCTION, GROWTH, allowed
 
 Array = NDArray[Any]
@@ -71,17 +72,16 @@ def _check(
     *,
     is_finite: bool = False,
     only_finite: bool = False,
-) -> None:
-    """Compare where the reference does not give NaN.
+) -> Exception | None:
+    """Compare where the reference does not give NaN; return the error with which a declared reference refuses.
 
     With `is_finite`, compare only if the whole expected result is finite. With `only_finite`, skip infinite elements.
     """
     if not is_safely_taken(spec, sample):
-        assert_whole(spec, sample, base)
-        return
+        return assert_whole(spec, sample, base)
     expected = spec.expected(sample)
     if is_finite and expected.dtype.kind in "fc" and not np.isfinite(expected).all():
-        return
+        return None
     with filled_from(spec, device, dtype, base, sample):
         result = run_sample(spec, device, sample)
         got = on_host(result)
@@ -90,6 +90,7 @@ def _check(
             expected = np.where(excused, got, expected)
         limit = explained_rounding(spec, dtype, sample, expected) + 2 * conditioning(spec, sample)
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+    return None
 
 
 # ------------------------------------------------------------------------------------------------ zeros
@@ -124,8 +125,10 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
         _check(spec, device, dtype, sample, refilled(sample, np.zeros_like, "all zero"))
         _check(spec, device, dtype, sample, refilled(sample, _every_other_zero, "every other number is 0"))
         _check(spec, device, dtype, sample, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
-        for label, one_zero in (*_each_zero(sample), *_each_end(sample)):
+        for label, one_zero in _each_zero(sample):
             _check(spec, device, dtype, sample, replace(one_zero, label=f"{sample.label}, {label}"))
+        ends = [replace(filled, label=f"{sample.label}, {label}") for label, filled in each_end(sample)]
+        note_refused_ends(spec, sample, [(end, _check(spec, device, dtype, sample, end)) for end in ends])
     if is_float(dtype):
         for sample in by_options(spec, device, dtype, most=MOST_ELEMENTS):
             _check_range_ends(spec, device, dtype, sample)
@@ -136,49 +139,10 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
 def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
     """The call with each of its arrays in turn set to zero; nothing if there is only one array."""
     free = free_floats(sample)
-    for place, array in _several_arrays(sample):
+    for place, array in several_arrays(sample):
         if any(array is one for one in free):
             for zero in (0.0, -0.0):  # the sign of a zero chooses the side of a branch cut
-                yield f"input {place} is {zero:g}", _with_input(sample, place, np.full_like(array, zero))
-
-
-def _each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
-    """The call with each mask or integer array in turn filled with the least, then the largest number of its range.
-
-    For a sorted index array, all but its ends are set to the first or the last number.
-    """
-    for place, array in _several_arrays(sample):
-        if array.dtype.kind in "iu" and is_sorted(array):
-            for end, word in ((0, "first"), (-1, "last")) if array.ndim == 1 else ():
-                inner = array.copy()
-                inner[1:-1] = array[end]
-                yield f"all of input {place} but its ends is the {word} one", _with_input(sample, place, inner)
-        elif array.size and array.dtype.kind in "biu" and not is_permutation(array):
-            for end in _ends(sample.args[place], array):
-                yield f"input {place} is {end} everywhere", _with_input(sample, place, np.full_like(array, end))
-
-
-def _ends(given: Any, array: Array) -> tuple[int, int]:
-    """The least and largest number of the requested range or, without one, of the array itself."""
-    least, most = int(array.min()), int(array.max())
-    if isinstance(given, HostArray) and given.span is not None and not given.is_free and array.dtype.kind in "iu":
-        least, most = min(least, int(given.span[0])), max(most, int(given.span[1]))
-    if array.dtype.kind == "b":
-        return least, most
-    limits = np.iinfo(array.dtype)
-    return max(least, limits.min), min(most, limits.max)
-
-
-def _several_arrays(sample: Sample) -> list[tuple[int, Array]]:
-    """The arrays among the arguments with their indices; empty if there is only one."""
-    found = [(place, array) for place, array in enumerate(sample.host()[0]) if isinstance(array, np.ndarray)]
-    return found if len(found) > 1 else []
-
-
-def _with_input(sample: Sample, place: int, array: Array) -> Sample:
-    given = sample.args[place]
-    new = replace(given, values=array) if isinstance(given, HostArray) else HostArray(array)
-    return replace(sample, args=(*sample.args[:place], new, *sample.args[place + 1 :]))
+                yield f"input {place} is {zero:g}", with_input(sample, place, np.full_like(array, zero))
 
 
 def _check_minus_one_to_one(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
@@ -209,12 +173,12 @@ def _check_range_ends(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
         for number in (low, 0.0, high) if low < 0 < high else (low, high):
             for where, fill in _FILLS.items():
                 label = f"{sample.label}, {where} of input {place} is {number}"
-                filled = replace(_with_input(sample, place, fill(given.values, number)), label=label)
+                filled = replace(with_input(sample, place, fill(given.values, number)), label=label)
                 _check(spec, device, dtype, sample, filled, only_finite=True)
     if len(ranged) > 1:
         filled = sample
         for place, given in ranged:
-            filled = _with_input(filled, place, _every_other(given.values, given.span[0]))
+            filled = with_input(filled, place, _every_other(given.values, given.span[0]))
         filled = replace(filled, label=f"{sample.label}, every other number of each input is its least")
         _check(spec, device, dtype, sample, filled, only_finite=True)
 

@@ -6,14 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample, turned, verify
+from cuassay.testing.generated.execution import check, explained, is_function, run_sample, turned, verify
 from cuassay.testing.generated.selection import by_options, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
@@ -40,8 +39,7 @@ def check_threads(spec: OpSpec, device: Device) -> None:
         return
     with np.errstate(all="ignore"):
         run_sample(spec, device, sample), run_sample(spec, device, other)
-    with on_sample(replace(sample, label=f"{sample.label}, while another thread calls it with {other.label}")):
-        _check_interrupted(spec, device, dtype, sample, other, code)
+    _check_interrupted(spec, device, dtype, sample, other, code)
 
 
 def _check_interrupted(spec: OpSpec, device: Device, dtype: Any, sample: Sample, other: Sample, code: CodeType) -> None:
@@ -52,7 +50,10 @@ def _check_interrupted(spec: OpSpec, device: Device, dtype: Any, sample: Sample,
         waiting.append(thread)
 
     waiting: list[threading.Thread] = []
-    sentence = "right alone, wrong while another thread calls it: it stores data of a call in a global variable"
+    sentence = (
+        "right alone, wrong while another thread calls it: it stores data of a call in a global variable\n"
+        f"  the other call: {other.label}"
+    )
     with (
         explained(sentence, lambda: verify(spec, device, dtype, [sample])),
         _interrupted(code.co_filename, interrupt),
