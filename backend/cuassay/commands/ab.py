@@ -20,6 +20,7 @@ from cuassay.commands.parsing import Parser, output_file
 from cuassay.commands.suspects import fill_in
 from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS
 from cuassay.errors import ArgumentError
+from cuassay_reports.outputs import COMPARISON, NOISES, PROFILE, Output
 
 __all__ = ["add_ab_commands", "add_common", "workload"]
 
@@ -40,7 +41,7 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         help="a commit, wheel, folder of sources, interpreter, or command; -: read cuassay report --suspects",
     )  # fmt: skip
     ab.add_argument("head", metavar="HEAD", nargs="?", help="the same")
-    add_common(ab)
+    add_common(ab, COMPARISON)
     ab.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     ab.add_argument(
         "--budget", type=float, default=gate.BUDGET, help="probability of any false alarm (default: %(default)s)"
@@ -55,16 +56,20 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     aa.add_argument(
         "target", nargs="?", default=sys.executable, metavar="TARGET", help="as BASE; default: this package"
     )
-    add_common(aa)
+    add_common(aa, NOISES)
     aa.add_argument("--processes", type=int, default=20, help="fresh processes (default: %(default)s)")
     aa.add_argument(
-        "--out", default="reports/out/noise.json", metavar="FILE", help="the profile (default: %(default)s)"
-    )
+        "--out", type=output_file(PROFILE, makes_folders=True), default="reports/out/noise.json", metavar="FILE",
+        help="the profile (default: %(default)s)",
+    )  # fmt: skip
     aa.set_defaults(command=_aa)
 
 
-def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None:
-    """Add the options of every command that compares; `selects` adds those that choose benchmarks."""
+def add_common(parser: argparse.ArgumentParser, outcome: Output, *, selects: bool = True) -> None:
+    """Add the options of every command that compares; `selects` adds those that choose benchmarks.
+
+    `outcome` is what ``--json`` writes.
+    """
     parser.add_argument(
         "--device", default="", metavar="D", help="the device; default: the first accelerator, else cpu"
     )
@@ -83,7 +88,7 @@ def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None
         metavar="DIR",
         help="keep finished processes here, so that the same command continues where it stopped",
     )
-    parser.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
+    parser.add_argument("--json", type=output_file(outcome), metavar="FILE", help="write the outcome as JSON")
     parser.add_argument(
         "--run",
         metavar="COMMAND",

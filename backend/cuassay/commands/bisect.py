@@ -25,6 +25,7 @@ from cuassay.commands.ab import add_common, workload
 from cuassay.commands.parsing import Parser
 from cuassay.commands.suspects import fill_in
 from cuassay.errors import ArgumentError, MeasurementError
+from cuassay_reports.outputs import BISECTION
 
 __all__ = ["add_bisect_command"]
 
@@ -50,7 +51,7 @@ def add_bisect_command(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="COMMAND",
         help="a command to run in each checkout before measuring it; a commit where it fails is skipped",
     )
-    add_common(parser, selects=False)
+    add_common(parser, BISECTION, selects=False)
     parser.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     parser.set_defaults(command=_bisect)
 

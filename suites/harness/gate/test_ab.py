@@ -17,7 +17,7 @@ from cuassay.benchmarking.ab import changes, modes_of
 from cuassay.benchmarking.arms import RECORD, arm
 from cuassay.benchmarking.comparison import Comparison, Side
 from cuassay.benchmarking.noise import Profile
-from cuassay.cli import main
+from cuassay.cli import main, parser
 from cuassay.errors import ArgumentError, ResultError
 
 #: A benchmark's process as anybody may write one: rows of a scattered time, of a device that the arguments name.
@@ -178,6 +178,18 @@ def test_a_profile_says_the_noise_and_ab_promises_by_it(
     assert (status, words(outcome)["e"]) == (1, "slower")
     assert {one["promise"] for one in outcome["verdicts"]} == {0.005}
     assert "gate at 0.5%" in capsys.readouterr().out
+
+
+def test_an_earlier_outcome_is_replaced(tmp_path: Path, command: Command) -> None:
+    noise, noises, outcome = (str(tmp_path / name) for name in ("noise.json", "noises.json", "out.json"))
+    main(["aa", command("A"), "--processes", "3", "--out", noise, "--json", noises])
+    ab(tmp_path, command("A"), command("B"))
+
+    parser().parse_args(["aa", "--out", noise, "--json", noises])
+    parser().parse_args(["ab", "A", "B", "--json", outcome])
+
+    with pytest.raises(SystemExit):
+        parser().parse_args(["aa", "--out", outcome])
 
 
 def test_what_is_too_noisy_to_promise_anything_is_reported_and_fails_nothing(tmp_path: Path, command: Command) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from referees import DATA
 
-from cuassay.cli import main
+from cuassay.cli import main, parser
 from cuassay.judging.catalogue import CHEATS
 from cuassay.judging.verdict import CaseTime, read_verdicts
 from cuassay_reports.load import load
@@ -35,6 +35,7 @@ def test_a_verdict_is_printed_written_and_recorded(tmp_path: Path, capsys: pytes
     assert f"reproduce: cuassay judge {SPEC} {WRONG} --device sim:0 --no-times --allow-unjailed --nonce" in printed
     assert [one.verdict for one in read_verdicts(verdicts)] == ["correct", "wrong"]
     assert list(load(rows).verdicts["verdict"]) == ["correct", "wrong"]
+    parser().parse_args(["judge", SPEC, str(HONEST), "--json", str(verdicts), "--record", str(rows)])  # again
 
 
 def test_the_line_to_reproduce_gives_the_verdict_again_from_the_same_folder(

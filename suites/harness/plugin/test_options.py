@@ -185,3 +185,26 @@ def test_a_record_that_cannot_be_written_is_a_usage_error(pytester: pytest.Pytes
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--cuassay-record: results cannot be written to *Is a directory*"])
+
+
+def test_a_record_is_not_appended_to_the_source_that_follows_the_option(pytester: pytest.Pytester) -> None:
+    source = pytester.makepyfile(THREE_LINES)
+    before = source.read_bytes()
+
+    result = pytester.runpytest("--device", "cpu", "--cuassay-record", source.name)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    advice = "is not a record of results, so nothing is appended to it; name another file, or remove this one first"
+    result.stderr.fnmatch_lines([f"*--cuassay-record: {source.name} {advice}"])
+    assert source.read_bytes() == before
+
+
+def test_a_record_is_appended_to_one_whose_first_writer_was_killed(pytester: pytest.Pytester) -> None:
+    source = pytester.makepyfile(THREE_LINES)
+    record = source.with_name("rows.jsonl")
+    record.write_text('{"record":"run","schem')
+
+    result = pytester.runpytest("--device", "cpu", "--cuassay-record", record.name)
+
+    assert result.ret == pytest.ExitCode.OK
+    assert record.read_text().startswith('{"record":"run","schema":')
