@@ -131,8 +131,9 @@ def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="N",
         help="fresh processes that measure, one after another; a timing is the median of theirs (default: 1)",
     )
-    run.add_argument("--no-tests", action="store_true", help="only measure")
-    run.add_argument("--no-times", action="store_true", help="only test")
+    steps = run.add_mutually_exclusive_group()  # without both, nothing would be done
+    steps.add_argument("--no-tests", action="store_true", help="only measure")
+    steps.add_argument("--no-times", action="store_true", help="only test")
     run.set_defaults(command=_run)
 
 

@@ -63,6 +63,32 @@ def test_the_setting_chooses_devices_where_no_option_does(
     assert ids(result) == ["test_add[cpu:0]"]
 
 
+@pytest.mark.parametrize(
+    ("devices", "said"), [("foo", "there is no device kind 'foo'"), ("sim,cpu:7", "cpu:7 does not exist")]
+)
+def test_an_error_in_the_setting_names_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, devices: str, said: str
+) -> None:
+    monkeypatch.setenv("CUASSAY_DEVICES", devices)
+    pytester.makepyfile(THREE_LINES)
+
+    result = pytester.runpytest()
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*CUASSAY_DEVICES: {said}*"])
+
+
+def test_an_error_in_the_option_does_not_name_the_setting(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_DEVICES", "cpu")
+    pytester.makepyfile(THREE_LINES)
+
+    result = pytester.runpytest("--device", "foo")
+
+    result.stderr.no_fnmatch_line("*CUASSAY_DEVICES*")
+
+
 def test_all_is_every_kind_present(pytester: pytest.Pytester, toy_kind: object) -> None:
     pytester.makepyfile(THREE_LINES)
 

@@ -75,6 +75,15 @@ def test_a_file_of_another_kind_is_refused_before_anything_starts(
 # ------------------------------------------------------------------------------------------------ help, mistakes
 
 
+def test_a_run_of_neither_tests_nor_times_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--device", "sim", "--no-tests", "--no-times", "--out", str(tmp_path / "results")])
+
+    assert ended.value.code == 2
+    assert "argument --no-times: not allowed with argument --no-tests" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield parser
     for action in parser._actions:
