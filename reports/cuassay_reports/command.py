@@ -255,7 +255,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing")
     parser.add_argument("--baseline", default="", metavar="RUN", help="compare with this run or commit")
-    parser.add_argument("--suspects", action="store_true", help="print only the input of cuassay ab -")
+    parser.add_argument(
+        "--suspects",
+        action="store_true",
+        help="print only the suspects, as `cuassay ab -` reads them from its standard input",
+    )
     parser.add_argument("--strict", action="store_true", help="reject lines and files without a result")
     options = parser.parse_args(argv)
     named = {name: getattr(options, name) for name in OPTIONS}
