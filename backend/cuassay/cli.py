@@ -131,8 +131,9 @@ def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="N",
         help="fresh processes that measure, one after another; a timing is the median of theirs (default: 1)",
     )
-    run.add_argument("--no-tests", action="store_true", help="only measure")
-    run.add_argument("--no-times", action="store_true", help="only test")
+    steps = run.add_mutually_exclusive_group()  # without both, nothing would be done
+    steps.add_argument("--no-tests", action="store_true", help="only measure")
+    steps.add_argument("--no-times", action="store_true", help="only test")
     run.set_defaults(command=_run)
 
 
@@ -151,7 +152,9 @@ def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:
         "--fail-on",
         default="",
         metavar="WORDS",
-        help="exit with 1 on any of: failed,slower,vanished,uncompared,skipped (that ran before),nowhere",
+        help="exit with 1 on any of these, separated by commas: failed, slower, vanished (benchmarks that the newest "
+        "run lacks), uncompared (a newest run without any compared time), skipped (tests that the run before did not "
+        "skip), nowhere (tests that ran on no device)",
     )
     report.add_argument(
         "--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing (default: 2)"
@@ -159,7 +162,11 @@ def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:
     report.add_argument(
         "--baseline", default="", metavar="RUN", help="the run or commit to compare with; default: the run before"
     )
-    report.add_argument("--suspects", action="store_true", help="print only the input of cuassay ab -")
+    report.add_argument(
+        "--suspects",
+        action="store_true",
+        help="print only the suspects, as `cuassay ab -` reads them from its standard input",
+    )
     report.add_argument(
         "--strict", action="store_true", help="reject lines and files without a result instead of omitting them"
     )

@@ -14,6 +14,7 @@ from cuassay_reports.acknowledged import acknowledgements
 from cuassay_reports.files import COMPRESSED
 from cuassay_reports.load import Results, load, records
 from cuassay_reports.outcomes import DEFAULT, FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
+from cuassay_reports.outputs import JUNIT, MARKDOWN, REPORT, REPORT_PAGE, why_not_written
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
 from cuassay_reports.rows import WRITERS, Rejected, not_of_results
@@ -81,6 +82,7 @@ def run(
     """
     try:
         words = parse_fail_on(fail_on)
+        _require_own_files(html, md, json, junit)
         results = load(*paths, strict=strict)
         is_text = not suspects and {html, md, json, junit} == {None}
         _require_results(results, "report")
@@ -104,6 +106,17 @@ def run(
         for each in found[word]:
             sys.stderr.write(f"cuassay report: {word}: {each['name']}: {each['reason']}\n")
     return FOUND if page.unfinished or any(found[word] for word in words) else 0
+
+
+#: What the options ``--html``, ``--md``, ``--json`` and ``--junit`` write.
+_OUTPUTS = (REPORT_PAGE, MARKDOWN, REPORT, JUNIT)
+
+
+def _require_own_files(*paths: str | Path | None) -> None:
+    """Raise `ValueError` if an output file exists and holds something else, before anything is read."""
+    for path, output in zip(paths, _OUTPUTS, strict=True):
+        if path is not None and (reason := why_not_written(Path(path), output)) is not None:
+            raise ValueError(reason)
 
 
 def _require_results(results: Results, command: str) -> None:
@@ -242,7 +255,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing")
     parser.add_argument("--baseline", default="", metavar="RUN", help="compare with this run or commit")
-    parser.add_argument("--suspects", action="store_true", help="print only the input of cuassay ab -")
+    parser.add_argument(
+        "--suspects",
+        action="store_true",
+        help="print only the suspects, as `cuassay ab -` reads them from its standard input",
+    )
     parser.add_argument("--strict", action="store_true", help="reject lines and files without a result")
     options = parser.parse_args(argv)
     named = {name: getattr(options, name) for name in OPTIONS}

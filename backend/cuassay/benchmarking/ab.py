@@ -223,6 +223,15 @@ def modes_of(values: Sequence[float]) -> str:
     return f"two modes {math.expm1(high - low):.2%} apart, {upper} of {len(values)} in the upper"
 
 
+def _nothing(number: int, only: Sequence[str]) -> str:
+    """Return why no benchmark is left after process `number`, counted from 0, and what to do."""
+    if number:
+        return "no benchmark was measured in every process; look at the command, which must measure the same each time"
+    if only:
+        return f"no measured benchmark matches --only {' '.join(only)}; correct the pattern, or look at the command"
+    return "no benchmark was measured; look at the command"
+
+
 def profile(comparison: Comparison, processes: int, only: Sequence[str] = ()) -> tuple[Profile, dict[str, float]]:
     """Measure the noise of a runner with fresh processes of one side.
 
@@ -238,9 +247,12 @@ def profile(comparison: Comparison, processes: int, only: Sequence[str] = ()) ->
     MeasurementError
         As in `compare`, or if no benchmark was measured in every process.
     """
-    found = [comparison.medians("n", number, "base", only) for number in range(processes)]
-    common = set.intersection(*(set(one) for one in found))
-    if not common:
-        raise MeasurementError("no benchmark was measured in every process; look at --only and at the command")
+    found: list[dict[str, float]] = []
+    common: set[str] = set()
+    for number in range(processes):
+        found.append(comparison.medians("n", number, "base", only))
+        common = set(found[0]).intersection(*found)
+        if not common:
+            raise MeasurementError(_nothing(number, only))
     medians = {name: float(np.median([one[name] for one in found])) for name in sorted(common)}
     return Profile.of(found, comparison.facts), medians

@@ -6,14 +6,16 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cuassay.errors import ArgumentError
 
-__all__ = ["RECORD", "Arm", "arm", "arm_of_commit", "git"]
+__all__ = ["RECORD", "Arm", "arm", "arm_of_commit", "git", "state_folder"]
 
 RECORD = "{record}"
 """The placeholder in a command for the file that its ``time`` rows go to."""
@@ -50,6 +52,23 @@ class Arm:
     def words(self, record: Path) -> list[str]:
         """Return the command that writes its rows to `record`."""
         return [word.replace(RECORD, str(record)) for word in self.command]
+
+
+@contextmanager
+def state_folder(kept: str | None, prefix: str) -> Iterator[Path]:
+    """Yield the folder for the files and checkouts of a comparison: `kept`, or a temporary one.
+
+    With a temporary folder its checkouts are removed from git's list of worktrees at the end, also after a failure.
+    """
+    if kept:
+        yield Path(kept)
+        return
+    with TemporaryDirectory(prefix=prefix) as folder:
+        try:
+            yield Path(folder)
+        finally:
+            for one in Path(folder).glob("*/*/.git"):  # where the callers of `arm_of_commit` put checkouts
+                git("worktree", "remove", "--force", str(one.parent))
 
 
 def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:

@@ -29,7 +29,6 @@ from typing import Any
 from cuassay.benchmarking.cases import DTYPES, case_labels, cases
 from cuassay.benchmarking.ledger import Row, read, slug
 from cuassay.benchmarking.timing import measure
-from cuassay.core import settings
 from cuassay.core.device import HOST_KINDS, Device
 from cuassay.errors import ResultError, SpecError
 from cuassay.testing.opspec import OpSpec
@@ -75,7 +74,7 @@ def series(
     SpecError
         If two specs have the same name, or two cases of a spec have the same label.
     """
-    found = Presence(settings.get("CUASSAY_DEVICES")).devices[0] if device is None else Device(device)
+    found = Presence.of_setting().devices[0] if device is None else Device(device)
     chosen = [(spec, DTYPES) for spec in own_specs()] if specs is None else [(spec, spec.dtypes) for spec in specs]
     measured = [(spec, dtypes) for spec, dtypes in chosen if spec.bench is not None]
     twice = [name for name, count in Counter(spec.name for spec, _ in measured).items() if count > 1]

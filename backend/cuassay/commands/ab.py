@@ -6,26 +6,29 @@ import argparse
 import json
 import math
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from cuassay import devices
 from cuassay.benchmarking import gate
 from cuassay.benchmarking.ab import Outcome, Verdict, compare, profile
-from cuassay.benchmarking.arms import RECORD, arm
+from cuassay.benchmarking.arms import RECORD, arm, git, state_folder
 from cuassay.benchmarking.comparison import Comparison, Side, progress
 from cuassay.benchmarking.noise import Profile
 from cuassay.commands.parsing import Parser, output_file
 from cuassay.commands.suspects import fill_in
 from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS
 from cuassay.errors import ArgumentError
+from cuassay_reports.outputs import COMPARISON, NOISES, PROFILE, Output
 
-__all__ = ["add_ab_commands", "add_common", "workload"]
+__all__ = ["add_ab_commands", "add_common", "tell_uncommitted", "workload"]
 
 _ORDER = {"slower": 0, "faster": 1, "ambiguous": 2, "same": 3}
 
 _SHOWN_SAME = 40
+
+#: The least number of processes of a noise profile.
+_LEAST = 3
 
 
 def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -40,7 +43,7 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         help="a commit, wheel, folder of sources, interpreter, or command; -: read cuassay report --suspects",
     )  # fmt: skip
     ab.add_argument("head", metavar="HEAD", nargs="?", help="the same")
-    add_common(ab)
+    add_common(ab, COMPARISON)
     ab.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     ab.add_argument(
         "--budget", type=float, default=gate.BUDGET, help="probability of any false alarm (default: %(default)s)"
@@ -55,16 +58,20 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     aa.add_argument(
         "target", nargs="?", default=sys.executable, metavar="TARGET", help="as BASE; default: this package"
     )
-    add_common(aa)
-    aa.add_argument("--processes", type=int, default=20, help="fresh processes (default: %(default)s)")
+    add_common(aa, NOISES)
+    aa.add_argument("--processes", type=int, default=20, help="fresh processes, 3 or more (default: %(default)s)")
     aa.add_argument(
-        "--out", default="reports/out/noise.json", metavar="FILE", help="the profile (default: %(default)s)"
-    )
+        "--out", type=output_file(PROFILE, makes_folders=True), default="reports/out/noise.json", metavar="FILE",
+        help="the profile (default: %(default)s)",
+    )  # fmt: skip
     aa.set_defaults(command=_aa)
 
 
-def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None:
-    """Add the options of every command that compares; `selects` adds those that choose benchmarks."""
+def add_common(parser: argparse.ArgumentParser, outcome: Output, *, selects: bool = True) -> None:
+    """Add the options of every command that compares; `selects` adds those that choose benchmarks.
+
+    `outcome` is what ``--json`` writes.
+    """
     parser.add_argument(
         "--device", default="", metavar="D", help="the device; default: the first accelerator, else cpu"
     )
@@ -83,7 +90,7 @@ def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None
         metavar="DIR",
         help="keep finished processes here, so that the same command continues where it stopped",
     )
-    parser.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
+    parser.add_argument("--json", type=output_file(outcome), metavar="FILE", help="write the outcome as JSON")
     parser.add_argument(
         "--run",
         metavar="COMMAND",
@@ -96,7 +103,7 @@ def _ab(options: argparse.Namespace) -> int:
     if not fill_in(options):
         print("no suspects: there is nothing to compare")
         return 0
-    with _folder(options) as folder:
+    with state_folder(options.state, "cuassay-ab-") as folder:
         comparison = _comparison(options, folder, {"base": options.base, "head": options.head})
         known = None
         if options.profile:
@@ -111,9 +118,11 @@ def _ab(options: argparse.Namespace) -> int:
 
 
 def _aa(options: argparse.Namespace) -> int:
-    with _folder(options) as folder:
+    if options.processes < _LEAST:
+        raise ArgumentError(f"--processes is {options.processes}; noise is measured by {_LEAST} or more")
+    with state_folder(options.state, "cuassay-ab-") as folder:
         comparison = _comparison(options, folder, {"base": options.target})
-        found, medians = profile(comparison, max(options.processes, 3), options.only)
+        found, medians = profile(comparison, options.processes, options.only)
     found.save(Path(options.out))
     print(f"{'noise':>8} {'gate at':>8} {'median':>10}  benchmark")
     for name, noise in sorted(found.noises.items(), key=lambda one: one[1].noise):
@@ -123,28 +132,19 @@ def _aa(options: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(options: argparse.Namespace) -> tempfile.TemporaryDirectory[str] | _Kept:
-    return _Kept(options.state) if options.state else tempfile.TemporaryDirectory(prefix="cuassay-ab-")
+def tell_uncommitted() -> None:
+    """Tell that uncommitted changes are not measured, if there are any."""
+    if git("status", "--porcelain", "--untracked-files=no"):
+        progress("the working tree has uncommitted changes; only commits are measured")
 
 
-class _Kept:
-    """A state folder that is kept."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> str:
-        return self._path
-
-    def __exit__(self, *raised: object) -> None:
-        return None
-
-
-def _comparison(options: argparse.Namespace, folder: str, targets: dict[str, str]) -> Comparison:
+def _comparison(options: argparse.Namespace, folder: Path, targets: dict[str, str]) -> Comparison:
     extra = ["--scatter", str(options.scatter)] if options.scatter else []
-    sides = {side: Side(arm(name, Path(folder), workload(options), side), extra) for side, name in targets.items()}
+    sides = {side: Side(arm(name, folder, workload(options), side), extra) for side, name in targets.items()}
     selects = options.run is None and not any(RECORD in name for name in targets.values())
-    return Comparison(sides, Path(folder), selects, seeded=bool(options.scatter), told=progress)
+    if all(side.arm.folder is not None for side in sides.values()):  # both are commits
+        tell_uncommitted()
+    return Comparison(sides, folder, selects, seeded=bool(options.scatter), told=progress)
 
 
 def workload(options: argparse.Namespace) -> list[str]:

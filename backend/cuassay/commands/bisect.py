@@ -6,10 +6,8 @@ import argparse
 import json
 import shlex
 import subprocess
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,18 +15,22 @@ from typing import Any
 
 from cuassay.benchmarking import gate
 from cuassay.benchmarking.ab import Verdict, compare
-from cuassay.benchmarking.arms import Arm, arm_of_commit, git
+from cuassay.benchmarking.arms import Arm, arm_of_commit, git, state_folder
 from cuassay.benchmarking.bisect import Found, Step, search
 from cuassay.benchmarking.comparison import Comparison, Side, progress
 from cuassay.benchmarking.noise import Profile
-from cuassay.commands.ab import add_common, workload
+from cuassay.commands.ab import add_common, tell_uncommitted, workload
 from cuassay.commands.parsing import Parser
 from cuassay.commands.suspects import fill_in
 from cuassay.errors import ArgumentError, MeasurementError
+from cuassay_reports.outputs import BISECTION
 
 __all__ = ["add_bisect_command"]
 
 _SHORT = 10
+
+#: The most benchmarks that a message names.
+_NAMED = 5
 
 
 def add_bisect_command(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -41,7 +43,8 @@ def add_bisect_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument(
         "benchmark", metavar="BENCHMARK",
-        help="its name, or a pattern that matches one; -: read the output of cuassay report --suspects",
+        help="its name, with or without dtype and case, or a pattern that matches one; "
+        "-: read the output of cuassay report --suspects",
     )  # fmt: skip
     parser.add_argument("--good", metavar="COMMIT", help="an older commit at which it was fast")
     parser.add_argument("--bad", metavar="COMMIT", default="HEAD", help="a newer commit (default: %(default)s)")
@@ -50,7 +53,7 @@ def add_bisect_command(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="COMMAND",
         help="a command to run in each checkout before measuring it; a commit where it fails is skipped",
     )
-    add_common(parser, selects=False)
+    add_common(parser, BISECTION, selects=False)
     parser.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     parser.set_defaults(command=_bisect)
 
@@ -65,11 +68,10 @@ def _bisect(options: argparse.Namespace) -> int:
         print("no suspects: there is nothing to search")
         return 0
     commits = _commits(options.base, options.head)
-    if git("status", "--porcelain", "--untracked-files=no"):
-        progress("the working tree has uncommitted changes; only commits are measured")
-    with ExitStack() as stack:
-        kept = options.state or stack.enter_context(tempfile.TemporaryDirectory(prefix="cuassay-bisect-"))
-        bench = stack.enter_context(_opened(options, Path(kept).absolute()))
+    tell_uncommitted()
+    known = Profile.load(Path(options.profile)) if options.profile else None
+    with state_folder(options.state, "cuassay-bisect-") as folder:
+        bench = _Bench(options, folder.absolute(), known)
         found = {}
         for pattern in options.only:
             name = bench.require(pattern, commits)
@@ -141,18 +143,19 @@ class _Bench:
         return self.comparison(_place(pattern, commit), {"base": commit})
 
     def names(self, pattern: str, commit: str) -> list[str]:
-        """Return the matching benchmarks of a commit."""
+        """Return the benchmarks of a commit that match; if none has the name itself, also each whose name it begins."""
         probe = self._probe(pattern, commit)
-        found = probe.medians("s", 0, "base", [pattern])
+        found = probe.medians("s", 0, "base", [pattern, f"{pattern} *"])
         self.facts = self.facts or probe.facts
-        return sorted(found)
+        return [pattern] if pattern in found else sorted(found)
 
     def require(self, pattern: str, commits: Sequence[str]) -> str:
         """Return the only benchmark that matches at both ends of the range."""
         for commit in (commits[0], commits[-1]):
             names = self.names(pattern, commit)
             if len(names) != 1:
-                raise ArgumentError(_not_one(pattern, names, commit[:_SHORT]))
+                measured = self._probe(pattern, commit).medians("s", 0, "base")
+                raise ArgumentError(_not_one(pattern, names, sorted(measured), commit[:_SHORT]))
         if self.profile is not None:
             self.profile.require(self.facts, Path(self.options.profile))
         return names[0]
@@ -166,7 +169,7 @@ class _Bench:
             If nothing can be measured, not even the oldest commit, which was measured before.
         """
         try:
-            return None if self.names(name, commit) else f"it has no benchmark {name!r}"
+            return None if name in self.names(name, commit) else f"it has no benchmark {name!r}"
         except MeasurementError as error:
             oldest = self._probe(name, next(iter(self.arms)))
             oldest.medians("again", len(list(oldest.folder.glob("again*.jsonl"))), "base", [name])
@@ -190,28 +193,23 @@ def _words(command: str) -> list[str]:
         raise ArgumentError(f"--build {command!r} cannot be split into words: {error}; close its quotes") from error
 
 
-def _not_one(pattern: str, names: Sequence[str], commit: str) -> str:
-    """Return why a pattern does not identify a single benchmark at one end of the range."""
+def _not_one(pattern: str, names: Sequence[str], measured: Sequence[str], commit: str) -> str:
+    """Return why a pattern does not identify a single benchmark of those `measured` at one end of the range."""
     if names:
-        return f"{pattern!r} matches {len(names)} benchmarks: {', '.join(names[:5])} at {commit}; give the name of one"
-    return f"{pattern!r} matches no benchmark at {commit}; correct the name, or give commits that have it"
+        return f"{pattern!r} matches {len(names)} benchmarks: {_some(names)} at {commit}; give the name of one"
+    has = f", which has {_some(measured)}" if measured else ""
+    return f"{pattern!r} matches no benchmark at {commit}{has}; correct the name, or give commits that have it"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _place(name: str, *commits: str) -> str:
     """Return the folder for the processes that measure a benchmark at some commits."""
     return f"{zlib.crc32(name.encode()):08x}/{'-'.join(commit[:12] for commit in commits)}"
-
-
-@contextmanager
-def _opened(options: argparse.Namespace, folder: Path) -> Iterator[_Bench]:
-    """Yield a bench; its checkouts are removed from git's list at the end, unless the folder is kept."""
-    bench = _Bench(options, folder, Profile.load(Path(options.profile)) if options.profile else None)
-    try:
-        yield bench
-    finally:
-        for one in () if options.state else (folder / "trees").glob("*"):
-            if one.is_dir():
-                git("worktree", "remove", "--force", str(one))
 
 
 def _last_line(output: str) -> str:

@@ -33,7 +33,7 @@ def add_capabilities_command(commands: argparse._SubParsersAction[Parser]) -> No
     listing = commands.add_parser(
         "capabilities",
         help="show which operation runs in which dtype on which device, and why not elsewhere",
-        example="cuassay capabilities --device sim\ncuassay capabilities --json",
+        example="cuassay capabilities --device sim\ncuassay capabilities --json\ncuassay capabilities --checks",
     )
     listing.add_argument(
         "--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all"
@@ -41,12 +41,19 @@ def add_capabilities_command(commands: argparse._SubParsersAction[Parser]) -> No
     listing.add_argument(
         "--json", action="store_true", help="the same as JSON, one row per operation, dtype and device"
     )
+    listing.add_argument(
+        "--checks",
+        action="store_true",
+        help="list the checks that the tests of an OpSpec are made of, and nothing else",
+    )
     listing.set_defaults(command=_capabilities)
 
 
 def _capabilities(options: argparse.Namespace) -> int:
     from cuassay.testing.presence import Presence
 
+    if options.checks:
+        return _list_checks()
     presence = Presence(options.device or ["all"])
     if options.json:
         print(json.dumps([_row(op, dtype, device) for device, op, dtype in _cells(presence.devices)], indent=2))
@@ -55,6 +62,16 @@ def _capabilities(options: argparse.Namespace) -> int:
     print("\n\n".join("\n".join(_table(device, ops.ops(), width)) for device in presence.devices))
     for kind, reason in presence.absent.items():
         print(painted(f"\n{kind} absent: {reason}", "faint", sys.stdout))
+    return 0
+
+
+def _list_checks() -> int:
+    """Print what each generated check requires, as its docstring says."""
+    from cuassay.testing.generated.checks import CHECKS
+
+    width = columns(sys.stdout)
+    for name, check in CHECKS.items():
+        print(fitted(f"{name}: {' '.join(check.doc.split())}", width))
     return 0
 
 

@@ -14,6 +14,7 @@ from cuassay.benchmarking import gate
 from cuassay.commands.ab import lines
 from cuassay.commands.parsing import Parser, output_file
 from cuassay.errors import ArgumentError
+from cuassay_reports.outputs import COMPARISON, RECORD
 
 if TYPE_CHECKING:
     from cuassay.fleet.driver import Job
@@ -69,8 +70,9 @@ def _add_run(below: argparse._SubParsersAction[Parser]) -> None:
         "--shards", type=int, metavar="N", help="approximate number of shards; default: few, with short ones last"
     )
     run.add_argument(
-        "--out", type=Path, default=Path("reports/out/fleet/tests.jsonl"), metavar="FILE", help="default: %(default)s"
-    )
+        "--out", type=output_file(RECORD, makes_folders=True), default="reports/out/fleet/tests.jsonl", metavar="FILE",
+        help="default: %(default)s",
+    )  # fmt: skip
     run.set_defaults(command=_run)
 
 
@@ -110,7 +112,7 @@ def _add_ab(below: argparse._SubParsersAction[Parser]) -> None:
         "--budget", type=float, default=gate.BUDGET, help="probability of any false alarm (default: %(default)s)"
     )
     ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 if a benchmark is slower")
-    ab.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
+    ab.add_argument("--json", type=output_file(COMPARISON), metavar="FILE", help="write the outcome as JSON")
     ab.set_defaults(command=_ab)
 
 

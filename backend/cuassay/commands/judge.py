@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuassay.commands.parsing import Parser, output_file, painted
 from cuassay.errors import SettingError
+from cuassay_reports.outputs import RECORD, VERDICTS
 
 if TYPE_CHECKING:
     from cuassay.judging.referee import JudgeOptions, Referee
@@ -50,8 +51,13 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
     judge.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="candidates to judge at a time; timing runs alone"
     )
-    judge.add_argument("--json", type=output_file, metavar="FILE", help="write the verdicts, which --replay reads")
-    judge.add_argument("--record", type=Path, metavar="FILE", help="append the verdicts to this result file")
+    judge.add_argument(
+        "--json", type=output_file(VERDICTS), metavar="FILE", help="write the verdicts, which --replay reads"
+    )
+    judge.add_argument(
+        "--record", type=output_file(RECORD, makes_folders=True), metavar="FILE",
+        help="append the verdicts to this result file",
+    )  # fmt: skip
     judge.add_argument(
         "--seconds", type=float, default=30.0, metavar="S",
         help="most seconds for all calls of one candidate together (default: %(default)g)",

@@ -25,6 +25,7 @@ from cuassay.memory.trace import Event, Replay, Tagger, load_trace, replay
 from cuassay.memory.workloads import WORKLOADS
 from cuassay.observe import timeline
 from cuassay.observe.usage import usages
+from cuassay_reports.outputs import MEMORY_PAGE, why_not_written
 
 if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
@@ -93,6 +94,8 @@ def _viz(options: argparse.Namespace) -> int:
     if str(output) == "-":
         print(page)
         return 0
+    if (reason := why_not_written(output, MEMORY_PAGE)) is not None:
+        raise ArgumentError(reason)
     try:
         output.write_text(page, encoding="utf-8", errors="backslashreplace")  # paths may hold lone surrogates
     except OSError as error:

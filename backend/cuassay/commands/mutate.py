@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuassay.commands.parsing import Parser
+from cuassay.commands.parsing import Parser, output_file
 from cuassay.errors import SettingError
 from cuassay.results.fingerprint import usable_cores
+from cuassay_reports.outputs import RECORD
 
 if TYPE_CHECKING:
     from cuassay.mutation.baseline import Baseline
@@ -47,7 +48,10 @@ def add_mutate_command(commands: argparse._SubParsersAction[Parser]) -> None:
     mutate.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the sample (default: 0)")
     mutate.add_argument("--seconds", type=float, metavar="S", help="stop after this time, including the first run")
     mutate.add_argument("--equivalents", type=Path, metavar="FILE", help="TOML list of mutants that change nothing")
-    mutate.add_argument("--record", type=Path, metavar="FILE", help="append the scores to this result file")
+    mutate.add_argument(
+        "--record", type=output_file(RECORD, makes_folders=True), metavar="FILE",
+        help="append the scores to this result file",
+    )  # fmt: skip
     mutate.add_argument("--fail-under", type=float, default=0.0, metavar="PERCENT", help="exit 1 below this score")
     mutate.add_argument(
         "--stock", action="store_true", help="also replace declared functions by zeros, a copy, a stale answer, ..."

@@ -6,11 +6,12 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from cuassay.core.nearest import did_you_mean, nearest
+from cuassay_reports.outputs import Output, why_not_written
 
 __all__ = ["Parser", "is_coloured", "output_file", "painted"]
 
@@ -76,14 +77,25 @@ class Parser(argparse.ArgumentParser):
         return tuple(name for choices in below for name in choices)
 
 
-def output_file(text: str) -> Path:
-    """Return the file that an argument names, which is written at the end; reject it now if that cannot succeed."""
-    path = Path(text)
-    if path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is a folder; name a file in it")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"{text} cannot be written; name a file in a folder that exists")
-    return path
+def output_file(output: Output, *, makes_folders: bool = False) -> Callable[[str], Path]:
+    """Return the type of an argument that names a file, which is written at the end.
+
+    A file that cannot be written, or that holds something else than `output`, is rejected now. With `makes_folders` the
+    file's folder need not exist.
+    """
+
+    def accepted(text: str) -> Path:
+        path = Path(text)
+        if path.is_dir():
+            raise argparse.ArgumentTypeError(f"{text} is a folder; name a file in it")
+        written = path if path.exists() else path.parent
+        if (written.exists() or not makes_folders) and not os.access(written, os.W_OK):
+            raise argparse.ArgumentTypeError(f"{text} cannot be written; name a file in a folder that exists")
+        if (reason := why_not_written(path, output)) is not None:
+            raise argparse.ArgumentTypeError(reason)
+        return path
+
+    return accepted
 
 
 def is_coloured(stream: IO[str]) -> bool:

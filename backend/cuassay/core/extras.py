@@ -1,7 +1,8 @@
 """What each extra installs, and the command that installs it.
 
 Messages name the packages and not the extra: no package index has cuassay, so ``pip install 'cuassay[report]'`` fails.
-The packages of `EXTRAS` are those of ``pyproject.toml``; a test compares them.
+CUDA needs six packages, so its message names the extra instead, of a clone or a wheel. The packages of `EXTRAS` are
+those of ``pyproject.toml``; a test compares them.
 """
 
 from __future__ import annotations
@@ -37,4 +38,4 @@ def pip_install(extra: str) -> str:
 
 def pip_install_cuda() -> str:
     """Return the command that installs the packages of `cuda13`, and what to change for a driver of CUDA 12."""
-    return f"{pip_install('cuda13')} (for a CUDA 12 driver, write 12 in place of 13)"
+    return "pip install 'PATH[cuda13]', where PATH is a clone or a wheel of cuassay (for a CUDA 12 driver: cuda12)"

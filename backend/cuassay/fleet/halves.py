@@ -10,11 +10,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cuassay.benchmarking import gate
 from cuassay.benchmarking.ab import compare
-from cuassay.benchmarking.arms import RECORD, arm
+from cuassay.benchmarking.arms import RECORD, arm, state_folder
 from cuassay.benchmarking.comparison import Comparison, Side
 from cuassay.benchmarking.noise import Profile
 from cuassay.errors import CuassayError
@@ -30,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     only = asked.only_in.read_text(encoding="utf-8").splitlines()
     words = ["-m", _SAMPLE, "--device", asked.device, "--record", RECORD, "--seconds", str(asked.seconds)]
     try:
-        with TemporaryDirectory(prefix="cuassay-ab-") as folder:
+        with state_folder(None, "cuassay-ab-") as folder:
             targets = {"base": asked.base, "head": asked.head}
-            sides = {side: Side(arm(name, Path(folder), words, side)) for side, name in targets.items()}
-            comparison = Comparison(sides, Path(folder))
+            sides = {side: Side(arm(name, folder, words, side)) for side, name in targets.items()}
+            comparison = Comparison(sides, folder)
             known = _profile(asked.profile, comparison, only)
             outcome = compare(comparison, known, budget=asked.budget, only=only)
     except CuassayError as error:

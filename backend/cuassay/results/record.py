@@ -20,6 +20,7 @@ from cuassay.errors import ResultError
 from cuassay.results.fingerprint import digest, host_fingerprint, revision
 from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
 from cuassay_reports.lines import append, encoded, locked, opened, repair
+from cuassay_reports.outputs import RECORD, why_not_written
 
 __all__ = ["Recorder", "Writer", "begin", "new_run_id", "sendable", "utc_now"]
 
@@ -58,7 +59,7 @@ class Recorder(Closing):
     Raises
     ------
     ResultError
-        If the file cannot be opened.
+        If the file cannot be opened, or holds something else than results.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, run: str | None = None) -> None:
@@ -164,6 +165,8 @@ def begin(recorder: Writer, command: str, root: str | os.PathLike[str] = ".") ->
 
 
 def _open(path: Path) -> int:
+    if (reason := why_not_written(path, RECORD)) is not None:
+        raise ResultError(reason)
     try:
         fd = opened(path)
     except OSError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from cuassay.testing.parametrize import ConformanceClass
 
-__all__ = ["collect_generated"]
+__all__ = ["collect_generated", "warn_of_unassigned"]
 
 
 def collect_generated(collector: pytest.Module | pytest.Class, name: str, obj: object) -> ConformanceClass | None:
@@ -27,6 +27,25 @@ def collect_generated(collector: pytest.Module | pytest.Class, name: str, obj: o
     vars(generated)["spec"].name_after(name)
     collected: ConformanceClass = ConformanceClass.from_parent(collector, name=name)
     return collected
+
+
+def warn_of_unassigned(collector: pytest.Collector) -> None:
+    """Warn of generated tests that a module has made and not assigned, because pytest cannot see them."""
+    made = getattr(sys.modules.get("cuassay.testing.generated"), "MADE", ())
+    if not made or not isinstance(collector, pytest.Module):
+        return
+    path = str(collector.path)
+    ours = [one for one in made if one[0] == path]
+    made[:] = [one for one in made if one[0] != path]
+    for _, line, name, result in ours:
+        if result() is None:
+            test = f"test_{name}" if name.isidentifier() else "test_norm"
+            collector.warn(
+                pytest.PytestCollectionWarning(
+                    f"the tests that conformance(...) makes in line {line} are not run, because they are not assigned; "
+                    f"write {test} = conformance(...)"
+                )
+            )
 
 
 def _reject_near_miss(name: str, obj: object) -> None:

@@ -66,5 +66,6 @@ def _presence(config: pytest.Config) -> Presence:
     told = worker_input(config, "cuassay")
     if told is not None:
         return Presence.from_controller(told)
-    wanted = options.split_list(config.getoption("cuassay_device")) or settings.get("CUASSAY_DEVICES")
-    return Presence(wanted, options.split_list(config.getoption("cuassay_require_device")))
+    wanted = options.split_list(config.getoption("cuassay_device"))
+    required = options.split_list(config.getoption("cuassay_require_device"))
+    return Presence(wanted, required) if wanted else Presence.of_setting(required)

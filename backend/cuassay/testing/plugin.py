@@ -19,7 +19,7 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError, ResultError, SettingError
 from cuassay.testing import options, rerun, skips
 from cuassay.testing.case_columns import case_columns
-from cuassay.testing.collecting import collect_generated
+from cuassay.testing.collecting import collect_generated, warn_of_unassigned
 from cuassay.testing.harness import HARNESS, Harness
 from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass
@@ -140,6 +140,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
         config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Warn of generated tests that were not assigned, once their module has been collected."""
+    result = yield
+    warn_of_unassigned(collector)
+    return result
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ only when a selector names it. Under xdist the controller decides, and sends its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,6 +69,8 @@ class Presence:
         The selectors that the user gave. By default each kind of accelerator present, or cpu if there is none.
     required : sequence of str
         Selectors of devices that must be present; these devices are selected too.
+    setting : str
+        The setting that `wanted` comes from, which errors then name.
 
     Raises
     ------
@@ -75,8 +78,10 @@ class Presence:
         If a selector cannot be parsed.
     """
 
-    def __init__(self, wanted: Sequence[str] = (), required: Sequence[str] = ()) -> None:
-        self._wanted = tuple(map(parse_selector, wanted))
+    def __init__(self, wanted: Sequence[str] = (), required: Sequence[str] = (), *, setting: str = "") -> None:
+        self._setting = setting
+        with self._named():
+            self._wanted = tuple(map(parse_selector, wanted))
         self._required = tuple(map(parse_selector, required))
         self._counts: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
@@ -108,7 +113,17 @@ class Presence:
         DeviceError
             If a device given by its index does not exist, or if ``kind:*`` selects none and nothing else is chosen.
         """
-        return _unique([*self._chosen(), *self.required])
+        with self._named():
+            chosen = tuple(self._chosen())
+        return _unique([*chosen, *self.required])
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the setting in an error about the devices that it gives."""
+        try:
+            yield
+        except DeviceError as error:
+            raise DeviceError(f"{self._setting}: {error}" if self._setting else str(error)) from error
 
     def _chosen(self) -> Iterable[Device]:
         if self.is_explicit:
@@ -179,6 +194,11 @@ class Presence:
         }
 
     @classmethod
+    def of_setting(cls, required: Sequence[str] = ()) -> Presence:
+        """Return the presence of the devices that ``CUASSAY_DEVICES`` selects."""
+        return cls(settings.get("CUASSAY_DEVICES"), required, setting="CUASSAY_DEVICES")
+
+    @classmethod
     def from_controller(cls, told: Mapping[str, Any]) -> Presence:
         """Take the controller's decision: a worker might see fewer devices itself, and then collect other tests."""
         presence = cls(told["wanted"])
@@ -194,7 +214,7 @@ SESSIONS: list[Presence] = []
 
 def current_presence() -> Presence:
     """The presence of the pytest session in this process; outside of a session, what ``CUASSAY_DEVICES`` selects."""
-    return SESSIONS[-1] if SESSIONS else Presence(settings.get("CUASSAY_DEVICES"))
+    return SESSIONS[-1] if SESSIONS else Presence.of_setting()
 
 
 def _unique(devices: Iterable[Device]) -> tuple[Device, ...]:

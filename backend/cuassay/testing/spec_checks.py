@@ -74,9 +74,14 @@ def _check(spec: OpSpec) -> None:
     for name in (*spec.dtypes, *result, *chain.from_iterable(spec.unclaimed.values())):
         if name not in DTYPE_NAMES:
             raise SpecError(f"{spec.name}: {unknown_dtype(name)}")
-    for kind in spec.unclaimed:
+    for kind, names in spec.unclaimed.items():
         if advice := _unknown_kind(kind):
             raise SpecError(f"{spec.name}: unclaimed= names {kind!r}, {advice}")
+        if idle := [name for name in names if name not in spec.dtypes]:
+            raise SpecError(
+                f"{spec.name}: unclaimed= names {', '.join(idle)} for {kind}, which dtypes= does not claim on any "
+                "device; remove it from unclaimed=, or add it to dtypes="
+            )
     if spec.op is not None:
         _check_op(spec, spec.op)
     _check_known_failures(spec)

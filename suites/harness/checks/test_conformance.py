@@ -239,6 +239,35 @@ def test_generated_tests_that_no_name_collects_are_told(pytester: pytest.Pyteste
     assert ("twice holds generated tests, which are not run" in result.stdout.str()) == bool(warnings)
 
 
+def test_generated_tests_that_are_not_assigned_are_told_with_their_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        def twice(xp, a):
+            return a * 2
+        conformance(OpSpec(fn=twice, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-W", "default::pytest.PytestCollectionWarning")
+
+    advice = "are not run, because they are not assigned; write test_twice = conformance(...)"
+    result.stdout.fnmatch_lines([f"*the tests that conformance(...) makes in line 4 {advice}"])
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_generated_tests_of_a_loop_are_assigned(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        for factor in (2, 3):
+            spec = OpSpec(fn=lambda xp, a, factor=factor: a * factor, dtypes=("float32",), name=f"times{factor}")
+            globals()[f"test_{factor}"] = conformance(spec)
+        test_again = conformance(spec)
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "--collect-only", "-q", "-W", "error")
+
+    assert result.ret == pytest.ExitCode.OK
+
+
 @pytest.mark.parametrize(
     ("claim", "outcomes"),
     [

@@ -77,7 +77,7 @@ def test_without_its_bindings_cublaslt_is_absent_with_the_reason(hidden: str) ->
     reason = told(WHY, hidden)
 
     assert reason.startswith("cublasLt cannot be used: No module named 'nvmath")
-    assert "pip install cupy-cuda13x" in reason
+    assert "pip install 'PATH[cuda13]', where PATH is a clone or a wheel of cuassay" in reason
 
 
 def test_pytest_starts_and_its_tests_lack_the_module(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from cuassay.benchmarking.ab import changes, modes_of
 from cuassay.benchmarking.arms import RECORD, arm
 from cuassay.benchmarking.comparison import Comparison, Side
 from cuassay.benchmarking.noise import Profile
-from cuassay.cli import main
+from cuassay.cli import main, parser
 from cuassay.errors import ArgumentError, ResultError
 
 #: A benchmark's process as anybody may write one: rows of a scattered time, of a device that the arguments name.
@@ -180,6 +181,39 @@ def test_a_profile_says_the_noise_and_ab_promises_by_it(
     assert "gate at 0.5%" in capsys.readouterr().out
 
 
+def test_a_pattern_that_matches_nothing_ends_the_profile_after_one_process(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = tmp_path / "noise.json"
+
+    assert main(["aa", command("A"), "--only", "nope", "--out", str(noise)]) == 2
+
+    assert "no measured benchmark matches --only nope; correct the pattern" in capsys.readouterr().err
+    assert (tmp_path / "log").read_text() == "A"
+    assert not noise.exists()
+
+
+def test_too_few_processes_for_a_profile_are_refused(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["aa", command("A"), "--processes", "1"]) == 2
+
+    assert "--processes is 1; noise is measured by 3 or more" in capsys.readouterr().err
+    assert not (tmp_path / "log").exists()
+
+
+def test_an_earlier_outcome_is_replaced(tmp_path: Path, command: Command) -> None:
+    noise, noises, outcome = (str(tmp_path / name) for name in ("noise.json", "noises.json", "out.json"))
+    main(["aa", command("A"), "--processes", "3", "--out", noise, "--json", noises])
+    ab(tmp_path, command("A"), command("B"))
+
+    parser().parse_args(["aa", "--out", noise, "--json", noises])
+    parser().parse_args(["ab", "A", "B", "--json", outcome])
+
+    with pytest.raises(SystemExit):
+        parser().parse_args(["aa", "--out", outcome])
+
+
 def test_what_is_too_noisy_to_promise_anything_is_reported_and_fails_nothing(tmp_path: Path, command: Command) -> None:
     noise = tmp_path / "noise.json"
     main(["aa", command("A", 0.1), "--processes", "12", "--out", str(noise)])
@@ -249,6 +283,57 @@ def test_a_commit_is_checked_out_next_to_the_repository(tmp_path: Path, monkeypa
     assert made.folder == tmp_path / "state" / "base" / made.identity[:12]  # Python looks for modules there first
     assert f"state/base/{made.identity[:12]}" in made.environment["PYTHONPATH"]
     assert (tmp_path / "state" / "base" / made.identity[:12] / ".git").exists()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two commits of a program that writes rows; the test runs in their repository."""
+    where = tmp_path / "repository"
+    where.mkdir()
+    monkeypatch.chdir(where)
+    told = shlex.split(command("A"))
+    for number in range(2):
+        (where / "work.py").write_text(f"import sys\nsys.argv[2:] = {told[3:]!r}\n{WORKLOAD}# {number}\n")
+        for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", str(number)]):
+            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
+    return where
+
+
+def worktrees() -> list[str]:
+    return subprocess.run(["git", "worktree", "list"], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_no_checkout_of_a_comparison_stays_behind(repository: Path) -> None:
+    assert main(["ab", "HEAD~1", "HEAD", "--run", "python work.py {record}"]) == 0
+
+    assert len(worktrees()) == 1
+
+
+@pytest.mark.parametrize("head", ["HEAD", "nowhere"])
+def test_no_checkout_of_a_failed_comparison_stays_behind(repository: Path, head: str) -> None:
+    assert main(["ab", "HEAD~1", head, "--run", "python missing.py {record}"]) == 2
+
+    assert len(worktrees()) == 1
+
+
+def test_uncommitted_changes_are_told_where_both_sides_are_commits(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "work.py").write_text("raise SystemExit(1)")
+
+    assert main(["ab", "HEAD~1", "HEAD", "--run", "python work.py {record}"]) == 0
+
+    assert "uncommitted changes; only commits are measured" in capsys.readouterr().err
+
+
+def test_uncommitted_changes_are_not_told_where_a_side_is_a_folder(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "work.py").write_text("raise SystemExit(1)")
+
+    main(["ab", "HEAD", ".", "--run", "python work.py {record}"])
+
+    assert "uncommitted" not in capsys.readouterr().err
 
 
 def test_a_folder_is_imported_from_and_an_interpreter_is_started(tmp_path: Path) -> None:

@@ -231,6 +231,27 @@ def test_uncommitted_changes_are_told_and_not_measured(commit: Commit, capsys: p
     assert "only commits are measured" in capsys.readouterr().err
 
 
+def test_a_benchmark_is_found_by_its_name_without_the_case(commit: Commit, capsys: pytest.CaptureFixture[str]) -> None:
+    good = commit("COSTS = {'rms_norm float32 8': 1.0, 'other': 1.0}")
+    planted = commit("COSTS = {'rms_norm float32 8': 1.2, 'other': 1.0}")
+
+    status, told = bisect("rms_norm", "--good", good)
+
+    assert (status, told["rms_norm float32 8"]["step"]["head"]) == (1, planted)
+    assert f"{planted[:10]} made rms_norm float32 8 slower" in capsys.readouterr().out
+
+
+def test_a_whole_name_is_preferred_to_names_that_begin_with_it(commit: Commit) -> None:
+    good = commit("COSTS = {'a': 1.0, 'a float32': 1.0}")
+    commit("COSTS = {'a float32': 1.0}")
+    commit("COSTS = {'a': 1.2, 'a float32': 1.0}")
+
+    status, told = bisect("a", "--good", good)
+
+    assert (status, list(told)) == (1, ["a"])
+    assert [*told["a"]["skipped"].values()] == ["it has no benchmark 'a'"]
+
+
 def test_no_checkout_stays_behind(commit: Commit) -> None:
     good = commit("COSTS = {'a': 1.0}")
     commit("COSTS = {'a': 1.2}")
@@ -247,7 +268,7 @@ def test_no_checkout_stays_behind(commit: Commit) -> None:
         pytest.param(["a", "--good", "nowhere"], "'nowhere' is not a commit", id="unknown-commit"),
         pytest.param(["a", "--good", "HEAD"], "there is no commit between", id="empty-range"),
         pytest.param(["a", "--good", "HEAD", "--bad", "HEAD~1"], "is not an ancestor of", id="wrong-order"),
-        pytest.param(["nothing", "--good", "HEAD~1"], "'nothing' matches no benchmark", id="no-benchmark"),
+        pytest.param(["nothing", "--good", "HEAD~1"], ", which has a, b; correct the name", id="no-benchmark"),
         pytest.param(["?", "--good", "HEAD~1"], "matches 2 benchmarks: a, b", id="two-benchmarks"),
         pytest.param(["new", "--good", "HEAD~1"], "correct the name, or give commits that have it", id="not-there-yet"),
         pytest.param(["a", "--good", "HEAD~1", "--build", "'x"], "cannot be split into words", id="open-quote"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from referees import DATA
 
-from cuassay.cli import main
+from cuassay.cli import main, parser
 from cuassay.judging.catalogue import CHEATS
 from cuassay.judging.verdict import CaseTime, read_verdicts
 from cuassay_reports.load import load
@@ -39,6 +39,7 @@ def test_a_verdict_is_printed_written_and_recorded(tmp_path: Path, capsys: pytes
     assert [one.dtype for one in read_verdicts(verdicts)] == ["", "float32"]
     assert list(load(rows).verdicts["verdict"]) == ["correct", "wrong"]
     assert load(rows).verdicts["dtype"].iloc[1] == "float32"
+    parser().parse_args(["judge", SPEC, str(HONEST), "--json", str(verdicts), "--record", str(rows)])  # again
 
 
 def test_the_line_to_reproduce_gives_the_verdict_again_from_the_same_folder(

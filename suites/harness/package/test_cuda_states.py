@@ -96,6 +96,27 @@ def test_the_reason_is_told(state: tuple[Environment, str]) -> None:
     assert reason in told or "CuPy is not installed" in told
 
 
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("no driver", "there is no NVIDIA driver"), ("no device", "with: pip install 'PATH[cuda13]', where PATH is")],
+    indirect=["state"],
+    ids=["no driver", "driver"],
+)
+def test_without_cupy_it_is_told_whether_installing_helps(state: tuple[Environment, str], said: str) -> None:
+    told = run(
+        "from cuassay import devices; print(devices.backend('cuda').why_absent())", {**state[0], **hidden("cupy")}
+    )
+
+    assert told.startswith("CuPy is not installed")
+    assert said in told
+
+
+def hidden(modules: str) -> Environment:
+    """The environment of an interpreter that lacks these modules."""
+    path = [str(Path(__file__).parents[3] / "ci" / "without"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(path), "WITHOUT_MODULES": modules}
+
+
 IMPORT_ALL = """
 import importlib, pkgutil, cuassay
 for module in pkgutil.walk_packages(cuassay.__path__, "cuassay."):
@@ -115,10 +136,7 @@ def test_everything_is_imported(state: tuple[Environment, str]) -> None:
 
 
 def test_everything_is_imported_without_the_optional_libraries() -> None:
-    path = [str(Path(__file__).parents[3] / "ci" / "without"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    hidden = {"PYTHONPATH": os.pathsep.join(path), "WITHOUT_MODULES": "nvmath,torch,cuda.core,numba"}
-
-    missing = set(run(IMPORT_ALL, hidden).split())
+    missing = set(run(IMPORT_ALL, hidden("nvmath,torch,cuda.core,numba")).split())
 
     assert missing <= {"asv", "cupy", "cuda"}
 

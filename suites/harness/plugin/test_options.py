@@ -63,6 +63,32 @@ def test_the_setting_chooses_devices_where_no_option_does(
     assert ids(result) == ["test_add[cpu:0]"]
 
 
+@pytest.mark.parametrize(
+    ("devices", "said"), [("foo", "there is no device kind 'foo'"), ("sim,cpu:7", "cpu:7 does not exist")]
+)
+def test_an_error_in_the_setting_names_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, devices: str, said: str
+) -> None:
+    monkeypatch.setenv("CUASSAY_DEVICES", devices)
+    pytester.makepyfile(THREE_LINES)
+
+    result = pytester.runpytest()
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*CUASSAY_DEVICES: {said}*"])
+
+
+def test_an_error_in_the_option_does_not_name_the_setting(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_DEVICES", "cpu")
+    pytester.makepyfile(THREE_LINES)
+
+    result = pytester.runpytest("--device", "foo")
+
+    result.stderr.no_fnmatch_line("*CUASSAY_DEVICES*")
+
+
 def test_all_is_every_kind_present(pytester: pytest.Pytester, toy_kind: object) -> None:
     pytester.makepyfile(THREE_LINES)
 
@@ -185,3 +211,26 @@ def test_a_record_that_cannot_be_written_is_a_usage_error(pytester: pytest.Pytes
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--cuassay-record: results cannot be written to *Is a directory*"])
+
+
+def test_a_record_is_not_appended_to_the_source_that_follows_the_option(pytester: pytest.Pytester) -> None:
+    source = pytester.makepyfile(THREE_LINES)
+    before = source.read_bytes()
+
+    result = pytester.runpytest("--device", "cpu", "--cuassay-record", source.name)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    advice = "is not a record of results, so nothing is appended to it; name another file, or remove this one first"
+    result.stderr.fnmatch_lines([f"*--cuassay-record: {source.name} {advice}"])
+    assert source.read_bytes() == before
+
+
+def test_a_record_is_appended_to_one_whose_first_writer_was_killed(pytester: pytest.Pytester) -> None:
+    source = pytester.makepyfile(THREE_LINES)
+    record = source.with_name("rows.jsonl")
+    record.write_text('{"record":"run","schem')
+
+    result = pytester.runpytest("--device", "cpu", "--cuassay-record", record.name)
+
+    assert result.ret == pytest.ExitCode.OK
+    assert record.read_text().startswith('{"record":"run","schema":')

@@ -70,6 +70,40 @@ def test_a_run_without_a_commit_is_listed_by_its_id(
     assert capsys.readouterr().err.endswith("the newest here are: r1\n")
 
 
+# ------------------------------------------------------------------------------------------------ written files
+
+
+@pytest.mark.parametrize("option", ["--html", "--md", "--json", "--junit"])
+def test_a_file_of_another_kind_is_not_replaced(three: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    record = three / "r0.jsonl"
+    rows = record.read_bytes()
+
+    assert main(["report", str(three), option, str(record)]) == 2
+
+    assert record.read_bytes() == rows
+    said = capsys.readouterr().err
+    assert said.startswith(f"cuassay report: {record} is not the ")
+    assert said.endswith("so it is not replaced; name another file, or remove this one first\n")
+
+
+@pytest.mark.parametrize("option", ["--html", "--md", "--json", "--junit"])
+def test_an_earlier_report_is_replaced(three: Path, tmp_path: Path, option: str) -> None:
+    written = tmp_path / "report"
+    assert main(["report", str(three / "r0.jsonl"), option, str(written)]) == 0
+    before = written.read_bytes()
+
+    assert main(["report", str(three), option, str(written)]) == 0
+
+    assert written.read_bytes() != before
+
+
+def test_the_page_of_another_program_is_not_replaced(three: Path, tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    page.write_text("<!DOCTYPE html>\n<html><head><title>home</title></head></html>\n")
+
+    assert main(["report", str(three), "--html", str(page)]) == 2
+
+
 # ------------------------------------------------------------------------------------------------ files without results
 
 

@@ -178,6 +178,11 @@ def test_a_function_alone_is_a_spec() -> None:
             "unclaimed= names 'cuda:0', which is not a kind of device; write 'cuda'",
             id="unclaimed-with-index",
         ),
+        pytest.param(
+            {"fn": double, "dtypes": ("float32",), "unclaimed": {"sim": ("float16",)}},
+            "unclaimed= names float16 for sim, which dtypes= does not claim",
+            id="unclaimed-anyway",
+        ),
     ],
 )
 def test_a_spec_that_says_nothing_testable_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -249,9 +254,9 @@ def test_an_unnamed_function_is_named_after_its_variable_once() -> None:
 
 
 def test_one_name_may_stand_alone() -> None:
-    spec = OpSpec(fn=double, dtypes="float16", requires="graphs", unclaimed={"sim": "uint8"})
+    spec = OpSpec(fn=double, dtypes="uint8", requires="graphs", unclaimed={"sim": "uint8"})
 
-    assert (spec.dtypes, spec.requires, spec.unclaimed) == (("float16",), ("graphs",), {"sim": ("uint8",)})
+    assert (spec.dtypes, spec.requires, spec.unclaimed) == (("uint8",), ("graphs",), {"sim": ("uint8",)})
 
 
 def test_a_function_is_not_tested_in_what_it_does_not_claim_on_a_kind() -> None:

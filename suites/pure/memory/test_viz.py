@@ -413,6 +413,20 @@ def test_the_command_writes_the_page(
     assert "86 MiB" in capsys.readouterr().out
 
 
+def test_an_earlier_page_is_replaced_and_another_file_is_not(
+    snapshot: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, page = tmp_path / "s.json", tmp_path / "page.html"
+    dump(snapshot, file, "json")
+    before = file.read_bytes()
+
+    assert [cli.main(["memory", "viz", str(file), "-o", str(page)]) for _ in range(2)] == [0, 0]
+    assert cli.main(["memory", "viz", str(file), "-o", str(file)]) == 2
+
+    assert file.read_bytes() == before
+    assert f"{file} is not a page about memory, so it is not replaced; name another" in capsys.readouterr().err
+
+
 def test_page_has_the_name_of_the_snapshot_by_default(
     snapshot: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,14 @@ def rows(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str, str], tuple
     return {(row["device"], row["op"], row["dtype"]): (row["supported"], row["reason"]) for row in told}
 
 
+def test_checks_are_listed_with_what_each_requires(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capabilities", "--checks"]) == 0
+
+    lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["values"] == "Every ordinary sample agrees with the reference."
+    assert {"extremal", "side_stream", "second_call"} <= lines.keys()
+
+
 def test_json_has_a_row_for_each_operation_dtype_and_device(rows: dict[tuple[str, str, str], object]) -> None:
     names = [op.name for op in ops.ops()]
     assert list(rows) == [(at, op, dtype) for at in ("cpu:0", "sim:0") for op in names for dtype in DTYPE_NAMES]

@@ -40,7 +40,48 @@ def test_a_misspelt_setting_is_told(capsys: pytest.CaptureFixture[str], monkeypa
     assert capsys.readouterr().err == "cuassay: CUASSAY_SEEDS is not a setting; did you mean CUASSAY_SEED?\n"
 
 
+# ------------------------------------------------------------------------------------------------ written files
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("judge spec.py::norm candidate.py", "--json"),
+        ("judge spec.py::norm candidate.py", "--record"),
+        ("mutate tests", "--record"),
+        ("ab main HEAD", "--json"),
+        ("aa", "--json"),
+        ("aa", "--out"),
+        ("bisect add --good main", "--json"),
+        ("fleet ab main HEAD --local 1", "--json"),
+        ("fleet run tests --local 1", "--out"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, option: str
+) -> None:
+    source = tmp_path / "spec.py"
+    source.write_text("import numpy\n")
+
+    with pytest.raises(SystemExit) as ended:
+        main([*words.split(), option, str(source)])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert f"argument {option}: {source} is not " in said
+    assert said.endswith("name another file, or remove this one first\n")
+
+
 # ------------------------------------------------------------------------------------------------ help, mistakes
+
+
+def test_a_run_of_neither_tests_nor_times_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--device", "sim", "--no-tests", "--no-times", "--out", str(tmp_path / "results")])
+
+    assert ended.value.code == 2
+    assert "argument --no-times: not allowed with argument --no-tests" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

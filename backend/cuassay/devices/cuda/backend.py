@@ -11,13 +11,12 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from cuassay.core import extras, settings
+from cuassay.core import settings
 from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
@@ -50,9 +49,7 @@ class CudaBackend(ObservableBackend):
 
     def why_absent(self) -> str | None:
         """Return what is missing: CuPy, a driver, or a device."""
-        if find_spec("cupy") is None:
-            return f"CuPy is not installed; install what CUDA needs with: {extras.pip_install_cuda()}"
-        return runtime.why_unavailable()
+        return libraries.why_no_cupy() or runtime.why_unavailable()
 
     def count(self) -> int:
         """Return the number of visible devices; makes no context."""

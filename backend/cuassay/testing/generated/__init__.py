@@ -7,6 +7,8 @@ file.
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import fields
 from itertools import islice
@@ -76,12 +78,20 @@ def conformance(spec: OpSpec | None = None, **fields: object) -> Conformance:
         If the argument is not exactly one `OpSpec`; for example, if the fields of a spec are passed directly.
     """
     if isinstance(spec, OpSpec) and not fields:
-        return Conformance(spec)
+        made = Conformance(spec)
+        caller = sys._getframe(1)  # the statement that a warning has to name
+        if caller.f_code.co_name == "<module>":
+            MADE.append((caller.f_code.co_filename, caller.f_lineno, spec.name, weakref.ref(made)))
+        return made
     given = [*([] if spec is None else [repr(spec)]), *(f"{name}={value!r}" for name, value in fields.items())]
     raise SpecError(f"conformance takes an OpSpec; got {', '.join(given) or 'nothing'}; write {_FORM}")
 
 
 _FORM = "conformance(OpSpec(fn=lambda xp, a: ...))"
+
+#: The file, the line, the name of the spec and the result of each call of `conformance` at the top level of a module,
+#: until pytest has collected the module: a result that is not assigned exists no more by then.
+MADE: list[tuple[str, int, str, weakref.ref[Conformance]]] = []
 
 
 def method(check: Check) -> Callable[..., None]:

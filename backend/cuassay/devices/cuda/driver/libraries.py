@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from cuassay.core import extras
+from cuassay.core.loaded_driver import driver_is_installed
 from cuassay.devices.cuda.driver.check import guarded
 from cuassay.errors import LibraryNotFoundError
 
-__all__ = ["cublaslt", "libraries", "other_libraries", "why_no_cublaslt"]
+__all__ = ["cublaslt", "libraries", "other_libraries", "why_no_cublaslt", "why_no_cupy"]
 
 Row = tuple[str, str, str, str]
 
@@ -49,6 +50,18 @@ def libraries() -> list[Row]:
 def other_libraries() -> list[Row]:
     """Return such rows for libraries that few programs use; this loads them."""
     return [*(_row(name, *entry) for name, entry in _OTHERS.items()), _nvtx()]
+
+
+def why_no_cupy() -> str | None:
+    """Return why CuPy is missing and what to do, or None if it is installed. Makes no context."""
+    if find_spec("cupy") is not None:
+        return None
+    if driver_is_installed():
+        return f"CuPy is not installed; install what CUDA needs with: {extras.pip_install_cuda()}"
+    return (
+        "CuPy is not installed, and there is no NVIDIA driver (libcuda.so.1 cannot be loaded): CUDA needs an NVIDIA "
+        "GPU and its driver first (in a container: with --gpus)"
+    )
 
 
 @cache
