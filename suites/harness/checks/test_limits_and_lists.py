@@ -1,4 +1,4 @@
-"""Sums that saturate at 64 bits, arrays of one element, and lists that a call changes: wrong and right functions."""
+"""Saturated sums, arrays of one and of no elements, and lists that a call changes: wrong functions and right ones."""
 
 from __future__ import annotations
 
@@ -102,3 +102,34 @@ def test_a_list_that_a_call_changes(change: Callable[[list[float]], None]) -> No
     with pytest.raises(AssertionError, match=r"after the call; sort or change a copy|leaves 5 in its lists"):
         checked("inputs_unchanged", "float32", at_levels(change), **declared)
     checked("inputs_unchanged", "float32", at_levels(lambda levels: None), **declared)
+
+
+def in_range(least: Callable[[Any], Any]) -> Function:
+    def run(xp: Any, a: Any) -> Any:
+        if least(a) < 0:
+            raise ValueError("a must not be negative")
+        return a + 1
+
+    return run
+
+
+def one_by_one(a: Any) -> Any:
+    out = np.empty_like(a)
+    for place in np.ndindex(a.shape):
+        out[place] = a[place] + 1
+    return out
+
+
+@pytest.mark.parametrize("shape", [(30,), (4, 5)], ids=str)
+def test_a_maximum_of_no_elements_is_no_refusal(shape: tuple[int, ...]) -> None:
+    declared: dict[str, Any] = {"samples": lambda make: [make(shape, low=0, high=9)], "reference": one_by_one}
+
+    with pytest.raises(AssertionError, match="inputs without elements .* zero-size array to reduction"):
+        checked("sizes", "float32", in_range(lambda a: a.min()), **declared)
+    checked("sizes", "float32", in_range(lambda a: a.min() if a.size else 0), **declared)
+
+
+def test_a_maximum_of_rows_may_fail_for_rows_of_no_elements() -> None:
+    declared: dict[str, Any] = {"samples": lambda make: [make((4, 5))], "reference": one_by_one}
+
+    checked("sizes", "float32", lambda xp, a: a + 1 - 0 * a.min(axis=-1, keepdims=True), **declared)

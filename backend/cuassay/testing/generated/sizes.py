@@ -23,6 +23,7 @@ from cuassay.testing.generated.execution import (
     explained,
     is_safely_taken,
     on_sample,
+    refusal_of,
     run_sample,
     run_unchanging,
     verify,
@@ -226,7 +227,11 @@ def _shapes(sample: Sample) -> set[int]:
 
 
 def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
-    """Sums over an empty axis are 0, not uninitialized memory that a loop of no iterations has not written."""
+    """Sums over an empty axis are 0, not uninitialized memory that a loop of no iterations has not written.
+
+    A function that fails whichever axis is empty takes the maximum of all elements: that is no refusal.
+    """
+    failures = []
     for extent in sorted({extent for array in arrays_of(*options.host()) for extent in array.shape if extent > 1}):
         sample = resized(options, {extent: 0})
         sample = replace(sample, label=sample.label.replace("made larger", "an axis without elements"))
@@ -234,6 +239,13 @@ def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample)
             warnings.simplefilter("ignore")  # NumPy warns about the mean of an empty array
             assert_dtype_of(spec, device, sample, options)
             _check_empty_axis(spec, device, dtype, sample, options)
+            failures.append(_failure_of_nothing(spec, sample))
+    if failures and all(failures):
+        with on_sample(sample):
+            raise AssertionError(
+                "for inputs without elements the reference gives an empty result, and the function fails: "
+                f"{failures[-1]}; return an empty result, or let the reference refuse such inputs"
+            )
 
 
 def _check_shape_of_nothing(spec: OpSpec, device: Device, dtype: Any, sample: Sample, options: Sample) -> None:
@@ -249,6 +261,19 @@ def _check_shape_of_nothing(spec: OpSpec, device: Device, dtype: Any, sample: Sa
     elif expected.shape == spec.expected(options).shape:
         with on_sample(sample), explained("one axis has no elements, and the result's shape does not depend on it"):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
+
+
+def _failure_of_nothing(spec: OpSpec, sample: Sample) -> str | None:
+    """The error of a maximum over no elements, where neither the inputs nor the reference's result have any."""
+    is_nothing = not any(array.size for array in arrays_of(*sample.host()))
+    if not is_nothing or refusal_of(spec, sample) is not None or spec.expected(sample).size:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            spec.run("cpu", *sample.copied())
+    except Exception as error:  # noqa: BLE001  any other error may be meant
+        return str(error) if "zero-size array to reduction" in str(error) else None
+    return None
 
 
 _NOT_EMPTY = (
