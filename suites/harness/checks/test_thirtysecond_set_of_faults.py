@@ -10,7 +10,9 @@ import pytest
 from fault_sets import assert_found, pairs_of
 
 PARTS = (1, 2)
-PAIRS = {f"{part} {name}": pair for part in PARTS for name, pair in pairs_of(f"thirtysecond_set/part_{part}.py").items()}
+PAIRS = {
+    f"{part} {name}": pair for part in PARTS for name, pair in pairs_of(f"thirtysecond_set/part_{part}.py").items()
+}
 
 #: The check that names each fault, the device and the dtype; no dtype for a check that runs once for a function.
 FOUND = {

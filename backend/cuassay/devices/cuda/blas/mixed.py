@@ -104,10 +104,9 @@ def _refusal(rows: Array, weight: Array, form: MixedForm) -> str | None:
     if reason is not None:
         return reason
     line, of_weights = _LINE * 8 // form.bits, form.depth * form.bits // 8
-    if not form.depth or of_weights % 16 or rows.data.ptr % 16 or weight.data.ptr % 16:
-        return (
-            f"rows of {of_weights} bytes at {weight.data.ptr:#x} and of inputs at {rows.data.ptr:#x}, not of 16 bytes"
-        )
+    at_rows, at_weight = rows.data.ptr, weight.data.ptr
+    if not form.depth or of_weights % 16 or at_rows % 16 or at_weight % 16:
+        return f"{of_weights} bytes in a row of weights at {at_weight:#x}, inputs at {at_rows:#x}: not multiples of 16"
     if form.groups > 1 and form.group % line:
         return f"groups of {form.group} terms, not a multiple of {line}"
     return None
