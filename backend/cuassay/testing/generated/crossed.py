@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
+from cuassay.testing.generated.execution import filled_from, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.patterns import may_be_filled
 from cuassay.testing.generated.selection import generator, samples_of
@@ -35,16 +35,30 @@ _MANY, _PATIENCE_S = 2**14, 0.2
 
 
 def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Put the integers of another sample into this one, where they lie outside the range that this one asks for."""
+    """Put the integers of another sample into this one, where they lie outside the range that this one asks for.
+
+    A sample that has a list of arrays is also called with the options of each other sample.
+    """
     if spec.op is not None or spec.is_its_own_reference:
         return
     several = [one for one in samples_of(spec, device, dtype, "values") if elements_of(one) <= _MOST_ELEMENTS]
     chance = generator()
     for sample, other in permutations(several[:_MOST_SAMPLES], 2):
+        for crossed in _of_list(sample, other):
+            if refusal_of(spec, crossed) is None:
+                with on_sample(crossed):
+                    compare(spec, device, dtype, crossed, run_sample(spec, device, crossed))
         for crossed in _crossed(sample, other, chance):
             if is_safely_taken(spec, crossed):
                 with filled_from(spec, device, dtype, sample, crossed):
                     compare(spec, device, dtype, crossed, run_sample(spec, device, crossed))
+
+
+def _of_list(sample: Sample, other: Sample) -> Iterator[Sample]:
+    """The call with the other's options, if it has a list: an empty member may meet an option only there."""
+    if any(isinstance(given, list) for given in sample.args) and other.kwargs and sample.kwargs != other.kwargs:
+        kwargs = {**sample.kwargs, **other.kwargs}
+        yield replace(sample, kwargs=kwargs, label=f"{sample.label}, with the options of: {other.label}")
 
 
 def _crossed(sample: Sample, other: Sample, chance: np.random.Generator) -> Iterator[Sample]:

@@ -47,6 +47,7 @@ from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample, each
+from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, GROWTH, allowed
 
 Array = NDArray[Any]
@@ -123,6 +124,9 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Zeros everywhere, at every other place, in one of several arrays; one number everywhere; the ends of ranges."""
     for sample in samples_to_fill(spec, device, dtype):
         _check(spec, device, dtype, sample, refilled(sample, np.zeros_like, "all zero"))
+        if any(array.dtype == np.bool_ for array in arrays_of(*sample.host())):
+            nothing = refilled(_all_false(sample), np.zeros_like, "all zero, and all truth values False")
+            _check(spec, device, dtype, sample, nothing)
         _check(spec, device, dtype, sample, refilled(sample, _every_other_zero, "every other number is 0"))
         _check(spec, device, dtype, sample, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
         for label, one_zero in _each_zero(sample):
@@ -134,6 +138,17 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
             _check_range_ends(spec, device, dtype, sample)
             _check_minus_one_to_one(spec, device, dtype, sample)
             check_equal_numbers(spec, device, dtype, sample)
+
+
+def _all_false(sample: Sample) -> Sample:
+    """The call with nothing marked by its masks."""
+
+    def put(value: Any) -> Any:
+        is_mask = isinstance(value, np.ndarray) and value.dtype == np.bool_
+        return HostArray(np.zeros_like(value)) if is_mask else value
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs)
 
 
 def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
@@ -170,6 +185,10 @@ def _check_range_ends(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
     ranged = [(place, given) for place, given in enumerate(sample.args) if _has_range(given)]
     for place, given in ranged:
         low, high = given.span
+        if any(array.dtype == np.bool_ for array in arrays_of(*sample.host())):
+            nothing = with_input(_all_false(sample), place, np.full_like(given.values, low))
+            label = f"{sample.label}, each number of input {place} is {low}, and all truth values are False"
+            _check(spec, device, dtype, sample, replace(nothing, label=label), only_finite=True)
         for number in (low, 0.0, high) if low < 0 < high else (low, high):
             for where, fill in _FILLS.items():
                 label = f"{sample.label}, {where} of input {place} is {number}"

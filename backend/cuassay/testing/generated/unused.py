@@ -39,21 +39,25 @@ _PLACES, _ROWS = 8, 2
 def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
     """One NaN behind a mask, or in an operand that an option of 0.0 cancels, must not spoil a result.
 
-    A mask is a boolean array of the shape of another input. Where an array of integers has negative numbers, which mark
-    unused places of an index or rows without a label, a NaN at the first or last place of an array, or in such a row,
-    must not spoil a result that does not depend on it: code that replaces the mark by an index reads one of these.
-    Other NaN are not checked here, because products and transforms spread them, even if they are multiplied by zero.
+    A mask is an array of that input's shape: of truth values, or of integers, some of which are 0. Where an array of
+    integers has negative numbers, which mark unused places of an index or rows without a label, a NaN at the first or
+    last place of an array, or in such a row, must not spoil a result that does not depend on it: code that replaces the
+    mark by an index reads one of these. Other NaN are not checked here, because products and transforms spread them,
+    even if they are multiplied by zero.
     """
     if spec.is_its_own_reference:
         return
     if any(array.dtype.kind == "i" and (array < 0).any() for array in arrays_of(*sample.host())):
         _check_marked(spec, device, sample)
     is_left_out = any(type(value) is float and value == 0 for value in sample.kwargs.values())
-    shapes = {array.shape for array in arrays_of(*sample.host()) if array.dtype == np.bool_}
+    masks = [array for array in arrays_of(*sample.host()) if array.dtype.kind in "biu" and not array.all()]
     for number, array in enumerate(free_floats(sample)):
-        if not is_left_out and array.shape not in shapes:
+        unmarked = [np.flatnonzero(mask == 0) for mask in masks if mask.shape == array.shape]
+        if not is_left_out and not unmarked:
             continue
-        for place in generator().integers(0, max(array.size, 1), _PLACES)[: array.size]:
+        chance = generator()
+        behind = [place for places in unmarked for place in chance.permutation(places)[:_PLACES]]
+        for place in (*behind, *chance.integers(0, max(array.size, 1), _PLACES)[: array.size]):
             filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
             if is_safely_taken(spec, filled) and _not_using(spec, sample, filled, array, place).all():
                 _check(spec, device, filled, np.True_)

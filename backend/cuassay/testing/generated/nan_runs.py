@@ -1,0 +1,46 @@
+"""Checks of rows of which the first half is NaN: longer than a window, and more than one NaN to count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare_values, on_host
+from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
+from cuassay.testing.generated.filling import refilled
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+
+__all__ = ["check_counts_of_nan", "with_nan_run"]
+
+Array = NDArray[Any]
+
+
+def with_nan_run(array: Array) -> Array:
+    """Set the first half of each row to NaN."""
+    filled = array.copy()
+    filled[..., : (array.shape[-1] + 1) // 2 if array.ndim else 0] = np.nan
+    return filled
+
+
+def check_counts_of_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample) -> None:
+    """Where function and reference agree on the count of one NaN, they must agree on that of several."""
+    if spec.is_its_own_reference or spec.expected(base).dtype.kind not in "iu":
+        return
+    single = refilled(base, _with_first, "a NaN")
+    several = refilled(base, with_nan_run, "the first half of each row is NaN")
+    if not (is_safely_taken(spec, single) and is_safely_taken(spec, several)):
+        return
+    if np.array_equal(on_host(run_sample(spec, device, single)), spec.expected(single)):
+        with filled_from(spec, device, dtype, single, several):
+            compare_values(spec, device, dtype, several, run_sample(spec, device, several))
+
+
+def _with_first(array: Array) -> Array:
+    """Set the first number of each row to NaN."""
+    filled = array.copy()
+    filled[..., :1] = np.nan
+    return filled
