@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Self
 
-import numpy as np
-
-from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.capability import dtype_word
 from cuassay.core.nearest import did_you_mean
-from cuassay.errors import DTypeError, SpecError
+from cuassay.errors import SpecError
 
 __all__ = ["FORMS", "GPT2", "REDUCED", "Declared", "ErrorInput", "KnownFailure", "ModelSizes", "Work", "several"]
 
@@ -37,31 +34,6 @@ def index_advice(error: Exception) -> str:
     """Advice to append to the message of an `IndexError`; empty for other errors."""
     made = "; for indices into N places write make(shape, dtype='int64', low=0, high=N - 1)"
     return made if isinstance(error, IndexError) else ""
-
-
-def refuse_unknown(unknown: Mapping[str, Any], owner: str) -> None:
-    """Raise `SpecError` if ``make`` got arguments that it does not have, in the samples of `owner`."""
-    for name in unknown:
-        raise SpecError(
-            f"{_call_of(owner)} has no argument {name!r}{did_you_mean(name, _MADE)}; it takes a shape, low= and high= "
-            f"(the range of the numbers), dtype= and layout="
-        )
-
-
-def asked_dtype(dtype: Any, owner: str) -> np.dtype[Any]:
-    """The dtype that ``make`` was asked for; an unknown one raises `SpecError`, which names `owner`."""
-    try:
-        return as_dtype(dtype)
-    except DTypeError as error:
-        raise SpecError(f"{_call_of(owner)}: {error}") from None
-
-
-def _call_of(owner: str) -> str:
-    return f"{owner}: make" if owner else "make"
-
-
-#: What ``make`` takes by name.
-_MADE = ("low", "high", "dtype", "layout")
 
 
 class Declared:

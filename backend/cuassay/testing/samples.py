@@ -21,7 +21,8 @@ from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, epsil
 from cuassay.arrays.layout import as_shape
 from cuassay.devices import from_host
 from cuassay.errors import SpecError
-from cuassay.testing.declared import Declared, asked_dtype, refuse_unknown
+from cuassay.testing.asked import asked_dtype, refuse_unknown
+from cuassay.testing.declared import Declared
 from cuassay.testing.layouts import LAYOUTS, MARGIN, Layout
 
 __all__ = [

@@ -331,6 +331,22 @@ def scales_exchanged(kernel: Kernel) -> Kernel:
     return run
 
 
+def weight_changed(change: Callable[[Any], Any]) -> Callable[[Kernel], Kernel]:
+    """Integer weights are changed before they are multiplied."""
+    return lambda kernel: lambda a, weight, *others, **scalars: kernel(a, change(weight), *others, **scalars)
+
+
+def halves_exchanged(weight: Any) -> Any:
+    return weight if weight.dtype == np.int8 else weight << 4 | weight >> 4
+
+
+def first_group_for_all(kernel: Kernel) -> Kernel:
+    def run(a: Any, weight: Any, scale: Any, bias: Any, **scalars: Any) -> None:
+        kernel(a, weight, scale if scale.ndim == 1 else np.broadcast_to(scale[:, :1], scale.shape), bias, **scalars)
+
+    return run
+
+
 def after(spoil: Callable[[list[Any]], None]) -> Callable[[Kernel], Kernel]:
     """The kernel of an op over lists computes, then `spoil` gets its first list, the one that is written."""
 
@@ -812,6 +828,12 @@ FAULTS = (
     Fault("grouped_mm", "one matrix for all", "values", "bfloat16", first_matrix_for_all),
     Fault("scaled_mm", "one scale for all rows", "values", "float8_e4m3fn", scales_exchanged),
     Fault("scaled_mm", "bias left out", "values", "uint8", lambda k: lambda *arrays, **s: k(*arrays[:4], None, **s)),
+    Fault("mixed_linear", "halves of 4 bits exchanged", "values", "float32", weight_changed(halves_exchanged)),
+    Fault("mixed_linear", "the least of 8 bits limited", "values", "float32",
+          weight_changed(lambda weight: np.maximum(weight, -127) if weight.dtype == np.int8 else weight)),
+    Fault("mixed_linear", "one scale for all groups", "values", "float16", first_group_for_all),
+    Fault("mixed_linear", "bias left out", "values", "float32",
+          lambda k: lambda *arrays, **s: k(*arrays[:3], None, **s)),
     Fault("copy", "tail of a warp", "values", "bool", tail_of_warp_missing),
     Fault("copy", "strides", "layouts", "complex128", strides_ignored),
     Fault("copy", "sign of large numbers", "extremal", "float32", positive_above_half_of_the_largest),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.device import Device
+from cuassay.testing.generated.broken import breaking
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
@@ -45,8 +46,12 @@ def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
     chance = generator()
     for sample, other in permutations(several[:_MOST_SAMPLES], 2):
         for crossed in _of_list(sample, other):
-            if refusal_of(spec, crossed) is None:
-                with on_sample(crossed):
+            with on_sample(crossed):
+                if refusal_of(spec, crossed) is None and (error := breaking(spec, crossed)) is not None:
+                    raise AssertionError(
+                        f"the reference gives a result, and the function breaks: {type(error).__name__}: {error}"
+                    ) from error
+                if is_safely_taken(spec, crossed):
                     compare(spec, device, dtype, crossed, run_sample(spec, device, crossed))
         for crossed in _crossed(sample, other, chance):
             if is_safely_taken(spec, crossed):

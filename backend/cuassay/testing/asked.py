@@ -1,0 +1,39 @@
+"""What ``make`` was asked for: errors that name its arguments and the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.nearest import did_you_mean
+from cuassay.errors import DTypeError, SpecError
+
+__all__ = ["asked_dtype", "refuse_unknown"]
+
+
+def refuse_unknown(unknown: Mapping[str, Any], owner: str) -> None:
+    """Raise `SpecError` if ``make`` got arguments that it does not have, in the samples of `owner`."""
+    for name in unknown:
+        raise SpecError(
+            f"{_call_of(owner)} has no argument {name!r}{did_you_mean(name, _MADE)}; it takes a shape, low= and high= "
+            f"(the range of the numbers), dtype= and layout="
+        )
+
+
+def asked_dtype(dtype: Any, owner: str) -> np.dtype[Any]:
+    """The dtype that ``make`` was asked for; an unknown one raises `SpecError`, which names `owner`."""
+    try:
+        return as_dtype(dtype)
+    except DTypeError as error:
+        raise SpecError(f"{_call_of(owner)}: {error}") from None
+
+
+def _call_of(owner: str) -> str:
+    return f"{owner}: make" if owner else "make"
+
+
+#: What ``make`` takes by name.
+_MADE = ("low", "high", "dtype", "layout")
