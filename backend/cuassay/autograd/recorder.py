@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cuassay.arrays.dtypes import FLOATS, dtype_name
+from cuassay.arrays.dtypes import FLOATS, dtype_name, is_complex
 from cuassay.autograd.traced import TracedArray, bottom
 from cuassay.core import callers
 from cuassay.core.device import Device
@@ -139,7 +139,10 @@ class Recorder:
             _check_out(call, rule, plain)
         result = proceed(Call(op, plain, call.out))
         first = result[0] if rule.gives_list else result
-        if not rule.formulas or not _is_float(first.dtype):
+        if not rule.formulas:
+            return result
+        if not _is_float(first.dtype):
+            _refuse_complex(op, first.dtype)
             return result
         outputs = tuple(map(_meta, result)) if rule.gives_list else (_meta(result),)
         node = Node(op.name, callers.site(), self._place(first), outputs)
@@ -355,6 +358,11 @@ def _is_float(dtype: Any) -> bool:
     if found is None:
         found = _FLOATING[dtype] = dtype_name(dtype) in FLOATS
     return found
+
+
+def _refuse_complex(op: Op, dtype: Any) -> None:
+    if is_complex(dtype):  # without this, its gradient would be 0
+        raise GradientError(f"{op.name} makes {dtype_name(dtype)}, which has no derivative; call stop_gradient first")
 
 
 def _check_out(call: Call, rule: _Rule, plain: Mapping[str, Any]) -> None:

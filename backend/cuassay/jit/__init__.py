@@ -8,7 +8,8 @@ delegates to `cpu` as for every operation, and `cuda` compiles a kernel that con
     text          from C++ to C, with the place of each character
     body          the functions, parameters and types of a text; unsupported constructs raise
     arithmetic    C's conversions and operators on arrays
-    mathematics   the functions of <cmath>
+    mathematics   the functions of <cmath>, and those of <complex>
+    complexes     what a body may do with complex numbers
     run           a body on NumPy arrays
     tangent       the derivative of a body, as a body
     declared      a body as an operation

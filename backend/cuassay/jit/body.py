@@ -10,7 +10,7 @@ from typing import Any
 from cuassay.core import extras
 from cuassay.errors import CompileError, LibraryNotFoundError
 from cuassay.jit.mathematics import FUNCTIONS
-from cuassay.jit.text import AUTO, KEYWORD_TYPES, TYPES, CText, refused, to_c
+from cuassay.jit.text import AUTO, COMPLEX_OF, KEYWORD_TYPES, TYPES, CText, refused, to_c
 
 __all__ = ["TEMPLATE", "Body", "Function", "Parameter", "declared_type", "read"]
 
@@ -26,7 +26,7 @@ _WORDS = {
     "ArrayDecl": ("an array", "write one variable for each element"),
     "ArrayRef": ("an element of an array", "write one variable for each element"),
     "PtrDecl": ("a pointer", "a body gets values: write T x"),
-    "StructRef": ("a member", "write one variable for each member"),
+    "StructRef": ("a member", "write one variable for each member; real(x) and imag(x) for the parts of x"),
     "InitList": ("a list in braces", "write one value"),
     "Label": ("a label", "write a loop"),
 }
@@ -80,6 +80,8 @@ class Body:
         All functions by name. Each calls only those before it.
     explicit : mapping
         The explicit types of calls such as ``f<T>(x)``, by the column of the function's name in the tree.
+    refusal : callable
+        Makes the error for an unsupported node of a tree: ``(node, what, advice) -> CompileError``.
     """
 
     code: str
@@ -87,6 +89,7 @@ class Body:
     entry: Function
     functions: Mapping[str, Function]
     explicit: Mapping[int, str]
+    refusal: Callable[[Any, str, str], CompileError]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -121,7 +124,7 @@ class _Reader:
         functions: dict[str, Function] = {}
         for place, (tree, offset) in enumerate(self._definitions()):
             function = self._function(tree, place)
-            known = {name: one.arguments for name, one in FUNCTIONS.items()}
+            known = {COMPLEX_OF: 2, **{name: one.arguments for name, one in FUNCTIONS.items()}}
             self._check(tree.body, known | {name: len(one.parameters) for name, one in functions.items()})
             if function.name in functions or function.name in FUNCTIONS:
                 raise self._refused(offset, f"a second function named {function.name}", "give it another name")
@@ -135,7 +138,7 @@ class _Reader:
             if function.returns == "void" or any(one.is_reference for one in function.parameters):
                 raise self._refused(0, f"{function.name} gives no value", "only the last function may write references")
         explicit = {self._head + place + 1: self._named(name) for place, name in self._text.explicit.items()}
-        return Body(self._text.code, self._text.type_name, entry, functions, explicit)
+        return Body(self._text.code, self._text.type_name, entry, functions, explicit, self._refusal)
 
     def _definitions(self) -> Iterator[tuple[Any, int]]:
         """Yield the tree of each function and where it begins."""
@@ -203,6 +206,8 @@ class _Reader:
                 self._check(child, known)
 
     def _check_call(self, node: Any, known: Mapping[str, int]) -> None:
+        if type(node.name).__name__ == "StructRef":
+            raise self._refused(self._place(node), "a method", "write a function: real(x), imag(x), conj(x)")
         called = getattr(node.name, "name", "")
         if called not in known:
             hint = "functions of <cmath> and those written before it can be called"
@@ -226,6 +231,9 @@ class _Reader:
     def _place(self, node: Any) -> int:
         coord = getattr(node, "coord", None) or getattr(getattr(node, "type", None), "coord", None)
         return coord.column - 1 - self._head if coord is not None else 0
+
+    def _refusal(self, node: Any, what: str, advice: str) -> CompileError:
+        return self._refused(self._place(node), what, advice)
 
     def _refused(self, place: int, what: str, advice: str) -> CompileError:
         return refused(self._text.code, self._text.origin(max(place, 0)), what, advice)

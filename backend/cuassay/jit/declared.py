@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import BOOL, FLOATS, INTEGERS, compute_dtype
+from cuassay.arrays.dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, compute_dtype, is_complex
 from cuassay.core.words import shown
-from cuassay.errors import ArgumentError, ShapeError
-from cuassay.jit.arithmetic import as_type
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.jit.arithmetic import as_type, real_dtype
 from cuassay.jit.body import Body, read
+from cuassay.jit.complexes import check
 from cuassay.jit.run import run
 from cuassay.jit.tangent import tangent
 from cuassay.ops import catalog, registry, shapes
@@ -30,7 +31,7 @@ __all__ = ["MOST_INPUTS", "MOST_OUTPUTS", "Elementwise", "elementwise", "free_na
 MOST_INPUTS = 8
 MOST_OUTPUTS = 8
 
-_DTYPES = (*BOOL, *INTEGERS, *FLOATS)
+_DTYPES = (*BOOL, *INTEGERS, *FLOATS, *COMPLEX)
 
 _makers: dict[str, Maker] = {}
 _declared: dict[tuple[str, tuple[tuple[str, Any], ...]], Elementwise] = {}
@@ -82,6 +83,23 @@ class Elementwise:
         self.op(*arrays, *outs, **scalars)
         return outs
 
+    def numbers(self, dtype: np.dtype[Any], given: Mapping[str, Any]) -> list[Any]:
+        """Return the scalars of a call in the type that the body computes in; for a complex one, in that of its parts.
+
+        Raises
+        ------
+        CompileError
+            If `dtype` is complex and the body cannot be computed in it. The message has line, column and advice.
+        ArgumentError
+            If a scalar is complex.
+        """
+        if dtype.kind == "c":
+            check(self.body, dtype, len(self.scalars))
+        for name, value in given.items():
+            if isinstance(value, complex):
+                raise ArgumentError(f"{name} of {self.op.name} must be a real number; got {value}; give it as an array")
+        return [np.asarray(given[name]).astype(real_dtype(dtype))[()] for name in self.scalars]
+
     def _new_outputs(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Return new outputs with the broadcast shape and promoted dtype of the inputs."""
         names = self.op.schema.array_names[: -len(self.body.outputs)]
@@ -111,10 +129,10 @@ def elementwise(code: str, **scalars: float) -> Elementwise:
     code : str
         The text, such as ``template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }``. The last
         function is computed for each element, and may call those before it. It returns a ``T``, or returns ``void`` and
-        writes parameters that are references (``T& out``). ``T`` is the promoted dtype of the arrays; for 16-bit floats
-        it is float, and results are rounded once.
+        writes parameters that are references (``T& out``). ``T`` is the promoted dtype of the arrays, which may be
+        complex; for 16-bit floats it is float, and results are rounded once.
     **scalars
-        The parameters that are numbers, with their defaults: ``alpha=1.0``. They come after the arrays.
+        The parameters that are real numbers, with their defaults: ``alpha=1.0``. They come after the arrays.
 
     Returns
     -------
@@ -232,6 +250,10 @@ def _shape_of_several(arrays: Sequence[str], outputs: Sequence[str]) -> Callable
                 raise ShapeError(
                     f"{name} must have the arrays' broadcast shape {wanted}; got {tuple(bound[name].shape)}"
                 )
+            if any(is_complex(bound[one].dtype) for one in arrays) and not is_complex(bound[name].dtype):
+                raise DTypeError(
+                    f"{name} must be complex, as the arrays; got {bound[name].dtype}; take its parts after"
+                )
         return wanted
 
     return shape
@@ -248,7 +270,7 @@ def _on_numpy(found: Elementwise) -> registry.Implementation:
         outs = given[read_by:] or (out,)
         wide = compute_dtype(outs[0].dtype)
         inputs = [in_type(value, wide) for value in given[:read_by]]
-        inputs += [np.asarray(numbers[name]).astype(wide) for name in body.inputs[read_by:]]
+        inputs += found.numbers(wide, numbers)
         results = run(body, wide, inputs)
         for one, result in zip(outs, results, strict=True):
             with np.errstate(over="ignore"):

@@ -1,11 +1,12 @@
 """The mathematical functions that a body may call, on NumPy arrays, with the overloads of ``<cmath>``.
 
-A function of float32 is computed in float64 and rounded once, which is more accurate than C and CUDA guarantee.
+A function of float32 is computed in float64 and rounded once, which is more accurate than C and CUDA guarantee; one of
+complex64 in complex128. `OF_COMPLEX` names the functions that take complex numbers, as those of ``<complex>`` do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.special import erf
-from cuassay.jit.arithmetic import as_type, common_type
+from cuassay.errors import DTypeError
+from cuassay.jit.arithmetic import as_type, common_type, real_dtype
 
-__all__ = ["FUNCTIONS", "MathFunction"]
+__all__ = ["CONSTANTS", "FUNCTIONS", "OF_COMPLEX", "MathFunction", "complex_of"]
 
 Value = NDArray[Any]
 
 _FLOAT32, _FLOAT64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
+_COMPLEX128 = np.dtype(np.complex128)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,37 @@ def _in_float64(function: Callable[..., Any], dtype: np.dtype[Any], *values: Val
 
 
 def _real(function: Callable[..., Any]) -> Callable[..., Value]:
-    return lambda *values: _in_float64(function, _real_type(*values), *values)
+    """Return a function of real numbers, or of complex ones if there is one among them."""
+
+    def call(*values: Value) -> Value:
+        if any(value.dtype.kind == "c" for value in values):
+            dtype = common_type(*(value.dtype for value in values))
+            return np.asarray(function(*(value.astype(_COMPLEX128) for value in values))).astype(dtype)
+        return _in_float64(function, _real_type(*values), *values)
+
+    return call
+
+
+def _part(function: Callable[..., Any]) -> Callable[..., Value]:
+    """Return a function whose result is real."""
+
+    def call(value: Value) -> Value:
+        is_complex = value.dtype.kind == "c"
+        dtype = real_dtype(value.dtype) if is_complex else _real_type(value)
+        return np.asarray(function(value.astype(_COMPLEX128 if is_complex else _FLOAT64))).astype(dtype)
+
+    return call
+
+
+def _absolute(value: Value) -> Value:
+    return _part(np.abs)(value) if value.dtype.kind == "c" else _common(np.abs)(value)
+
+
+def complex_of(real: Value, imaginary: Value) -> Value:
+    """Return complex numbers of two parts, which have been converted to the type of the result."""
+    if real.dtype.kind != "c":
+        raise DTypeError(f"two values make a complex number, not one of {real.dtype}; call it with complex arrays")
+    return np.asarray(real + imaginary.real * real.dtype.type(1j))
 
 
 def _single(function: Callable[..., Any]) -> Callable[..., Value]:
@@ -100,7 +133,34 @@ FUNCTIONS: dict[str, MathFunction] = {
     "isinf": MathFunction(1, _test(np.isinf)),
     "isnan": MathFunction(1, _test(np.isnan)),
     "signbit": MathFunction(1, _test(np.signbit)),
-    "abs": MathFunction(1, _common(np.abs)),
+    "abs": MathFunction(1, _absolute),
+    "arg": MathFunction(1, _part(np.angle)),
+    "conj": MathFunction(1, _real(np.conj)),
+    "imag": MathFunction(1, _part(np.imag)),
+    "real": MathFunction(1, _part(np.real)),
     "max": MathFunction(2, _common(np.fmax)),
     "min": MathFunction(2, _common(np.fmin)),
+}
+
+#: The functions of complex numbers.
+OF_COMPLEX = frozenset(
+    (
+        *("abs", "arg", "conj", "cos", "cosh", "exp", "imag", "log", "log10", "pow", "real", "sin", "sinh", "sqrt"),
+        *("tan", "tanh"),
+    )
+)
+
+#: The constants that ``<cmath>`` and CUDA define.
+CONSTANTS: Mapping[str, Any] = {
+    "INFINITY": np.float32(np.inf),
+    "NAN": np.float32(np.nan),
+    "M_PI": np.float64(np.pi),
+    "M_E": np.float64(np.e),
+    "M_SQRT2": np.float64(np.sqrt(2.0)),
+    "FLT_MAX": np.finfo(np.float32).max,
+    "FLT_EPSILON": np.finfo(np.float32).eps,
+    "DBL_MAX": np.finfo(np.float64).max,
+    "DBL_EPSILON": np.finfo(np.float64).eps,
+    "INT_MAX": np.int32(np.iinfo(np.int32).max),
+    "INT_MIN": np.int32(np.iinfo(np.int32).min),
 }

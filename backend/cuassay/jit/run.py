@@ -5,7 +5,7 @@ This is the readable implementation, which defines what the kernels must compute
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.errors import ArgumentError, DTypeError
-from cuassay.jit.arithmetic import BINARY, as_type, common_type, promoted, truth
+from cuassay.jit.arithmetic import BINARY, as_type, constant, promoted, truth
 from cuassay.jit.body import TEMPLATE, Body, Function, declared_type
-from cuassay.jit.mathematics import FUNCTIONS
-from cuassay.jit.text import AUTO
+from cuassay.jit.complexes import chosen_type, deduced
+from cuassay.jit.mathematics import CONSTANTS, FUNCTIONS, complex_of
+from cuassay.jit.text import AUTO, COMPLEX_OF
 
 __all__ = ["run"]
 
@@ -218,20 +219,15 @@ class _Machine:
         return found
 
     def _value_Constant(self, node: Any, frame: _Frame, mask: Value) -> Value:
-        if node.type in ("float", "double"):
-            return np.asarray(float(node.value.rstrip("fFlL")), np.float32 if node.type == "float" else np.float64)
-        text = node.value.rstrip("uUlL")
-        is_octal = text.isdigit() and text.startswith("0")
-        whole = int(text, 8 if is_octal else 0)
-        return np.asarray(whole, _integer_type(whole, node.type))
+        return constant(node.value, node.type)
 
     def _value_ID(self, node: Any, frame: _Frame, mask: Value) -> Value:
         if node.name in frame.variables:
             return self.read(frame, node.name, mask)
         if node.name in ("true", "false"):
             return np.asarray(node.name == "true")
-        if node.name in _CONSTANTS:
-            return np.asarray(_CONSTANTS[node.name])
+        if node.name in CONSTANTS:
+            return np.asarray(CONSTANTS[node.name])
         raise ArgumentError(
             f"{frame.function.name} reads {node.name!r}, which nothing declares; declare it, or add a parameter"
         )
@@ -276,8 +272,7 @@ class _Machine:
         holds = truth(self._value(node.cond, frame, mask))
         first = self._value(node.iftrue, frame, mask & holds)
         second = self._value(node.iffalse, frame, mask & ~holds)
-        is_alike = first.dtype == second.dtype
-        dtype = first.dtype if is_alike else common_type(first.dtype, second.dtype)
+        dtype = chosen_type(first.dtype, second.dtype)
         return np.where(holds, as_type(first, dtype), as_type(second, dtype))
 
     def _value_Assignment(self, node: Any, frame: _Frame, mask: Value) -> Value:
@@ -305,21 +300,10 @@ class _Machine:
         called = self._body.functions.get(node.name.name)
         if called is None:
             values = values if dtype is None else [as_type(value, dtype) for value in values]
-            return FUNCTIONS[node.name.name].call(*values)
-        result, _ = _Machine(self._body, dtype or self._deduced(called, values)).call(called, values, mask)
+            return complex_of(*values) if node.name.name == COMPLEX_OF else FUNCTIONS[node.name.name].call(*values)
+        dtype = dtype or deduced(self._body, called, [value.dtype for value in values], self._template)
+        result, _ = _Machine(self._body, dtype).call(called, values, mask)
         return result
-
-    def _deduced(self, called: Function, values: Sequence[Value]) -> np.dtype[Any]:
-        """Deduce the template's dtype in a call from the arguments that have the template's type."""
-        pairs = zip(called.parameters, values, strict=True)
-        found = {value.dtype for parameter, value in pairs if parameter.type == TEMPLATE}
-        if len(found) > 1:
-            names, template = " and ".join(sorted(map(str, found))), self._body.template
-            raise DTypeError(
-                f"a call of {called.name} has arguments of types {names} for {template}; "
-                f"write {called.name}<{template}>(...)"
-            )
-        return found.pop() if found else self._template
 
     # -------------------------------------------------------------------------------------------- variables
 
@@ -347,27 +331,3 @@ class _Machine:
             old = np.zeros((), variable.dtype) if variable.value is None else variable.value
             variable.value = np.where(mask, new, old)
             variable.is_set = mask if variable.is_set is None else variable.is_set | mask
-
-
-def _integer_type(number: int, suffix: str) -> np.dtype[Any]:
-    """Return the first of C's types that can represent the constant."""
-    unsigned = "unsigned" in suffix
-    narrow, wide = (np.uint32, np.uint64) if unsigned else (np.int32, np.int64)
-    is_narrow = "long" not in suffix and number <= np.iinfo(narrow).max
-    return np.dtype(narrow if is_narrow else wide if number <= np.iinfo(wide).max else np.uint64)
-
-
-#: The constants that ``<cmath>`` and CUDA define.
-_CONSTANTS: Mapping[str, Any] = {
-    "INFINITY": np.float32(np.inf),
-    "NAN": np.float32(np.nan),
-    "M_PI": np.float64(np.pi),
-    "M_E": np.float64(np.e),
-    "M_SQRT2": np.float64(np.sqrt(2.0)),
-    "FLT_MAX": np.finfo(np.float32).max,
-    "FLT_EPSILON": np.finfo(np.float32).eps,
-    "DBL_MAX": np.finfo(np.float64).max,
-    "DBL_EPSILON": np.finfo(np.float64).eps,
-    "INT_MAX": np.int32(np.iinfo(np.int32).max),
-    "INT_MIN": np.int32(np.iinfo(np.int32).min),
-}

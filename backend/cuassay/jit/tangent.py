@@ -27,12 +27,12 @@ _C_NAMES = {"float32": "float", "float64": "double"}
 _ONE: dict[str, str] = {
     "acos": "-1 / sqrt(1 - {a} * {a})", "acosh": "1 / sqrt({a} * {a} - 1)", "asin": "1 / sqrt(1 - {a} * {a})",
     "asinh": "1 / sqrt({a} * {a} + 1)", "atan": "1 / (1 + {a} * {a})", "atanh": "1 / (1 - {a} * {a})",
-    "cbrt": "1 / (3 * cbrt({a}) * cbrt({a}))", "cos": "-sin({a})", "cosh": "sinh({a})",
+    "cbrt": "1 / (3 * cbrt({a}) * cbrt({a}))", "conj": "1", "cos": "-sin({a})", "cosh": "sinh({a})",
     "erf": "{T}1.1283791670955126 * exp(-{a} * {a})", "exp": "exp({a})", "exp2": "{T}0.6931471805599453 * exp2({a})",
     "expm1": "exp({a})", "fabs": "(({a} > 0) - ({a} < 0))", "abs": "(({a} > 0) - ({a} < 0))", "log": "1 / {a}",
     "log10": "{T}0.4342944819032518 / {a}", "log1p": "1 / (1 + {a})", "log2": "{T}1.4426950408889634 / {a}",
-    "rsqrt": "-{T}0.5 * rsqrt({a}) / {a}", "sin": "cos({a})", "sinh": "cosh({a})", "sqrt": "{T}0.5 / sqrt({a})",
-    "tan": "(1 + tan({a}) * tan({a}))", "tanh": "(1 - tanh({a}) * tanh({a}))",
+    "real": "1", "rsqrt": "-{T}0.5 * rsqrt({a}) / {a}", "sin": "cos({a})", "sinh": "cosh({a})",
+    "sqrt": "{T}0.5 / sqrt({a})", "tan": "(1 + tan({a}) * tan({a}))", "tanh": "(1 - tanh({a}) * tanh({a}))",
 }  # fmt: skip
 
 #: The derivatives of functions of several arguments, by each argument.
@@ -51,7 +51,9 @@ _SEVERAL: dict[str, tuple[str, ...]] = {
 }
 
 #: Functions that are constant almost everywhere.
-_STEPS = frozenset(("ceil", "floor", "nearbyint", "rint", "round", "trunc", "isfinite", "isinf", "isnan", "signbit"))
+_STEPS = frozenset(
+    ("arg", "ceil", "floor", "imag", "nearbyint", "rint", "round", "trunc", "isfinite", "isinf", "isnan", "signbit")
+)
 
 
 def tangent(body: Body, parameter: str, scalars: int) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from cuassay.errors import CompileError
 
-__all__ = ["AUTO", "KEYWORD_TYPES", "TYPES", "CText", "refused", "to_c"]
+__all__ = ["AUTO", "COMPLEX_OF", "KEYWORD_TYPES", "TYPES", "CText", "refused", "to_c"]
 
 #: The types that a body may name. ``long`` has 64 bits, as on all Linux machines that CUDA supports.
 TYPES: dict[str, str] = {
@@ -30,6 +30,9 @@ KEYWORD_TYPES = frozenset({"char", "short", "int", "unsigned", "signed", "long",
 
 #: Replaces ``auto``, which is a storage class in C.
 AUTO = "auto_type"
+
+#: Replaces the template's type in ``T(real, imaginary)``, which would be a cast with a comma in C.
+COMPLEX_OF = "complex_of"
 
 _ONE_WORD = frozenset(name for name in TYPES if " " not in name)
 _DROPPED = frozenset({"inline", "__device__", "__host__", "__forceinline__", "static", "constexpr"})
@@ -202,11 +205,32 @@ class _Writer:
             self._put(word, token.offset)
             self._at += 4
         elif self._is_type(word) and self._word(1) == "(":
-            self._put(f"({word})", token.offset)
-            self._at += 1
+            self._made(token)
         else:
             self._put(AUTO if word == "auto" else word, token.offset)
             self._at += 1
+
+    def _made(self, token: _Token) -> None:
+        """Write ``T(x)`` as a cast, and ``T(real, imaginary)`` as a call."""
+        values = self._values()
+        if values > 2 or (values == 2 and token.text != self._type):
+            advice = f"write {self._type}(real, imaginary) or {token.text}(x)"
+            raise refused(self._code, token.offset, f"{token.text} of {values} values", advice)
+        if values == 2:
+            self._c.explicit[self._length] = token.text
+        self._put(COMPLEX_OF if values == 2 else f"({token.text})", token.offset)
+        self._at += 1
+
+    def _values(self) -> int:
+        """Return how many values the parentheses after this token hold."""
+        values, depth, ahead = 1, 0, 1
+        while word := self._word(ahead):
+            depth += (word == "(") - (word == ")")
+            if not depth:
+                break
+            values += word == "," and depth == 1
+            ahead += 1
+        return values
 
     def _is_type(self, word: str) -> bool:
         return word in _ONE_WORD or word == self._type

@@ -100,6 +100,13 @@ def test_no_gradient_passes_where_it_is_stopped(drawn: Callable[..., Any]) -> No
     assert np.array_equal(to_host(found), to_host(a))
 
 
+def test_a_complex_result_of_a_real_array_is_refused(device: Device) -> None:
+    a, b = np.ones(3, np.float32), from_host(np.full(3, 1j, np.complex64), device)
+
+    with pytest.raises(GradientError, match="mul makes complex64, which has no derivative; call stop_gradient first"):
+        vjp(lambda a: ops.mul(a, b), from_host(a, device))
+
+
 def test_a_plain_array_at_the_left_of_an_operator_is_seen(drawn: Callable[..., Any]) -> None:
     plain = drawn(3)
 

@@ -13,7 +13,7 @@ from cuassay.devices.cuda.launch import source
 from cuassay.devices.cuda.ops.body_text import OPTIONS, kernel_text, reduction_text
 from cuassay.errors import CompileError, LibraryNotFoundError
 from cuassay.jit.body import Body, read
-from cuassay.jit.mathematics import FUNCTIONS
+from cuassay.jit.mathematics import FUNCTIONS, OF_COMPLEX
 from cuassay.jit.tangent import tangent
 
 HEAD = "template <typename T> "
@@ -26,6 +26,7 @@ LOOP = (
     + "T f(T x, T y) { while (x < y) { x = twice(x); if (x > 9) return y; } return x; }"
 )
 TWO = HEAD + "void both(T x, T y, T& sum, T& difference) { sum = x + y; difference = x - y; }"
+COMPLEX = HEAD + "T f(T x, T y, T alpha) { T z = x * y + alpha; if (x == y) z /= y; return -z - T(0, 1) * real(x); }"
 FORMS = {
     "dense": (SCALED, ("float32", "float32"), "float32", 1, 4),
     "dense in 16 bits": (SCALED, ("bfloat16", "bfloat16"), "bfloat16", 1, 8),
@@ -37,6 +38,11 @@ FORMS = {
     "a loop of integers": (LOOP, ("uint8", "int16"), "int16", 0, 8),
     "two outputs": (TWO, ("float32", "float32"), "float32", 0, 4),
     "two strided outputs": (TWO, ("int32", "int32"), "int32", 0, 0),
+    "complex numbers": (COMPLEX, ("complex64", "complex64"), "complex64", 1, 2),
+    "wide complex numbers": (COMPLEX, ("complex128", "complex64"), "complex128", 1, 1),
+    "strided complex numbers": (COMPLEX, ("complex64", "bfloat16"), "complex64", 1, 0),
+    "a number and complex ones": (COMPLEX, ("complex64", ""), "complex64", 1, 2),
+    "two complex outputs": (TWO, ("complex64", "complex64"), "complex64", 0, 2),
 }  # fmt: skip
 
 
@@ -74,6 +80,21 @@ def test_each_function_of_cmath_is_known_to_nvrtc(dtype: str) -> None:
     code = f"{HEAD}T all(T x, T y) {{ T r = 0; {lines} return r + INFINITY + NAN + M_PI + FLT_MAX + INT_MAX; }}"
 
     assert compiled(read(code), (dtype, dtype), dtype, 0, 1, "sm_90").cubin
+
+
+@pytest.mark.parametrize("arch", source.ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_each_function_of_complex_numbers_compiles(dtype: str, arch: str) -> None:
+    lines = "".join(
+        f"r += {space}{name}({', '.join(['x', 'y'][: FUNCTIONS[name].arguments])}); "
+        for name in sorted(OF_COMPLEX)
+        for space in ("", "std::")
+    )
+    mixed = (
+        "r = 2 * r - x / 0.5f; r *= 2.0 * y; r -= pow(x, 2) + pow(2.0f, x); return r == 0 ? T(abs(-1), real(3)) : r;"
+    )
+
+    assert compiled(read(f"{HEAD}T all(T x, T y) {{ T r = 0; {lines} {mixed} }}"), (dtype, dtype), dtype, 0, 1, arch)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

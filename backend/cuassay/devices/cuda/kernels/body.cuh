@@ -40,6 +40,19 @@ using uint64_t = unsigned long long;
 #define INT_MIN (-2147483647 - 1)
 #endif
 
+// The parts of a real number, which is float if the number is.
+template <typename A> struct RealOf { using type = double; };
+template <> struct RealOf<float> { using type = float; };
+namespace std {
+template <typename A> __device__ __forceinline__ typename RealOf<A>::type real(A value) { return value; }
+template <typename A> __device__ __forceinline__ typename RealOf<A>::type imag(A) { return 0; }
+template <typename A> __device__ __forceinline__ typename RealOf<A>::type conj(A value) { return value; }
+template <typename A> __device__ __forceinline__ typename RealOf<A>::type arg(A value) {
+    const typename RealOf<A>::type number = value;
+    return atan2(decltype(number)(0), number);
+}
+}  // namespace std
+
 // Converts an operand to the type that the body computes in.
 template <typename W, typename A> __device__ __forceinline__ W operand(A value) {
     return static_cast<W>(widen<typename Wide<A>::type>(value));

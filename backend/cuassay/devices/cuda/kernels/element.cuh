@@ -21,8 +21,15 @@ using bfloat16 = __nv_bfloat16;
 using float32 = float;
 using float64 = double;
 
-// The real and the imaginary part, in NumPy's memory layout.
-template <typename T> struct alignas(2 * sizeof(T)) Complex { T real, imaginary; };
+// The real and the imaginary part, in NumPy's memory layout. A real number becomes one without being named.
+template <typename T> struct alignas(2 * sizeof(T)) Complex {
+    T real, imaginary;
+    Complex() = default;
+    __device__ __forceinline__ Complex(T real, T imaginary) : real(real), imaginary(imaginary) {}
+    template <typename A> __device__ __forceinline__ Complex(A value) : real(static_cast<T>(value)), imaginary(0) {}
+    template <typename A> __device__ __forceinline__ Complex(const Complex<A>& value)
+        : real(static_cast<T>(value.real)), imaginary(static_cast<T>(value.imaginary)) {}
+};
 template <typename T> __device__ __forceinline__ Complex<T> operator+(Complex<T> a, Complex<T> b) {
     return {a.real + b.real, a.imaginary + b.imaginary};
 }

@@ -2,8 +2,8 @@
 
 NVRTC gets the text unchanged. `cuassay.jit.body` has parsed it and knows which parameters are arrays, numbers and
 references. Contiguous arrays are loaded and stored in 16 bytes, others element by element. A body computes 16-bit
-floats in float, and its result is rounded once. Kernels: written by `body_text` around kernels/body.cuh. Called by
-`cuassay.jit`.
+floats in float, and its result is rounded once. Kernels: written by `body_text` around kernels/body.cuh, with
+kernels/complex.cuh for complex numbers. Called by `cuassay.jit`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class BodyKernel:
 
     only_launches = True  # see `repeated`
 
-    def __init__(self, body: Body, scalars: Sequence[str]) -> None:
-        self._body = body
-        self._arrays = len(body.inputs) - len(scalars)
+    def __init__(self, found: Elementwise) -> None:
+        self._found, self._body = found, found.body
+        self._arrays = len(found.body.inputs) - len(found.scalars)
 
     def __call__(self, *given: Any, out: Array = None, **scalars: Any) -> None:
         """Write `out`, or, with several outputs, the last arrays given."""
@@ -70,7 +70,7 @@ class BodyKernel:
         operands = [_aligned(one) if isinstance(one, cupy.ndarray) else np.asarray(one, wide)[()] for one in operands]
         targets = [alignment.target_for(out) for out in outs]
         arrays = [*targets, *(one for one in operands if isinstance(one, cupy.ndarray))]
-        numbers = [np.asarray(scalars[name]).astype(wide)[()] for name in self._body.inputs[self._arrays :]]
+        numbers = self._found.numbers(wide, scalars)
         dense = all(is_c_contiguous(array) and array.size == targets[0].size for array in arrays)
         length = pack_length(arrays) if dense else 1
         form = _Form(
@@ -172,7 +172,7 @@ def _kernel(form: _Form) -> Kernel:
 
 def implementation(found: Elementwise) -> BodyKernel:
     """Return the implementation of a body's operation."""
-    return BodyKernel(found.body, found.scalars)
+    return BodyKernel(found)
 
 
 def _served(found: Elementwise) -> BodyKernel:

@@ -1,6 +1,7 @@
 """The CUDA C++ of a kernel around a body: the body's text, and code that loads operands and stores results.
 
-This needs no CUDA library, so every form can be compiled on a machine without a GPU. It includes kernels/body.cuh.
+This needs no CUDA library, so every form can be compiled on a machine without a GPU. It includes kernels/body.cuh, or
+kernels/complex.cuh, which adds the arithmetic of complex numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ __all__ = ["OPTIONS", "kernel_text", "reduction_text"]
 
 #: Options for NVRTC: functions without a specifier are device functions, because users write them without specifiers.
 OPTIONS = ("--device-as-default-execution-space",)
+
+#: The type of a body's scalars where the arrays are complex, so that a parameter such as ``bool is_train`` has a value.
+_NUMBERS = {"complex64": "float32", "complex128": "float64"}
 
 
 def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pack: int) -> str:
@@ -38,7 +42,7 @@ def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pac
     outs = range(max(1, len(body.outputs)))
     stored = _c(out)
     parameters = [f"const {_c(dtype)}* a{i}" if dtype else f"const {wide} a{i}" for i, dtype in enumerate(operands)]
-    parameters += [f"const {wide} s{i}" for i in range(scalars)]
+    parameters += [f"const {_NUMBERS.get(wide, wide)} s{i}" for i in range(scalars)]
     parameters += [f"{stored}* out{i}" for i in outs]
     names = {f"a{place}": _c(operands[place]) for place in arrays}
     if pack:
@@ -48,8 +52,9 @@ def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pac
         parameters.append(f"const __grid_constant__ Layout<{len(outs) + len(arrays)}> layout")
         steps = _strided(body, names, wide, stored, len(operands), scalars)
     lines = "\n    ".join(steps)
+    header = "complex.cuh" if wide in _NUMBERS else "body.cuh"
     return (
-        f'#include "body.cuh"\n\nnamespace body {{\nusing namespace std;\n{body.code}\n}}  // namespace body\n\n'
+        f'#include "{header}"\n\nnamespace body {{\nusing namespace std;\n{body.code}\n}}  // namespace body\n\n'
         f"__global__ void run({', '.join(parameters)}) {{\n    {lines}\n}}\n"
     )
 
