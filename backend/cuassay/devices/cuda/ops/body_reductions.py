@@ -57,7 +57,7 @@ class BodyReduction:
         if width:
             sizes = out.size, width, -(-width // parts)
             grid = parts, min(out.size, _MAX_GRID_Y), 1
-            run(grid, _BLOCK, (*arrays, *scalars, partial, identity, *sizes, layout_of(arrays)))
+            run(grid, _BLOCK, (*arrays, *scalars, partial, identity, *sizes, layout_of(arrays, in_c_order=True)))
         target = out if out.flags.c_contiguous and alignment.is_aligned(out) else cupy.empty(out.shape, out.dtype)
         last(-(-out.size // _BLOCK), _BLOCK, (partial, target, identity, out.size, parts if width else 0))
         alignment.deliver(target, out)

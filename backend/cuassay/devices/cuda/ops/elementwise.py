@@ -221,7 +221,7 @@ def layout_of_strides(out: Array, *operands: Array) -> _Layout:
     return _filled(out.size, merged_axes(out, *operands), 1 + len(operands))
 
 
-def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
+def merged_axes(out: Array, *operands: Array, in_c_order: bool = False) -> list[tuple[int, list[int]]]:
     """Return extents and strides from the innermost axis outwards; neighbouring axes are merged if all arrays allow it.
 
     Parameters
@@ -230,6 +230,8 @@ def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
         The array whose shape and order of axes in memory are used.
     *operands : cupy.ndarray
         Broadcast to the shape of `out`.
+    in_c_order : bool
+        Whether the last axis is the innermost one, whatever the strides.
 
     Returns
     -------
@@ -244,7 +246,8 @@ def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
     views = [cupy.broadcast_to(operand, out.shape) for operand in operands]
     arrays = (out, *views)
     axes: list[tuple[int, list[int]]] = []
-    for axis in sorted(range(out.ndim), key=lambda axis: (abs(out.strides[axis]), -axis)):
+    order = range(out.ndim - 1, -1, -1)
+    for axis in order if in_c_order else sorted(order, key=lambda axis: abs(out.strides[axis])):
         extent = out.shape[axis]
         if extent == 1:
             continue
