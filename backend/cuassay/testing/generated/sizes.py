@@ -229,7 +229,7 @@ def _shapes(sample: Sample) -> set[int]:
 def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
     """Sums over an empty axis are 0, not uninitialized memory that a loop of no iterations has not written.
 
-    A function that fails whichever axis is empty takes the maximum of all elements: that is no refusal.
+    A function that fails whichever axis is empty takes the maximum of all elements: that is an accident, not a refusal.
     """
     failures = []
     for extent in sorted({extent for array in arrays_of(*options.host()) for extent in array.shape if extent > 1}):
