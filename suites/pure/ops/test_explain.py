@@ -66,7 +66,9 @@ def test_steps_below_a_step_are_indented() -> None:
                 note("gemm")
             note("add")
 
-    assert str(explain(call)).splitlines() == ["linear", "  addmm", "    gemm", "  add"]
+        note("last")
+
+    assert str(explain(call)).splitlines() == ["linear", "  addmm", "    gemm", "  add", "last"]
 
 
 def test_a_call_that_fails_leaves_nothing_behind() -> None:

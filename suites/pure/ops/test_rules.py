@@ -15,7 +15,7 @@ from cuassay import ops
 from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError, DTypeError, SchemaError, ShapeError
 from cuassay.linalg import preferred_linalg_library
-from cuassay.ops import registry
+from cuassay.ops import compositions, registry
 from cuassay.ops.decompositions import library
 from cuassay.ops.explain import described
 
@@ -120,6 +120,21 @@ ROWS, GROUPS = np.ones((4, 2), np.float32), np.ones((2, 2, 3), np.float32)
             lambda: ops.amax(np.ones((0, 3), np.float32), axis=0), ShapeError, "maximum of no elements", id="no-rows"
         ),
         pytest.param(
+            lambda: ops.index_add(ROWS, np.zeros((1, 2), np.int64), np.ones((1, 2, 2), np.float32)),
+            ShapeError,
+            r"index of one axis .* got index \(1, 2\)",
+            id="index-of-two-axes",
+        ),
+        pytest.param(
+            lambda: ops.slice(ONES, axis=0, start=0.5), ArgumentError, "start must be a whole number or None", id="half"
+        ),
+        pytest.param(
+            lambda: ops.slow_conv2d(np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 0, 2), np.float32), None),
+            ShapeError,
+            r"a window of \(0, 2\)",
+            id="window-of-no-rows",
+        ),
+        pytest.param(
             lambda: registry.op("adds"), SchemaError, "declared so far: abs, add, .*, softmax, ", id="names-in-order"
         ),
     ],
@@ -206,3 +221,27 @@ def test_only_the_named_kernel_is_substituted() -> None:
 
 def test_an_explained_call_counts_a_list_of_one_array() -> None:
     assert described("norm", {"arrays": [ONES], "ord": 2}, "cpu") == "norm(arrays of 1 arrays, ord 2) on cpu"
+
+
+def test_stochastic_rounding_may_have_the_seed_zero() -> None:
+    params, *others = ([np.ones(3, ml_dtypes.bfloat16)] for _ in range(4))
+
+    ops.fused_adam_(params, *others, [], [], ONE, 0.1, None, None, None, seed=0)
+
+    assert params[0][0] != 1
+
+
+def test_every_op_says_what_it_computes() -> None:
+    ops_without = [op.name for op in registry.ops() if not op.__doc__]
+
+    assert ops_without == []
+
+
+@pytest.mark.parametrize("correction", [0, 1, 3])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_a_variance_of_parts_is_numpys(correction: int, keepdims: bool) -> None:
+    a = np.arange(12, dtype=np.float32).reshape(3, 4) ** 2
+
+    found = compositions.var(a, axis=1, correction=correction, keepdims=keepdims)
+
+    np.testing.assert_allclose(found, a.var(axis=1, ddof=correction, keepdims=keepdims), rtol=1e-6)
