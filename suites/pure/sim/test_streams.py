@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuassay import cuda, devices
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, CaptureError
 
 BACKEND = devices.backend("sim")
 
@@ -36,3 +36,15 @@ def test_another_thread_may_use_the_machine_after_a_call(elsewhere: Any) -> None
 
     assert elsewhere(lambda: lock.acquire(timeout=5))
     elsewhere(lock.release)
+
+
+@pytest.mark.parametrize("asked", ["query", "synchronize"])
+def test_an_event_recorded_inside_a_capture_is_not_waited_for(asked: str) -> None:
+    stream, event, capture = BACKEND.new_stream(0), BACKEND.new_event(0), BACKEND.new_capture(0)
+    with BACKEND.use_stream(stream):
+        capture.begin(stream)
+        event.record(stream)
+        capture.end()
+
+    with pytest.raises(CaptureError, match=rf"Event\.{asked} is illegal on an event recorded inside a capture"):
+        getattr(event, asked)()

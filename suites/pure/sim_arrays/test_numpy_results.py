@@ -58,6 +58,9 @@ WORDS: dict[str, Code] = {
     "fnc-of-one-axis": lambda xp: matrix(xp, 3).flags.fnc,
     "fnc-of-transposed": lambda xp: matrix(xp, 3, 4).T.flags.fnc,
     "fnc-of-a-gap": lambda xp: matrix(xp, 3, 4)[:, ::2].flags.fnc,
+    "dtype-of-empty": lambda xp: str(xp.empty(3).dtype),
+    "one-among-ones": lambda xp: 1 in xp.ones(3),
+    "two-among-ones": lambda xp: 2 in xp.ones(3),
 }
 
 
