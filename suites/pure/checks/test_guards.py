@@ -210,3 +210,12 @@ def test_a_precision_mode_that_is_left_in_force_is_named() -> None:
             set_default_precision("bf16")
     finally:
         set_default_precision(before)
+
+
+def test_memory_in_use_before_is_not_a_leak_when_garbage_is_collected() -> None:
+    kept = BACKEND.empty((100,), "float32", 0)
+
+    with memory_returned("sim:0"):
+        Holder()  # freed by a collection of garbage, after which only `kept` is in use
+
+    assert kept.size == 100

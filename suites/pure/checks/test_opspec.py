@@ -667,3 +667,11 @@ def test_a_reference_that_raises_is_shown_without_frames_of_the_declaration() ->
         OpSpec(fn=double, reference=reference)
 
     assert caught.traceback[-1].name == "check"
+
+
+def test_a_name_is_kept_as_it_is_given() -> None:
+    def function(xp: Any, a: Any) -> Any:
+        return a
+
+    assert OpSpec(fn=function, name="another").name == "another"
+    assert OpSpec(fn=function).name == "function"

@@ -255,3 +255,13 @@ def test_only_the_first_array_is_laid_out_where_that_is_asked_for() -> None:
     assert [one.layout for one in (*all_of_it.args[1:], all_of_it.kwargs["weight"])] == ["strided"] * 3
     assert {getattr(first.args[2], "layout", ""), first.kwargs["weight"].layout} == {"", "contiguous"}
     assert (first.args[0], first.args[1].layout, first.label) == (2.0, "strided", "drawn, strided")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16"])
+def test_extremal_integers_are_the_ends_and_their_neighbours(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+
+    values = Samples(2026, dtype, "add").extremal().values
+
+    ends = [limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max]
+    assert set(values.ravel().tolist()) == set(ends)
