@@ -74,6 +74,19 @@ def test_one_scale_for_each_group(rows: int, bits: int, group: int) -> None:
     layer.check(ops.mixed_linear(*layer.arrays, None))
 
 
+@pytest.mark.parametrize("rows", [5, 80])
+@pytest.mark.parametrize(("of_scales", "of_inputs"), [(2.0**-20, 2.0**13), (2.0**17, 2.0**-10)], ids=["small", "large"])
+def test_scaled_weights_that_float16_does_not_hold(of_scales: float, of_inputs: float, rows: int) -> None:
+    layer = Layer(rows, 33, 512, 8, 64, dtype="float16")
+    a, weight, scale = layer.arrays
+    factor = of_scales * of_inputs
+    layer.expected, layer.magnitude = layer.expected * factor, layer.magnitude * factor
+
+    found = ops.mixed_linear(a * np.float16(of_inputs), weight, scale * np.float32(of_scales), None)
+
+    layer.check(found)
+
+
 @pytest.mark.parametrize("tokens", [8, 16])
 @pytest.mark.parametrize(("bits", "group"), [(8, 0), (8, 64), (4, 0), (4, 128)])
 @pytest.mark.parametrize("numbers", [(16, 2, 2, 2, 1), (32, 2, 4, 1, 1), (32, 1, 4, 2, 4), (16, 1, 16, 4, 1)], ids=str)
