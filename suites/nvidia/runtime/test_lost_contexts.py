@@ -13,10 +13,13 @@ from cuassay.devices import backend
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
+#: How many tests there are.
+NUMBER = 300
+
 #: What a kernel does, and which of the tests launch it.
 FAULTS = {
-    "illegal address": ("*(volatile int*)0 = 1;", (0, 5, 11)),
-    "trap": ("__trap();", (0, 5, 11)),
+    "illegal address": ("*(volatile int*)0 = 1;", (0, 149, 299)),
+    "trap": ("__trap();", (0, 149, 299)),
     "hang": ("while (*(volatile int*)a != 7) {}", (5,)),
 }
 
@@ -31,7 +34,7 @@ TESTS = """
 
     good, bad = kernel("good", "a[0] = 1;"), kernel("bad", os.environ["FAULT"])
 
-    @pytest.mark.parametrize("n", range(12))
+    @pytest.mark.parametrize("n", range(NUMBER))
     def test_it(device, xp, n):
         a = xp.zeros(1, "int32")
         good(1, 1, (a,))
@@ -57,13 +60,13 @@ def test_a_fault_on_the_device_costs_one_test_and_names_the_kernel(
     monkeypatch.setenv("FAULT", body)
     monkeypatch.setenv("AT", " ".join(map(str, places)))
     monkeypatch.setenv("CUASSAY_HANG_SECONDS", "20")  # the first test of a process makes a context and compiles
-    pytester.makepyfile(test_many=TESTS)
+    pytester.makepyfile(test_many=TESTS.replace("NUMBER", str(NUMBER)))
 
     result = pytester.runpytest_subprocess(
         *own_plugin.words(), "--device=cuda:0", "--cuassay-isolate", "-p", "no:benchmark"
     )
 
-    result.assert_outcomes(passed=12 - len(places), failed=len(places))
+    result.assert_outcomes(passed=NUMBER - len(places), failed=len(places))
     named = [line for line in result.outlines if line.startswith("kernel ")]
     wanted = [f"kernel {name}, grid 1, block 1, at test_many.py:{line}" for name, line in LAUNCHES]
     assert named == wanted * len(places)
