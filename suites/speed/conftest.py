@@ -33,7 +33,7 @@ ARRAY_PEERS: dict[str, Callable[..., Any]] = {
     "sum": lambda xp, a, axis=None: xp.sum(a, axis=axis),
     "amax": lambda xp, a, axis=None: xp.max(a, axis=axis),
     "matmul": lambda xp, a, b: xp.matmul(a, b),
-    "copy": lambda xp, a: a.copy(),
+    "copy": lambda xp, a, memory_format="preserve": a.copy(),  # in C order
     "cat": lambda xp, arrays, axis: xp.concatenate(arrays, axis),
     "stack": lambda xp, arrays, axis=0: xp.stack(arrays, axis),
 }
@@ -81,7 +81,7 @@ TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "addmm": lambda torch, c, a, b, activation: torch._addmm_activation(c, a, b, use_gelu=activation == "gelu_tanh"),
     "baddbmm": lambda torch, c, a, b, alpha: torch.baddbmm(c, a, b, alpha=alpha),
     "linear": lambda torch, a, weight, bias: torch.nn.functional.linear(a, weight, bias),
-    "copy": lambda torch, a: a.clone(),
+    "copy": lambda torch, a, memory_format="preserve": a.clone(memory_format=getattr(torch, f"{memory_format}_format")),
     "cat": lambda torch, arrays, axis: torch.cat(arrays, axis),
     "stack": lambda torch, arrays, axis=0: torch.stack(arrays, axis),
     **{name: _of_torch(name) for name in ("less", "where")},
@@ -172,7 +172,9 @@ def _torch_call(case: Case) -> Callable[[], Any]:
         on_host = to_host(a)
         if on_host.dtype.kind in "biu":  # of a condition or an index
             return torch.from_numpy(on_host).to(where)
-        return torch.from_numpy(on_host.astype("float32")).to(where, dtype)
+        axes = sorted(range(a.ndim), key=lambda axis: -a.strides[axis])  # torch's strides are in the same order
+        dense = torch.from_numpy(on_host.astype("float32").transpose(axes).copy()).to(where, dtype)
+        return dense.permute([axes.index(axis) for axis in range(a.ndim)])
 
     arrays = [given(a) for a in case.arguments]
     function = TORCH_PEERS[case.spec.name]

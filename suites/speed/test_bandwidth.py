@@ -130,3 +130,35 @@ def test_elements(
         recorder.write_time(**row(case, implementation, timing))
     case.run()
     assert np.isfinite(float(ops.sum(out)))
+
+
+#: Of a copy to C order: height and width of the matrices that are transposed, one after another in memory.
+LAYOUTS = {"transposed": (8_192, 16_384), "channels last": (256, 8_192), "channels first": (8_192, 256)}
+
+
+@devices("cuda:*")
+@dtypes("float32", "bfloat16")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copies_to_another_order(
+    device: Device,
+    dtype: np.dtype[Any],
+    layout: str,
+    large: Callable[[int], Any],
+    peers: Callable[[Case], dict[str, Callable[[], Any]]],
+    device_benchmark: DeviceBenchmark,
+    recorder: Recorder | None,
+) -> None:
+    height, width = LAYOUTS[layout]
+    rows = large(width)
+    height = min(height, rows.shape[0])
+    dense = rows[: rows.shape[0] // height * height].reshape(-1, height, width)
+    arguments, keywords = [dense.transpose(0, 2, 1)], MappingProxyType({"memory_format": "contiguous"})
+    spec, name, work = SPECS["copy"], dtype_name(dtype), Work(bytes=2 * dense.nbytes)
+    case = Case(spec, device, name, layout, arguments, keywords, lambda: ops.copy(*arguments, **keywords), work)
+    calls = {"cuassay": case.run, "copy": lambda: ops.copy(dense), **peers(case)}
+
+    timings = device_benchmark(calls, device, work=work, op="copy", dtype=name, case=layout)
+
+    for implementation, timing in timings.items() if recorder is not None else ():
+        recorder.write_time(**row(case, implementation, timing))
+    assert namespace(device).array_equal(case.run(), arguments[0])

@@ -606,7 +606,7 @@ def compiled(fault: Fault, text: str) -> source.Compiled:
 
 #: Kernels of no op, or of no default mode, which no generated check runs: tests of their own find their faults.
 NO_OPS = {
-    *("agreement.cu", "condition.cu", "emulated_gemm.cu", "pitched.cu", "spin.cu", "tags.cu"),
+    *("agreement.cu", "condition.cu", "emulated_gemm.cu", "pitched.cu", "spin.cu", "tags.cu", "transpose.cu"),
     *("body.cuh", "complex.cuh", "skinny.cuh", "skinny_narrow.cu", "skinny_wide.cu"),
 }
 

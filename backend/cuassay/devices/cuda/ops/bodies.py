@@ -24,7 +24,7 @@ from cuassay.devices.cuda.launch.launch import Kernel
 from cuassay.devices.cuda.launch.source import Compiled, compile_source
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops.body_text import OPTIONS, kernel_text
-from cuassay.devices.cuda.ops.elementwise import MAX_AXES, merged_axes, pack_length
+from cuassay.devices.cuda.ops.layouts import MAX_AXES, merged_axes, pack_length
 from cuassay.jit import Body, Elementwise, provide
 from cuassay.ops import Op
 

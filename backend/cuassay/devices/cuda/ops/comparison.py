@@ -16,7 +16,8 @@ from cuassay.arrays.dtypes import compute_dtype, promote
 from cuassay.devices.cuda.driver.cupy_private import in_one_order
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
-from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides, pack_length, packed
+from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides, packed
+from cuassay.devices.cuda.ops.layouts import pack_length
 from cuassay.ops import registry
 
 __all__ = ["register"]

@@ -25,20 +25,18 @@ from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import Kernel, kernel
 from cuassay.devices.cuda.launch.source import kernel_source
 from cuassay.devices.cuda.memory import alignment
-from cuassay.devices.cuda.ops import peers
-from cuassay.errors import ArgumentError, ShapeError
+from cuassay.devices.cuda.ops import peers, transposed
+from cuassay.devices.cuda.ops.layouts import MAX_AXES, PACK_NBYTES, merged_axes, pack_length
+from cuassay.errors import ArgumentError
 from cuassay.ops import Op, registry
 
 __all__ = [
-    "MAX_AXES",
     "ElementwiseKernel",
     "add",
     "c_name",
     "cast",
     "launch_strided",
     "layout_of_strides",
-    "merged_axes",
-    "pack_length",
     "packed",
     "register",
 ]
@@ -47,8 +45,6 @@ Array = Any
 
 _FLOAT32 = np.dtype(np.float32)
 _BLOCK = 256
-_PACK_NBYTES = 16
-MAX_AXES = 8
 
 #: What the kernels do not compute, apart from float8; complex ``exp`` is CuPy's.
 _LEFT_OUT = {"exp": COMPLEX}
@@ -75,13 +71,6 @@ def c_name(dtype: np.dtype[Any]) -> str:
     """Return the type of element.cuh that holds `dtype`."""
     name = dtype_name(dtype)
     return "uint8" if name == "bool" else name
-
-
-def pack_length(arrays: Sequence[Array], *extents: int) -> int:
-    """Return the elements that one access may take, given the arrays' alignment and the extents it must divide."""
-    itemsizes = [array.dtype.itemsize for array in arrays]
-    offsets = [array.data.ptr // itemsize for array, itemsize in zip(arrays, itemsizes, strict=True)]
-    return math.gcd(_PACK_NBYTES // max(itemsizes), *offsets, *extents)  # a power of two, like its first argument
 
 
 #: The kernel, its grid and its arguments.
@@ -153,7 +142,7 @@ def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
         addresses |= array.data.ptr
     if not in_one_order(*arrays):
         return None
-    length = math.gcd(_PACK_NBYTES, addresses) // dtype.itemsize
+    length = math.gcd(PACK_NBYTES, addresses) // dtype.itemsize
     if not length:  # an array's elements are misaligned
         return None
     launched = kernel("elementwise.cu", _dense_name(form, functor, dtype, length))
@@ -221,49 +210,6 @@ def layout_of_strides(out: Array, *operands: Array) -> _Layout:
     return _filled(out.size, merged_axes(out, *operands), 1 + len(operands))
 
 
-def merged_axes(out: Array, *operands: Array, in_c_order: bool = False) -> list[tuple[int, list[int]]]:
-    """Return extents and strides from the innermost axis outwards; neighbouring axes are merged if all arrays allow it.
-
-    Parameters
-    ----------
-    out : cupy.ndarray
-        The array whose shape and order of axes in memory are used.
-    *operands : cupy.ndarray
-        Broadcast to the shape of `out`.
-    in_c_order : bool
-        Whether the last axis is the innermost one, whatever the strides.
-
-    Returns
-    -------
-    list of (int, list of int)
-        Each extent, and the stride of each array in elements, `out` first.
-
-    Raises
-    ------
-    ShapeError
-        If more than eight axes remain.
-    """
-    views = [cupy.broadcast_to(operand, out.shape) for operand in operands]
-    arrays = (out, *views)
-    axes: list[tuple[int, list[int]]] = []
-    order = range(out.ndim - 1, -1, -1)
-    for axis in order if in_c_order else sorted(order, key=lambda axis: abs(out.strides[axis])):
-        extent = out.shape[axis]
-        if extent == 1:
-            continue
-        strides = [array.strides[axis] // array.dtype.itemsize for array in arrays]
-        if axes and strides == [inner * axes[-1][0] for inner in axes[-1][1]]:
-            axes[-1] = (axes[-1][0] * extent, axes[-1][1])
-        else:
-            axes.append((extent, strides))
-    if len(axes) > MAX_AXES:
-        raise ShapeError(
-            f"at most {MAX_AXES} axes may have unrelated strides; got {len(axes)} in shape {out.shape}; "
-            "make an operand contiguous"
-        )
-    return axes
-
-
 def _filled(size: int, axes: list[tuple[int, list[int]]], arrays: int) -> _Layout:
     layout = _Layout(n=size, axes=len(axes))
     for position, (extent, strides) in enumerate(axes):
@@ -286,13 +232,13 @@ def _gelu_backward(approximate: str) -> str:
 
 
 def copy(a: Array, *, device: object, memory_format: object, out: Array) -> None:
-    """Copy with CuPy, whatever the strides; copies to another device are done by `peers`."""
+    """Copy whatever the strides; copies to another device are done by `peers`."""
     if a.data.device_id != out.data.device_id:
         peers.copy(a, out)
         return
     if is_channels_last(out.shape, out.strides):  # CuPy takes the elements in C order
         a, out = a.transpose(0, 2, 3, 1), out.transpose(0, 2, 3, 1)
-    alignment.copyto(out, a)
+    transposed.copyto(out, a)
 
 
 @only_launches

@@ -17,7 +17,8 @@ import numpy as np
 from cuassay.arrays.layout import normalize_axis
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
-from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides, pack_length
+from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides
+from cuassay.devices.cuda.ops.layouts import pack_length
 from cuassay.errors import ShapeError
 from cuassay.ops import registry
 

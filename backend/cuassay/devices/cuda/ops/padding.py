@@ -15,7 +15,7 @@ import numpy as np
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
-from cuassay.devices.cuda.ops.elementwise import MAX_AXES, pack_length
+from cuassay.devices.cuda.ops.layouts import MAX_AXES, pack_length
 from cuassay.ops import registry
 
 __all__ = ["register"]

@@ -30,7 +30,8 @@ from cuassay.devices.cuda.driver.graph_driver import status
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import order, perthread
 from cuassay.devices.cuda.memory.alignment import aligned, deliver, is_aligned
-from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
+from cuassay.devices.cuda.ops.elementwise import c_name
+from cuassay.devices.cuda.ops.layouts import pack_length
 from cuassay.devices.cuda.streams.stream import ExternalStream
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry

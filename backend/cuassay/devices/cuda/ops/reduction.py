@@ -24,7 +24,8 @@ from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
-from cuassay.devices.cuda.ops.elementwise import ElementwiseKernel, c_name, cast, pack_length
+from cuassay.devices.cuda.ops.elementwise import ElementwiseKernel, c_name, cast
+from cuassay.devices.cuda.ops.layouts import pack_length
 from cuassay.ops import registry
 from cuassay.ops.shapes import reduced_axes
 

@@ -1,0 +1,138 @@
+"""Copies between arrays that are contiguous along different axes: every layout, and nothing beside `out` is written."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, from_host, ops, to_host
+from cuassay.testing import devices
+
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+transposed = pytest.importorskip("cuassay.devices.cuda.ops.transposed", reason="CuPy is not installed")
+
+#: The kind `host` is on the path in `ci/run cupy` only.
+KINDS = ("cuda", "host") if find_spec("cuassay_host") else ("cuda",)
+
+DTYPES = ["int8", "uint16", "float32", "int64", "complex128"]
+
+#: How each layout takes its part of a C-ordered array: the array's shape and the part.
+LAYOUTS: dict[str, tuple[tuple[int, ...], Any]] = {
+    "matrix": ((70, 131), lambda a: a.T),
+    "whole packs": ((128, 256), lambda a: a.T),
+    "least": ((16, 16), lambda a: a.T),
+    "one more than a tile": ((129, 65), lambda a: a.T),
+    "channels last to first": ((2, 9, 5, 20), lambda a: a.transpose(0, 3, 1, 2)),
+    "channels first to last": ((3, 24, 4, 6), lambda a: a.transpose(0, 2, 3, 1)),
+    "every axis moved": ((3, 17, 2, 19), lambda a: a.transpose(3, 2, 0, 1)),
+    "rows with a gap": ((40, 48), lambda a: a[:, :36].T),
+    "first element left out": ((33, 50), lambda a: a[:, 1:].T),
+    "outer axis reversed": ((4, 20, 30), lambda a: a[::-1].transpose(0, 2, 1)),
+    "outer axis repeated": ((1, 20, 30), lambda a: a.repeat(3, 0).transpose(0, 2, 1)),
+}
+
+
+class Place:
+    """Arrays of CuPy on a GPU, or in the host's memory for kernels that run there."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def __call__(self, host: Any) -> Any:
+        """Copy `host` there."""
+        if self.device.kind == "cuda":
+            return from_host(host, self.device)
+        from kernel_emulator import memory
+
+        return memory.as_cupy(np.array(from_host(host, self.device)))
+
+    def back(self, array: Any) -> Any:
+        """Copy `array` to NumPy."""
+        if self.device.kind == "cuda":
+            return to_host(array)
+        from kernel_emulator import memory
+
+        return memory.as_numpy(array)
+
+
+@pytest.fixture
+def place(device: Device) -> Place:
+    return Place(device)
+
+
+def numbers(shape: tuple[int, ...], dtype: Any) -> Any:
+    size = int(np.prod(shape))
+    return (np.random.default_rng(7).permutation(size) % 120).astype(dtype).reshape(shape)
+
+
+@devices(*KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_element_arrives_and_no_other_is_written(place: Place, layout: str, dtype: str) -> None:
+    shape, part = LAYOUTS[layout]
+    host = numbers(shape, dtype)
+    wanted = part(host)
+    given = place(host)
+    a = cupy.broadcast_to(given, (3, 20, 30)).transpose(0, 2, 1) if "repeated" in layout else part(given)
+    room = place(np.full(wanted.size + 48, 77, dtype))
+    out = room[16 : 16 + wanted.size].reshape(wanted.shape)
+
+    assert transposed.transpose(out, a)
+
+    np.testing.assert_array_equal(place.back(out), wanted)
+    assert (place.back(room[:16]) == 77).all()
+    assert (place.back(room[16 + wanted.size :]) == 77).all()
+
+
+@devices(*KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_output_with_gaps_keeps_what_is_between(place: Place, dtype: str) -> None:
+    host = numbers((41, 52), dtype)
+    room = place(np.full((52, 60), 77, dtype))
+
+    assert transposed.transpose(room[:, 3:44], place(host).T)
+
+    found = place.back(room)
+    np.testing.assert_array_equal(found[:, 3:44], host.T)
+    assert (found[:, :3] == 77).all()
+    assert (found[:, 44:] == 77).all()
+
+
+@devices(*KINDS)
+@pytest.mark.parametrize(
+    ("shape", "part"),
+    [
+        ((64, 64), lambda a: a),
+        ((15, 64), lambda a: a.T),
+        ((64, 64), lambda a: a.T[::2]),
+        ((64,), lambda a: a),
+        ((0, 64), lambda a: a.T),
+        ((), lambda a: a),
+    ],
+    ids=["same order", "fewer than sixteen", "no neighbours", "one axis", "no element", "no axis"],
+)
+def test_other_layouts_are_left_to_others(place: Place, shape: tuple[int, ...], part: Any) -> None:
+    a = part(place(np.ones(shape, np.float32)))
+
+    assert not transposed.transpose(place(np.zeros(a.shape, np.float32)), a)
+
+
+@devices("cuda")
+@pytest.mark.parametrize("shape", [(1031, 517), (2, 131, 40, 70)])
+def test_a_large_copy_is_made_by_tiles(device: Device, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+    done: list[bool] = []
+    whole = transposed.transpose
+    monkeypatch.setattr(transposed, "transpose", lambda out, a: done.append(whole(out, a)) or done[-1])
+    host = numbers(shape, "float32")
+    given = from_host(host, device)
+
+    if len(shape) == 2:
+        copied = ops.copy(given.T, memory_format="contiguous")
+    else:
+        copied = ops.copy(given, memory_format="channels_last")
+
+    assert done == [True]
+    np.testing.assert_array_equal(to_host(copied), host.T if len(shape) == 2 else host)
