@@ -31,7 +31,13 @@ from cuassay.testing.generated.execution import (
     on_sample,
     run_sample,
 )
-from cuassay.testing.generated.far import check_branch_cuts, check_far, check_far_complex, check_small_complex
+from cuassay.testing.generated.far import (
+    check_branch_cuts,
+    check_far,
+    check_far_complex,
+    check_large_complex,
+    check_small_complex,
+)
 from cuassay.testing.generated.filling import (
     conditioning,
     free_floats,
@@ -262,6 +268,7 @@ def _check_complex(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in by_options(spec, device, dtype, most=MOST_ELEMENTS)[:1]:
         check_far_complex(spec, device, dtype, sample)
         check_small_complex(spec, device, dtype, sample)
+        check_large_complex(spec, device, dtype, sample)
         check_branch_cuts(spec, device, dtype, sample)
 
 

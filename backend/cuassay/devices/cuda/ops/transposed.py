@@ -21,7 +21,7 @@ Array = Any
 _BLOCK = 256
 _OUTER_AXES = MAX_AXES - 2
 
-#: The type of transpose.cu for elements of so many bytes.
+#: By the bytes of an element: the type in transpose.cu that holds it.
 _WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "uint4"}
 
 #: A tile that is emptier than this reads as badly as single elements do.
