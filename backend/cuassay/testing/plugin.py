@@ -195,6 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     While the device is current, fixtures and tests that call an array library directly allocate on it.
     """
+    __tracebackhide__ = True
     case = item.stash.get(_CASE, {})
     if case and "fingerprint" not in dict(item.user_properties):
         item.user_properties.append(("fingerprint", _digest(case["device"])))

@@ -77,6 +77,7 @@ def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:
     pytest.UsageError
         If the test declares requirements but does not take this plugin's `device`; the message says whose it takes.
     """
+    __tracebackhide__ = True
     if "device" not in case:
         if item.get_closest_marker("cuassay_requires") is not None and not _is_skipped(item):
             raise pytest.UsageError(f"{item.nodeid}: requires(...) {_no_device(item)}")
@@ -99,11 +100,11 @@ def is_of_check(item: pytest.Item, case: dict[str, Any]) -> bool:
 
 def _no_device(item: pytest.Item) -> str:
     if "device" not in getattr(item, "fixturenames", ()):
-        return "asks a device; let the test take `device`"
+        return "needs a device; add the parameter `device` to the test"
     fixtures = item._fixtureinfo.name2fixturedefs.get("device")  # type: ignore[attr-defined] # noqa: SLF001  none public
     return (
-        f"asks a device of ours; this test's `device` is {provider(fixtures)}; give that another name, or leave "
-        "requires(...) out"
+        f"needs cuassay's `device`, and this test's `device` is {provider(fixtures)}; rename that, or omit "
+        "requires(...)"
     )
 
 

@@ -204,3 +204,21 @@ def test_stress_is_described_in_words_that_stand_alone() -> None:
 
     assert "graphs that are chains" in sentence
     assert "chains as graphs" not in sentence
+
+
+def test_another_number_of_results_is_named_for_numbers_of_every_magnitude() -> None:
+    told = failure("full_range", lambda xp, a: (a + 1, a + 2), reference=lambda a: a + 1)
+
+    assert told.startswith("fn gives 2 arrays, and reference= gives 1 array\n")
+
+
+def test_a_dtype_other_than_the_declared_one_names_the_declaration() -> None:
+    told = failure("values", lambda xp, a: a + 1, reference=lambda a: a + 1, result_dtype="float64")
+
+    assert told.startswith("the declared result_dtype= is 'float64'\n  dtype is float32; expected float64")
+
+
+def test_a_relation_that_does_not_hold_is_not_stated_as_a_fact() -> None:
+    told = failure("relations", lambda xp, a: a + 1, reference=lambda a: a + 1, relations=("odd",))
+
+    assert told.startswith("relations= declares 'odd', which does not hold: f(-a) = -f(a)\n")
