@@ -46,6 +46,42 @@ def test_the_check_that_names_the_cause_comes_first(pytester: pytest.Pytester) -
     assert "test_aliasing" in failed[0]
 
 
+def test_numbers_that_are_named_come_before_sizes_at_which_they_occur(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        def mean(xp, a, mask):
+            return xp.where(mask, a, 0).sum(axis=-1) / mask.sum(axis=-1)
+
+        test_mean = conformance(OpSpec(
+            fn=mean,
+            reference=lambda a, mask: (a * mask).sum(axis=-1) / mask.sum(axis=-1).clip(1),
+            dtypes=("float64",),
+            samples=lambda make: [(make((5, 33)), make((5, 33), dtype="bool"))],
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q")
+
+    result.stdout.fnmatch_lines(["mean: * checks failed; look at zeros first, as *sizes* may follow from it"])
+
+
+def test_two_declarations_of_one_name_are_told_apart(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        def double(xp, a):
+            return a * 2
+
+        test_one = conformance(OpSpec(fn=double, reference=lambda a: a * 3, dtypes=("float32",)))
+        test_other = conformance(OpSpec(fn=double, reference=lambda a: a * 4, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "values or layouts")
+
+    result.stdout.fnmatch_lines(["double (test_one): 2 checks failed; *", "double (test_other): 2 checks failed; *"])
+
+
 def test_workers_failures_are_shown_in_the_order_of_causes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TAIL)
 
