@@ -20,6 +20,7 @@ __all__ = [
     "expect_known_failure",
     "is_nowhere",
     "is_of_check",
+    "opted_out",
     "parameters_of",
     "requirements",
     "template_of",
@@ -96,6 +97,13 @@ def is_of_check(item: pytest.Item, case: dict[str, Any]) -> bool:
     needs = [need for mark in marks if mark.name == "cuassay_requires" for need in mark.args]
     reasons = set(_reasons(item, **case))
     return bool(reasons) and reasons <= {capabilities(case["device"]).missing(need) for need in needs}
+
+
+def opted_out(item: pytest.Item, case: dict[str, Any]) -> str | None:
+    """Why a generated check is left out by its declaration's `without`, or None."""
+    name, spec = getattr(getattr(item, "obj", None), "cuassay_check", None), case.get("op")
+    reason = getattr(spec, "without", {}).get(name)
+    return None if reason is None else f"{spec.name} opts out of {name}: {reason}"  # type: ignore[union-attr]
 
 
 def _no_device(item: pytest.Item) -> str:

@@ -92,8 +92,8 @@ class Outcomes:
     def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
         """Count one case. `told` may contain its device and op; `why` is the reason for a skip.
 
-        If a generated check is skipped only because the device lacks what it needs, it is not reported as having run
-        nowhere: nobody asked for that check by name.
+        If a generated check is skipped only because the device lacks what it needs, or because its declaration leaves
+        it out, it is not reported as having run nowhere: nobody asked for that check by name.
         """
         if "device" in told:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1

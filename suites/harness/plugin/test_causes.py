@@ -237,6 +237,29 @@ def test_what_was_asked_for_may_not_run_nowhere_and_a_generated_check_of_graphs_
     assert "test_tail" not in said
 
 
+def test_a_check_that_a_declaration_leaves_out_may_run_nowhere(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        def negate(xp, a):
+            a *= -1
+            return a
+
+        test_negate = conformance(OpSpec(
+            fn=negate,
+            reference=lambda a: -a,
+            dtypes=("float32",),
+            without={"inputs_unchanged": "in place", "aliasing": "in place", "deterministic": "in place"},
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "-q", "-rs", "--cuassay-fail-nowhere")
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["SKIPPED * negate opts out of aliasing: in place"])
+    result.stdout.no_fnmatch_line("*ran nowhere*")
+
+
 RANGES = """
     import numpy as np
     from cuassay.testing import OpSpec, conformance
