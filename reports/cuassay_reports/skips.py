@@ -46,10 +46,10 @@ def nowhere(results: Results) -> pd.DataFrame:
     """Return the tests that were skipped wherever they were collected: on every device, in each of several jobs.
 
     The newest run of every subject counts, and every other run of their commits, because the jobs of one commit may
-    share a device or divide the tests. A generated check that its declaration leaves out does not count. A run with
-    uncommitted changes counts only if it is the newest. If the commit of a subject's newest run is unknown, a test that it lacks counts as in the newest run that has it, because the newest
+    share a device or divide the tests. A run with uncommitted changes counts only if it is the newest. If the commit of
+    a subject's newest run is unknown, a test that it lacks counts as in the newest run that has it, because the newest
     run may be of a few tests. A test that a job collected for none of its devices counts as run if one of its cases ran
-    in another job.
+    in another job. A generated check that its declaration leaves out does not count.
 
     Returns
     -------
