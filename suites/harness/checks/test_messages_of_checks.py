@@ -222,3 +222,25 @@ def test_a_relation_that_does_not_hold_is_not_stated_as_a_fact() -> None:
     told = failure("relations", lambda xp, a: a + 1, reference=lambda a: a + 1, relations=("odd",))
 
     assert told.startswith("relations= declares 'odd', which does not hold: f(-a) = -f(a)\n")
+
+
+def test_quotients_by_a_scale_of_a_declared_range_are_ties() -> None:
+    told = failure(
+        "halves",
+        lambda xp, a, scale: xp.floor(a / scale + 0.5),
+        reference=lambda a, scale: np.rint(a / scale),
+        samples=lambda make: [(make((4, 33)), make((4, 1), low=0.01, high=0.1))],
+    )
+
+    assert "input 1 is 0.0625, the others are multiples of half of it: quotients are ties" in told
+
+
+def test_numbers_in_a_far_unit_come_with_what_to_do_if_they_are_not_meant() -> None:
+    told = failure(
+        "units",
+        lambda xp, a: xp.sqrt(a * a),
+        reference=np.abs,
+        samples=lambda make: [make(200)],
+    )
+
+    assert re.search(r"2\^-?80; if such numbers are not meant, give the samples a range: make\(shape, low=", told)

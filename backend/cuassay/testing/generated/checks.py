@@ -138,13 +138,13 @@ def _signature(sample: Sample) -> str:
 
 @check(has("scalar"))
 def check_zero_dim(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """0-d arrays, or arrays with the fewest dimensions that the function accepts."""
+    """Results are right for 0-d arrays, or for arrays with the fewest dimensions that the function accepts."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "scalar"))
 
 
 @check(has("broadcast"))
 def check_broadcast(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Inputs with different numbers of dimensions, and with extents of 1."""
+    """Results are right for inputs with different numbers of dimensions, and with extents of 1."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "broadcast"))
 
 
@@ -170,7 +170,7 @@ def _is_of_truth_values(spec: OpSpec) -> bool:
 
 @check(has("extremal"))
 def check_extremal(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Infinities, NaN, zeros of both signs, subnormals, the largest numbers, overflow."""
+    """Results are right for infinities, NaN, signed zeros, subnormals and the largest numbers."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "extremal"))
 
 
