@@ -66,7 +66,8 @@ def nowhere(results: Results) -> pd.DataFrame:
     idle = marked[~marked["test"].isin(ran) & ~(marked["is_nowhere"] & marked["test"].isin(known))]
     rows = [
         {"test": test, "subjects": _names(group["subject"]), "reasons": _names(group["reason"])}
-        for test, group in idle.groupby("test", sort=False)
+        # The newest run comes first; the reasons of an earlier one may name lines that have moved.
+        for test, group in idle.drop_duplicates(["subject", "nodeid"]).groupby("test", sort=False)
     ]
     return pd.DataFrame(rows, columns=["test", "subjects", "reasons"])
 

@@ -163,7 +163,9 @@ def test_options_that_no_sample_gives_are_named(pytester: pytest.Pytester) -> No
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "wider_result")
 
-    result.stdout.fnmatch_lines(["options that no sample gives*: scaled (factor)", "  Give them in samples=*"])
+    result.stdout.fnmatch_lines(
+        ["options that no sample gives*: scaled (factor)", "  Give them in samples=*{'factor': value})."]
+    )
 
 
 def test_nothing_is_said_where_every_function_has_a_reference(pytester: pytest.Pytester) -> None:

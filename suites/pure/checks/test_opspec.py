@@ -87,7 +87,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "samples": lambda make: [make(3, dtype="bol")]},
-            r"^double: make: 'bol' is not a dtype of this project \(did you mean 'bool'\?\); give one of",
+            r"^double: make: 'bol' is not a dtype that cuassay knows \(did you mean 'bool'\?\); give one of",
             id="misspelt-dtype-of-make",
         ),
         pytest.param(

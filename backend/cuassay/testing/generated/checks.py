@@ -353,10 +353,15 @@ def check_dtypes(spec: OpSpec, device: Device) -> None:
     """The claimed dtypes are exactly the supported ones: one too many or one too few is a failure."""
     claimed, supported = set(spec.claims(device)), set(devices.supported_dtypes(spec.declared, device))
     missing, unclaimed = sorted(claimed - supported), sorted(supported - claimed)
-    if missing or unclaimed:
+    if missing:
         raise AssertionError(
-            f"{spec.name} on {device}: claimed but not supported: {', '.join(missing) or 'none'}; "
-            f"supported but not claimed: {', '.join(unclaimed) or 'none'}; correct the spec's dtypes or the registry"
+            f"{spec.name} has no implementation on {device} for {', '.join(missing)}, which dtypes= claims; add it, or "
+            "list these dtypes in unclaimed="
+        )
+    if unclaimed:
+        raise AssertionError(
+            f"{spec.name} on {device} is also implemented for {', '.join(unclaimed)}, which dtypes= does not claim; "
+            "claim them, as dtypes=op.schema.dtypes does for all"
         )
 
 
