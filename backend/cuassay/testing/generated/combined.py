@@ -93,7 +93,7 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
 _WRONG_FOR_MIXTURE = "right for the declared samples, wrong for a mixture of them"
 
 _WRONG_FOR_NAMED = (
-    "wrong for numbers that occur in the function's code, next to their multiples, or next to powers of two: is < "
+    "wrong for a number of the function's code, a multiple of one, a power of two, or a number next to these: is < "
     "written for <=, or a quotient rounded?"
 )
 
