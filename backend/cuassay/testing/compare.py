@@ -333,7 +333,7 @@ def _difference_text(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) ->
     share = verdict.bad / verdict.total
     told = (
         f"{verdict.bad:,} of {verdict.total:,} elements ({share:.2%}) are out of tolerance\n"
-        f"  worst at {index}: got {number(got[index])}, expected {number(want[index])}"
+        f"  {f'worst at {index}: ' if index else ''}got {number(got[index])}, expected {number(want[index])}"
     )
     if not np.isfinite(verdict.error) or not np.isfinite(verdict.limit):
         return f"{told}\n  no tolerance applies to nan and infinities"

@@ -16,7 +16,7 @@ import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import watchers
 from cuassay.cuda import nvtx
-from cuassay.errors import ArgumentError, StateError
+from cuassay.errors import ArgumentError, DeviceError, StateError
 from cuassay.observe.gaps import idle_gaps
 from cuassay.observe.pairs import Pairs
 from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
@@ -203,6 +203,14 @@ def test_ranges_contain_what_is_called_in_them(x: Any) -> None:
     places = {span.name: place for place, span in p.timeline.of_kinds(["op", "range"])}
     assert p.timeline.spans[places["mul"]].parent == places["step 3"]
     assert p.timeline.spans[places["inner"]].parent == places["outer"]
+    assert p.timeline.spans[places["step 3"]].site.startswith("test_profile.py:")
+
+
+def test_a_profile_of_a_device_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(DeviceError, match=r"sim:99 does not exist"):
+        cuassay.profile("sim:99")
+    with pytest.raises(DeviceError, match=r"no device kind 'gpu' \(did you mean 'cuda'\?\)"):
+        cuassay.profile("gpu")
 
 
 def test_a_range_from_start_to_end_ends_once() -> None:

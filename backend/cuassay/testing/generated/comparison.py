@@ -146,6 +146,8 @@ def _assert_agrees(
         return
     if on_host(actual).shape != expected.shape and (counts := counts_of_results(spec, sample)) is not None:
         raise retold(counts, failure)
+    if isinstance(spec.result_dtype, str) and str(failure).startswith("dtype is "):
+        raise retold(f"the declared result_dtype= is {spec.result_dtype!r}", failure)
     # Outside of the block, because pytest would print an error that is raised inside together with the first one.
     if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
         _assert_agrees(spec, device, sample, actual, same, limit, wanted)
@@ -240,6 +242,8 @@ def compare_values(
     if wanted is not None and not (is_float(wanted) or is_complex(wanted)):
         _assert_agrees(spec, device, sample, actual, expected, 0.0, wanted)
         return
+    if on_host(actual).shape != expected.shape:
+        _assert_agrees(spec, device, sample, actual, expected, 0.0, wanted)
     precise = coarsest(sample, dtype if wanted is None else wanted)
     if limit is None and _is_within_units(spec, device, actual, expected, precise, wanted):
         return

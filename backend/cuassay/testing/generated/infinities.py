@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 @check(is_function)
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Inputs with one infinity, or a row of them: results are infinite exactly where those of the reference are.
+    """With one infinity or a row of them, results are infinite exactly where those of the reference are.
 
     A NaN behind a mask, or in an operand that an option of 0.0 cancels, must not spoil a result. If an option names a
     triangle of a matrix, numbers in the other triangle must not matter.
