@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.device import Device
@@ -317,8 +316,7 @@ class CandidateProcess(Closing):
         """Count the last call as late if an output's memory has changed since the snapshot."""
         if self._taken is not None:
             arena, layout, taken = self._taken
-            later = arena.take(layout)()
-            self.late_writes += any(not np.array_equal(a, b) for a, b in zip(taken, later, strict=True))
+            self.late_writes += not arena.is_as_taken(layout, taken)
         self._taken = None
 
     def _read(self, rooms: Sequence[protocol.Room]) -> RawReply:

@@ -29,6 +29,7 @@ from cuassay.judging.clocks import (
     is_impossible,
     peaks_of,
 )
+from cuassay.judging.heap import kept_memory
 from cuassay.judging.missing import missing_library
 from cuassay.judging.precision import looks_like
 from cuassay.judging.reply import escaped
@@ -190,7 +191,7 @@ class Referee:
             The nonce of another verdict, to repeat it. By default the system draws a new one after the candidate is
             loaded.
         """
-        with np.errstate(invalid="ignore"):  # unwritten bits may be a signalling NaN
+        with np.errstate(invalid="ignore"), kept_memory():  # unwritten bits may be a signalling NaN
             return self._judged(candidate, nonce)
 
     def _judged(self, candidate: Path, nonce: int | None) -> Verdict:

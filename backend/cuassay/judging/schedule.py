@@ -161,21 +161,23 @@ def _cases(results: Results, device: Device, dtype: str, seed: int) -> list[tupl
     spec = results.spec
     drawn = list(enumerate(_measured(spec, device, dtype, seed)))
     if spec.bench is not None:
-        return drawn
+        return [(place, unrepeated(sample, seed)) for place, sample in drawn]
     taken = [(place, sample) for place, sample in drawn if results.refusal(sample) is None]
     return sorted(taken, key=lambda one: elements_of(one[1]))[-1:]
 
 
 def _measured(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:
-    """Yield the samples of `bench`, whose large arrays repeat no numbers; without `bench` those of kind values."""
+    """Yield the samples of `bench`, else those of kind values."""
     if spec.bench is not None:
-        yield from (unrepeated(sample, seed) for sample in spec.draw_bench(seed, dtype, sizes_for(device)))
+        yield from spec.draw_bench(seed, dtype, sizes_for(device))
     else:
         yield from spec.draw(seed, dtype, "values")
 
 
 def _case(spec: OpSpec, device: Device, dtype: str, seed: int, place: int) -> Sample:
-    return next(islice(_measured(spec, device, dtype, seed), place, None))
+    """Return the sample at `place` of those to measure; large arrays of `bench` repeat no numbers."""
+    sample = next(islice(_measured(spec, device, dtype, seed), place, None))
+    return sample if spec.bench is None else unrepeated(sample, seed)
 
 
 def by_size(plan: Schedule) -> Schedule:

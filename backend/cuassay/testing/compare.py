@@ -311,7 +311,7 @@ def _place(value: Any) -> Device | None:
 
 
 def _host(value: Any) -> NDArray[Any]:
-    if registry.backend_of(type(value)) is None:
+    if isinstance(value, np.ndarray) or registry.backend_of(type(value)) is None:
         return np.asarray(value)
     return np.asarray(to_host(value))
 
