@@ -1,8 +1,8 @@
 """Keeps the memory of freed arrays in this process while candidates are judged.
 
-The C library maps each large array anew and unmaps it when it is freed, so that the first write to each page interrupts
-the program: filling a new array of 32 MB takes three times as long as filling an old one. A verdict on such arrays
-makes hundreds of them.
+The C library maps new pages for each large array and unmaps them when it is freed. The first write to each page then
+interrupts the program: filling a new array of 32 MB takes three times as long as filling an old one, and a verdict on
+such arrays makes hundreds of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["kept_memory"]
+__all__ = ["keep_memory", "kept_memory"]
 
 #: Parameters of mallopt(3), and their values inside the block and after it. Outside, the values are those that the C
 #: library starts with; it does not tell the current ones.
@@ -47,6 +47,11 @@ def kept_memory() -> Iterator[None]:
                 _set(library, _AFTER)
                 if library is not None:
                     library.malloc_trim(0)
+
+
+def keep_memory() -> None:
+    """Reuse the memory of freed arrays for the rest of this process, which must not be a judge's."""
+    _set(_library(), _INSIDE)
 
 
 def _library() -> Any:

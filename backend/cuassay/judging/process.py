@@ -23,12 +23,13 @@ from cuassay.core.device import Device
 from cuassay.core.handle import Closing
 from cuassay.errors import CandidateLostError, CapabilityError, StateError
 from cuassay.judging import protocol, shared
-from cuassay.judging.arena import Arena, Asked, Layout, form_of
+from cuassay.judging.arena import Arena, Asked, Layout
 from cuassay.judging.device_arena import DeviceArena
+from cuassay.judging.exchange import Exchange, Prepared
 from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
 from cuassay.judging.plan import files_of
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
-from cuassay.judging.reply import Reply, escaped, heard, output_of, polled, printed, raised_of
+from cuassay.judging.reply import LOSSES, Reply, escaped, heard, polled, printed, raised_of
 from cuassay.judging.supervisor import GO_ON, STOP, Order
 from cuassay.judging.zygote import Zygote
 
@@ -246,44 +247,57 @@ class CandidateProcess(Closing):
         if self._state != "loaded":
             raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
         self._look_for_late_writes()
-        form, arrays = form_of(arguments, options or {})
-        arena = next((one for one in self._arenas if one.holds(arrays, outputs)), self._arenas[-1])
-        layout = arena.place(arrays, outputs, seed)
-        arena.prepare(layout, arrays)
-        asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s or self.limits.call_s)
+        made = self._exchange(arguments, options or {}, outputs, seed, limit_s or self.limits.call_s)
+        taken = made.take()
+        self._taken = made.call.arena, made.call.layout, taken
+        return made.read(taken, len(outputs))
+
+    def time(
+        self, arguments: Sequence[Any], options: Mapping[str, Any], outputs: Sequence[Asked], *, limit_s: float
+    ) -> float | None:
+        """Call ``run`` of a trusted process once; return its seconds as those of `call`, or None if it raised.
+
+        The protocol is the same while the clock runs. Afterwards nothing is read, compared or looked for.
+        """
+        made = self._exchange(arguments, options, outputs, None, limit_s)
+        return None if made.reply.error is not None else (made.ended_ns - made.begun_ns) * 1e-9
+
+    def _exchange(
+        self,
+        arguments: Sequence[Any],
+        options: Mapping[str, Any],
+        outputs: Sequence[Asked],
+        seed: int | None,
+        limit_s: float,
+    ) -> Exchange:
+        """Send one call and wait for its reply. The clock runs only from the inputs to the copies of the outputs."""
+        if self._lost is not None:
+            raise self._lost
+        if self._state != "loaded":
+            raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
+        call = Prepared.of(self._arenas, arguments, options, outputs, seed)
+        arena, layout = call.arena, call.layout
+        asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s)
         number = self._wake(within) + 1
-        request = Request(number, form, layout.inputs, layout.rooms, is_on_device=isinstance(arena, DeviceArena))
+        message = call.message(number)
         arena.rouse()
         begun_ns = time.perf_counter_ns()
-        arena.give(layout, arrays)
-        self._ask(request, within)
+        arena.give(layout, call.arrays)
+        self._ask(message, number, within)
         take = arena.take(layout)
         ended_ns = time.perf_counter_ns()
-        taken = take()
-        self._taken = arena, layout, taken
-        reply = self._read(layout.rooms)
-        return Reply(
-            outputs=tuple(output_of(reply, *one) for one in enumerate(zip(taken, layout.poisons, strict=True))),
-            extra=max(len(reply.claims) - len(outputs), 0),
-            asked_ns=asked_ns,
-            begun_ns=begun_ns,
-            ended_ns=ended_ns,
-            changed=arena.changed(layout, arrays),
-            device_s=reply.device_s,
-            is_queued=reply.is_queued,
-            raised=None if reply.error is None else raised_of(reply.error),
-        )
+        return Exchange(call, take, self._read(layout.rooms), asked_ns, begun_ns, ended_ns)
 
     def _wake(self, within: tuple[float, float]) -> int:
         """Wait until the process polls for the next call, however it slept; return the number of this request."""
         number = max(self._last, protocol.LOADED) + 1
-        self._ask(Request(number, b"", (), ()), within)
+        self._ask(protocol.packed(Request(number, b"", (), ())), number, within)
         return number
 
-    def _ask(self, request: Request, within: tuple[float, float]) -> None:
-        protocol.write_request(self._control, request)
+    def _ask(self, message: bytes, number: int, within: tuple[float, float]) -> None:
+        protocol.send(self._control, message)
         self._bell.ring()
-        self._wait(request.number, *within)
+        self._wait(number, *within)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -379,20 +393,6 @@ class CandidateProcess(Closing):
         self._state = "lost"
         detail = escaped(detail)
         self._lost = CandidateLostError(
-            f"{self.path.name}: {_WORDS[reason]}; {detail}; judge it as failed", reason=reason, detail=detail
+            f"{self.path.name}: {LOSSES[reason]}; {detail}; judge it as failed", reason=reason, detail=detail
         )
         raise self._lost
-
-
-#: What a lost candidate did, by reason.
-_WORDS = {
-    "load": "its file could not be loaded",
-    "crash": "its process crashed",
-    "exit": "its process ended by itself",
-    "closed": "its process was ended",
-    "hang": "it does not answer",
-    "memory": "it took more memory than it may",
-    "processes": "it started more processes than it may",
-    "protocol": "what its process wrote is not an answer",
-    "jail": "its process could not be started",
-}

@@ -16,7 +16,20 @@ from cuassay.core.capability import DTYPE_NAMES
 from cuassay.judging.arena import interpreted, unwritten
 from cuassay.judging.protocol import RawReply
 
-__all__ = ["Output", "Raised", "Reply", "escaped", "heard", "output_of", "polled", "printed", "raised_of"]
+__all__ = ["LOSSES", "Output", "Raised", "Reply", "escaped", "heard", "output_of", "polled", "printed", "raised_of"]
+
+#: What a lost candidate did, by reason.
+LOSSES: Mapping[str, str] = {
+    "load": "its file could not be loaded",
+    "crash": "its process crashed",
+    "exit": "its process ended by itself",
+    "closed": "its process was ended",
+    "hang": "it does not answer",
+    "memory": "it took more memory than it may",
+    "processes": "it started more processes than it may",
+    "protocol": "what its process wrote is not an answer",
+    "jail": "its process could not be started",
+}
 
 #: The number of characters of a candidate's text that are kept.
 _TEXT = 500

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuassay.judging import heap
-from cuassay.judging.heap import kept_memory
+from cuassay.judging.heap import keep_memory, kept_memory
 
 
 class Library:
@@ -39,6 +39,12 @@ def test_memory_is_given_back_after_the_last_block(library: Library) -> None:
 
     assert library.trimmed == 1
     assert all(library.set[name] != value for name, value in inside.items())
+
+
+def test_memory_is_kept_for_good(library: Library) -> None:
+    keep_memory()
+
+    assert (len(library.set), library.trimmed) == (2, 0)
 
 
 def test_memory_is_given_back_after_an_error(library: Library) -> None:
