@@ -29,6 +29,7 @@ __all__ = [
     "Asked",
     "Layout",
     "bytes_of",
+    "fill",
     "form_of",
     "interpreted",
     "poison",
