@@ -6,7 +6,6 @@ cannot tell which of them it answers.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +25,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import Kind, Sample
 
-__all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule", "timed_calls"]
+__all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule"]
 
 #: Calls of a case whose time does not count, because of compilation, tuning and first touch.
 WARM_UP = 2
@@ -185,23 +184,6 @@ def by_size(plan: Schedule) -> Schedule:
     sizes = [max(elements_of(draw()) for draw in probe.draws) for probe in plan.probes]
     order = sorted(plan.order, key=lambda place: (sizes[place], place))
     return Schedule(plan.probes, tuple(order), plan.not_probed)
-
-
-def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Schedule:
-    """Return the timed calls of `plan`, but only a few for cases with large samples, because each call takes long."""
-    large = {key for key, sample in shapes.items() if elements_of(sample) > LARGE}
-    met: Counter[tuple[str, str]] = Counter()
-    chosen = []
-    for place in plan.order:
-        probe = plan.probes[place]
-        met[key := (probe.case, probe.dtype)] += 1
-        if probe.case and (met[key] <= WARM_UP + _FEW_TIMED or key not in large):
-            chosen.append(place)
-    return Schedule(plan.probes, tuple(chosen), plan.not_probed)
-
-
-#: Calls of a case of large arrays for timing the trusted processes.
-_FEW_TIMED = 8
 
 
 def claimed(spec: OpSpec, device: Device) -> tuple[str, ...]:
