@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.judging.ahead import Ahead
 from cuassay.judging.arena import bytes_of, words_of
 from cuassay.judging.probes import Finding, Probe, elements_of
 from cuassay.judging.results import Outputs
@@ -81,15 +82,16 @@ class Trial:
 
 def hear(subject: Subject, plan: Schedule, nonce: int, *, most_seconds: float = float("inf")) -> Trial:
     """Make the calls to `subject` in order, until a probe fails or the subject has taken `most_seconds`."""
-    hearing = _Hearing(subject, plan, nonce)
-    trial = hearing.trial
-    for place in plan.order:
-        if trial.seconds > most_seconds:
-            trial.ended = f"the candidate's calls took {trial.seconds:.1f} s, and --seconds allows {most_seconds:g}"
-            return trial
-        trial.finding = hearing.ask(place)
-        if trial.finding is not None:
-            return trial
+    with Ahead(plan) as ahead:
+        hearing = _Hearing(subject, plan, nonce, ahead)
+        trial = hearing.trial
+        for place in plan.order:
+            if trial.seconds > most_seconds:
+                trial.ended = f"the candidate's calls took {trial.seconds:.1f} s, and --seconds allows {most_seconds:g}"
+                return trial
+            trial.finding = hearing.ask(place)
+            if trial.finding is not None:
+                return trial
     if hearing.incomplete():
         trial.ended = f"{hearing.incomplete()} probes have not got all of their calls"
     return trial
@@ -98,8 +100,8 @@ def hear(subject: Subject, plan: Schedule, nonce: int, *, most_seconds: float = 
 class _Hearing:
     """The calls made so far, and the answers to incomplete probes."""
 
-    def __init__(self, subject: Subject, plan: Schedule, nonce: int) -> None:
-        self._subject, self._plan = subject, plan
+    def __init__(self, subject: Subject, plan: Schedule, nonce: int, ahead: Ahead) -> None:
+        self._subject, self._plan, self._ahead = subject, plan, ahead
         self._chance = np.random.default_rng([nonce % 2**63, 1])
         self._begun: dict[int, tuple[list[Sample], list[Outputs]]] = {}
         self._dropped: set[int] = set()
@@ -118,9 +120,10 @@ class _Hearing:
         self._asked.add(place)
         probe = self._plan.probes[place]
         samples, outputs = self._begun.setdefault(place, ([], []))
-        sample = probe.draws[len(samples)]()
+        sample = self._ahead.sample(place, len(samples))
         samples.append(sample)
         answer = _ask(self._subject, sample, probe, self.trial)
+        self._ahead.begin()
         if len(samples) == len(probe.draws):
             del self._begun[place]
         finding = self._judged(probe, samples, outputs, answer)
