@@ -319,7 +319,7 @@ class _Rooms:
         )
 
     def _due(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Due:
-        return tuple((answer.shape, answer.dtype) for answer in self._results.right(args, kwargs))
+        return self._results.due(args, kwargs)
 
 
 def _key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
