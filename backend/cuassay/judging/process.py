@@ -194,8 +194,9 @@ class CandidateProcess(Closing):
         os.close(self._lifeline)
         self._lifeline = -1
         deadline = time.monotonic() + _PATIENCE_SECONDS
+        reports = polled(self._report)  # not the bell, whose last ring nobody has read
         while self._hear() and time.monotonic() < deadline:
-            self._poll.poll(_NAP_SECONDS * 1000)
+            reports.poll(_NAP_SECONDS * 1000)
         if self._ended is None and self.supervisor > 0:
             with suppress(OSError):  # the kernel kills what the supervisor watches with it
                 os.kill(self.supervisor, signal.SIGKILL)

@@ -101,7 +101,11 @@ class SharedMemory(Closing):
         if not to.nbytes:
             return
         into, done = to.data, min(len(pattern), to.nbytes)
-        to[:done].set(np.frombuffer(pattern, np.uint8, done), stream=self._stream)
+        if len(pattern) == 1:
+            into.memset_async(pattern[0], to.nbytes, self._stream)
+            done = to.nbytes
+        else:
+            to[:done].set(np.frombuffer(pattern, np.uint8, done), stream=self._stream)
         while done < to.nbytes:
             count = min(done, to.nbytes - done)
             (into + done).copy_from_device_async(into, count, self._stream)
