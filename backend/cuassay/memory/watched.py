@@ -17,6 +17,7 @@ from cuassay.memory.history import History
 if TYPE_CHECKING:
     from cuassay.memory.blocks import Block
     from cuassay.memory.caching import CachingAllocator
+    from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["MuteHistory", "join", "silent_history", "tell_recorded"]
 
@@ -31,6 +32,14 @@ class MuteHistory(History):
 
     def __init__(self) -> None:
         super().__init__("state", context=None)
+
+    def serve(self, stream_pool: StreamPool, requested: int) -> Block | None:
+        """Do what `History.serve` does with one call less, because every request comes here."""
+        block = self.hit(stream_pool, requested) if stream_pool.detector is None else None
+        if block is not None and self.is_on:
+            for watcher in state.told_memory.get("memory_taken", ()):  # inlined `note_malloc`
+                watcher(self.device, block.address, block.stream_pool.stream, block.nbytes)
+        return block
 
     def note_malloc(self, block: Block) -> None:
         """Report it."""

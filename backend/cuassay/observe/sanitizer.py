@@ -26,6 +26,7 @@ from cuassay.ops.plan import Plan
 from cuassay.ops.wrapping import Wrapping, unwrap, wrap
 from cuassay.order.clock import Queue
 from cuassay.order.engine import Engine
+from cuassay.order.journal import GIVEN_BACK, TAKEN
 from cuassay.order.sites import Site, call_site
 
 __all__ = ["Sanitizer", "sanitized", "summary"]
@@ -126,11 +127,11 @@ class Sanitizer:
                 return judge_any(call, op, touched.by_call(op, args, out, scalars), args, out, scalars)
             site = call_site()
             queue = begin(op.name, work, site)
-            of_thread.depth += 1
+            of_thread.depth = 1  # it was 0: reading it again takes longer
             try:
                 result = call(op, *args, out=out, **scalars)
             finally:
-                of_thread.depth -= 1
+                of_thread.depth = 0
             if out is None and result is not None:
                 end(op.name, queue, work, result, site)
             return result
@@ -262,20 +263,23 @@ class Sanitizer:
 
     def _watch_memory(self, act: _ActOnMemory, event: str) -> MemoryWatcher:
         """Return what handles a memory event, the most frequent of all; a known stream needs no occurrence."""
+        lock, journal, number = self._lock, self.engine.journal, _OF_MEMORY[event]
 
         def told(device: str, address: int, stream: int, nbytes: int) -> None:
-            with self._lock:
+            with lock:
                 queue = self._lasting.get((device, stream))
                 if queue is None or self._is_busy:
                     self._watch(Occurrence(event, device, address, stream, nbytes))
-                    return
-                self._is_busy = True
-                try:
-                    act(device, address, nbytes, queue)
-                finally:
-                    if self._deferred:
-                        self._catch_up()
-                    self._is_busy = False
+                elif queue is journal.queue and queue.capture is None:  # as `act` does
+                    journal.entries.append((number, device, address, nbytes))
+                else:
+                    self._is_busy = True
+                    try:
+                        act(device, address, nbytes, queue)
+                    finally:
+                        if self._deferred:
+                            self._catch_up()
+                        self._is_busy = False
 
         return told
 
@@ -348,8 +352,8 @@ def _kind(event: Occurrence) -> str:
     return event.device.partition(":")[0]
 
 
-#: Events of which the allocator's form is handled without an occurrence.
-_OF_MEMORY = frozenset({"memory_taken", "memory_returned"})
+#: Events of which the allocator's form is handled without an occurrence: the number of each in the journal.
+_OF_MEMORY = {"memory_taken": TAKEN, "memory_returned": GIVEN_BACK}
 
 #: A result is written.
 _WRITTEN = (True,)
