@@ -36,7 +36,7 @@ class Way:
     text : str, optional
         Their dispatch path; None before it is known.
     is_alone : bool
-        Whether only this package allocates memory in such a call, so that the call's line is where it was allocated.
+        Whether only this package allocates, copies and so on in such a call, so that all of it is booked on its line.
     """
 
     __slots__ = ("is_alone", "name", "text")

@@ -26,7 +26,7 @@ from cuassay.observe.assembly import CODE, END, INSTRUCTION, WAY, Moment, Record
 from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
 from cuassay.observe.spans import Timeline
-from cuassay.observe.threads import Threads, close
+from cuassay.observe.threads import Threads, close, place
 from cuassay.observe.traced import Traces
 from cuassay.ops import Op, registry
 from cuassay.ops.explain import explain
@@ -345,10 +345,7 @@ class Recorder:
                 if booked is not None:
                     code, instruction = booked[CODE], booked[INSTRUCTION]
                 else:
-                    code, instruction = caller()
-                    tried = state.tried
-                    if tried is not None and (code is not tried[CODE] or instruction != tried[INSTRUCTION]):
-                        tried[WAY].is_alone = False
+                    code, instruction = place(state)
             if len(moments) < self._limit:
                 moments.append((self._now(), event, device, address, stream, nbytes, code, instruction))
             else:
@@ -362,9 +359,9 @@ class Recorder:
         if self._traces is not None:
             self._traces.note(occurrence)
         parent = state.open[-1] if state.open else -1
-        place = None if occurrence.site or not _has_site(occurrence.event) else caller()
+        where = None if occurrence.site or not _has_site(occurrence.event) else place(state)
         now = self._now()
-        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, thread, now, now, place)
+        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, thread, now, now, where)
         moment.occurrence = occurrence if occurrence.begin is None else self._on_our_clock(occurrence, now)
         self._add(moment)
 
