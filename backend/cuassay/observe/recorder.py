@@ -190,11 +190,12 @@ class Recorder:
                 state.booked = booked
                 while opened and opened.pop() != number:
                     pass
-                if pair is not None:
+                if pair is None:
+                    moment[END] = self._now()
+                else:
                     watch, mark = pair
                     watch.called[watch.stop(mark)] = op.name, number
-                    pairs.ended = self._now()
-                moment[END] = self._now()
+                    pairs.ended = moment[END] = self._now()
 
         return recorded
 
