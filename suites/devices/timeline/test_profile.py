@@ -16,12 +16,8 @@ import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import watchers
 from cuassay.cuda import nvtx
-<<<<<<< HEAD
 from cuassay.errors import ArgumentError, DeviceError, StateError
-=======
-from cuassay.errors import ArgumentError, StateError
 from cuassay.memory import CachingAllocator, IntegerSource
->>>>>>> ref_timeline
 from cuassay.observe.gaps import idle_gaps
 from cuassay.observe.pairs import Pairs
 from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
