@@ -63,8 +63,9 @@ class Pairs:
     of_type : dict of type to Watch
         What times calls whose first operand is of that type, for kinds with one device that needs pairs.
     ended : float
-        The host's time when the last timed call ended, or `NEVER` if its stream may have been given work since. It is
-        the caller's to set.
+        The host's time when the last timed call ended, or `NEVER` if its stream may have been given work since.
+    last : Watch, optional
+        What timed it; only a call on the same device may follow. The caller sets both.
     """
 
     def __init__(self, quietly: _Quietly, is_wanted: Callable[[Backend], bool] | None = None) -> None:
@@ -76,6 +77,7 @@ class Pairs:
         self.of_type: dict[type, Watch] = {}
         self.unwanted: set[type] = set()
         self.ended = NEVER
+        self.last: Watch | None = None
 
     def begin(self, operands: Sequence[Any], *, is_next: bool = False) -> Pair | None:
         """Record the first event of a pair.
@@ -90,7 +92,7 @@ class Pairs:
                 device = backend.device_of(operand)
                 # by a tuple, because hashing a Device takes longer
                 watch = self._known.get((array_type, device.index)) or self._begin(backend, device, array_type)
-                mark = watch.follow() if is_next else watch.start()
+                mark = watch.follow() if is_next and watch is self.last else watch.start()
                 return None if mark is None else (watch, mark)
         return None
 

@@ -195,6 +195,7 @@ class Recorder:
                 else:
                     watch, mark = pair
                     watch.called[watch.stop(mark)] = op.name, number
+                    pairs.last = watch
                     pairs.ended = moment[END] = self._now()
 
         return recorded
@@ -215,7 +216,7 @@ class Recorder:
             if watch is None:
                 pair = pairs.begin(operands, is_next=is_next)
             else:
-                mark = watch.follow() if is_next else watch.start()
+                mark = watch.follow() if is_next and watch is pairs.last else watch.start()
                 pair = None if mark is None else (watch, mark)
             self._limit -= pair is not None
             return pair

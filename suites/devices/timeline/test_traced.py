@@ -240,3 +240,17 @@ def test_a_stopwatch_that_cannot_follow_starts_each_time(watch: Watch, monkeypat
         ops.exp(x), ops.exp(x)
 
     assert watch.began == ["start", "start"]
+
+
+def test_a_call_on_another_device_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[int, Watch] = {}
+    with BACKEND.simulated(devices=2) as backend:
+        monkeypatch.setattr(backend, "new_stopwatch", lambda index: made.setdefault(index, Watch()), raising=False)
+        monkeypatch.delattr(type(backend), "now_s")
+        monkeypatch.setattr(recorder, "perf_counter", lambda: 0.0)
+        x, y = (from_host(np.ones(4, np.float32), f"sim:{index}") for index in range(2))
+        with cuassay.profile("sim"):
+            for array in (x, x, y, y, x):
+                ops.exp(array)
+
+    assert [made[index].began for index in range(2)] == [["start", "follow", "start"], ["start", "follow"]]
