@@ -265,6 +265,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.__dict__["cuassay"] = item.stash.get(_COLUMNS, {}).copy()
     if report.failed and call.excinfo is not None:
         _diagnose(item, case, call.excinfo.value, report)
+    declared_at = getattr(getattr(item, "cls", None), "cuassay_declared_at", None)
+    if declared_at is not None and report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = *declared_at, report.longrepr[2]  # the user's line, not that of the generated test
     return report
 
 

@@ -125,6 +125,27 @@ def test_the_table_counts_and_lists_what_ran_on_none(pytester: pytest.Pytester) 
     assert "ran nowhere" not in result.stdout.str()
 
 
+def test_a_skipped_check_is_at_the_line_of_its_declaration(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        from cuassay.testing import OpSpec, conformance
+
+        test_plus = conformance(OpSpec(
+            fn=lambda xp, a: a + 1, reference=lambda a: a + 1, dtypes=("float32",), without={"aliasing": "why not"},
+        ))
+    """
+    )
+
+    result = pytester.runpytest("--device", "cpu", "-q", "-rs", "-k", "aliasing or captured")
+
+    result.stdout.fnmatch_lines_random(
+        [
+            "SKIPPED [[]1] test_it.py:3: plus opts out of aliasing: why not",
+            "SKIPPED [[]1] test_it.py:3: cpu:0: no graphs*",
+        ]
+    )
+
+
 def test_requirements_without_a_device_are_an_error(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from cuassay.testing import requires

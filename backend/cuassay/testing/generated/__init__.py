@@ -36,15 +36,19 @@ class Conformance:
     ----------
     spec : OpSpec
         The operation to test.
+    declared_at : tuple of str and int, optional
+        The file and the line that a skipped test names.
     """
 
-    def __init__(self, spec: OpSpec) -> None:
+    def __init__(self, spec: OpSpec, *, declared_at: tuple[str, int] | None = None) -> None:
         self.spec = spec
         chosen = {name: check for name, check in CHECKS.items() if check.applies(spec) and _has_dtypes(check, spec)}
         methods = {f"test_{name}": method(check) for name, check in chosen.items()}
         if spec.bench is not None:
             methods["test_speed"] = benchmark(spec)
-        self.__cuassay_test_class__ = type("Conformance", (), {"spec": spec, **methods})
+        self.__cuassay_test_class__ = type(
+            "Conformance", (), {"spec": spec, "cuassay_declared_at": declared_at, **methods}
+        )
 
     def __repr__(self) -> str:
         return f"Conformance({self.spec.name})"
@@ -78,8 +82,8 @@ def conformance(spec: OpSpec | None = None, **fields: object) -> Conformance:
         If the argument is not exactly one `OpSpec`; for example, if the fields of a spec are passed directly.
     """
     if isinstance(spec, OpSpec) and not fields:
-        made = Conformance(spec)
-        caller = sys._getframe(1)  # the statement that a warning has to name
+        caller = sys._getframe(1)  # the statement that a warning and a skip have to name
+        made = Conformance(spec, declared_at=(caller.f_code.co_filename, caller.f_lineno))
         if caller.f_code.co_name == "<module>":
             MADE.append((caller.f_code.co_filename, caller.f_lineno, spec.name, weakref.ref(made)))
         return made
