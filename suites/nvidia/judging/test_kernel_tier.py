@@ -134,10 +134,17 @@ def test_write_outside_an_array_is_found(candidate: Any) -> None:
 
 
 def test_source_that_does_not_compile_is_told(candidate: Any) -> None:
-    raised = call(candidate("not C++", plan())).raised
+    raised = call(candidate(SOURCE.replace("out[i] = x[i] * factor", "not C++"), plan())).raised
 
     assert raised.kind == CompileError.__name__
     assert "does not compile" in raised.message
+
+
+def test_source_without_the_kernel_is_told(candidate: Any) -> None:
+    raised = call(candidate("__global__ void scaled() {}", plan())).raised
+
+    assert raised.kind == ArgumentError.__name__
+    assert "did you mean 'scaled'" in raised.message
 
 
 def test_headers_of_the_machine_are_not_read(candidate: Any) -> None:
