@@ -26,6 +26,7 @@ __all__ = [
     "keeps_bounds",
     "names_axis",
     "options_of",
+    "runs",
     "with_each_axis",
     "with_mixed_options",
     "with_near_options",
@@ -96,7 +97,7 @@ def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Samp
                     continue  # a range whose two ends are equal is meaningless
                 near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
                 is_meant = is_safely_taken(spec, near) and (other or is_signed or _has_result_like(spec, near, sample))
-                if is_meant and _runs(spec, device, near):
+                if is_meant and runs(spec, device, near):
                     yield near
 
 
@@ -113,7 +114,7 @@ def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
         ends = dict(zip(names, (low, high), strict=True))
         label = f"{sample.label}, {names[0]}={low:g} and {names[1]}={high:g}, the ends of an input's range"
         wide = replace(sample, kwargs={**sample.kwargs, **ends}, label=label)
-        if is_safely_taken(spec, wide) and _runs(spec, device, wide):
+        if is_safely_taken(spec, wide) and runs(spec, device, wide):
             yield wide
             return
 
@@ -165,7 +166,7 @@ def _has_result_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
     return expected.dtype.kind not in "fc" or bool(np.isfinite(expected).all())
 
 
-def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
+def runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
     """Whether the function accepts options that nobody declared; it may reject them with any error."""
     try:
         run_sample(spec, device, sample)
@@ -186,7 +187,7 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
         for mixed in with_one_other_option(spec, sample, several):
             options = dict(mixed.kwargs)
             is_new = (axes_of(sample), options) not in seen
-            if is_new and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+            if is_new and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
                 seen.append((axes_of(sample), options))
                 yield mixed
     if several:
@@ -218,7 +219,7 @@ def _combined(
         longer = resized(base, {extent: extent + 1})
         for sample in (longer,) if (axes_of(base), options) in seen else (base, longer):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
-            if keeps_bounds(spec, several, mixed) and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+            if keeps_bounds(spec, several, mixed) and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
                 yield mixed
 
 
@@ -336,7 +337,7 @@ def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]
             continue
         for axis in range(-axes_of(sample), axes_of(sample)):
             along = _with_axis_moved(sample, own, axis)
-            if axis != own and is_safely_taken(spec, along) and _runs(spec, device, along):
+            if axis != own and is_safely_taken(spec, along) and runs(spec, device, along):
                 yield along
 
 
@@ -367,7 +368,7 @@ def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:
             continue
         for axis in (axes_of(sample), -axes_of(sample) - 1):
             beyond = replace(sample, kwargs={**sample.kwargs, "axis": axis})
-            if isinstance(refusal_of(spec, beyond), np.exceptions.AxisError) and _runs(spec, device, beyond):
+            if isinstance(refusal_of(spec, beyond), np.exceptions.AxisError) and runs(spec, device, beyond):
                 raise AssertionError(
                     f"axis={axis} of arrays of {axes_of(sample)} dimensions gives a result, but the reference raises "
                     f"AxisError: raise an error instead of using another axis\n  sample: {sample.label}"

@@ -26,6 +26,7 @@ from cuassay.testing.generated.execution import (
     verify,
 )
 from cuassay.testing.generated.extents import is_quick, resized
+from cuassay.testing.generated.optional_arrays import with_several_optional_arrays
 from cuassay.testing.generated.options import (
     MOST_OF_OPTIONS,
     check_axis_beyond,
@@ -76,6 +77,9 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
             verify(spec, device, plain, [sample])
     for sample in with_mixed_options(spec, device, plain):
         with explained("with options of two samples: is one taken for another, or counted from the wrong end?"):
+            verify(spec, device, plain, [sample])
+    for sample in with_several_optional_arrays(spec, device, plain):
+        with explained("with two optional arrays of which each sample gives one: do they work together?"):
             verify(spec, device, plain, [sample])
     for sample in with_each_axis(spec, device, plain):
         with explained("wrong along another axis than those of the samples"):
