@@ -25,10 +25,9 @@ from cuassay.devices.cuda.blas import plans
 from cuassay.devices.cuda.blas.gemm import gemm, table
 from cuassay.devices.cuda.blas.skinny import ACTIVATIONS, Extents, why_not
 from cuassay.devices.cuda.driver import runtime
-from cuassay.devices.cuda.driver.check import error_of
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.launch.block import STREAM_WORD, first_argument_word
-from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.launch.launch import conclude, kernel
 from cuassay.devices.cuda.memory.alignment import aligned, copyto
 from cuassay.devices.cuda.ops.elementwise import cast
 from cuassay.ops import Op, catalog, products
@@ -232,12 +231,8 @@ class MixedPlan(Handle):
         words[first : first + 5] = array("Q", (weight, rows, scale, out, bias))
         words[STREAM_WORD] = stream
         status = self._fire()
-        if status:
-            from cuda.bindings import driver
-
-            raise error_of(driver.CUresult(status), f"launching {self!r}")
-        if self._blocking:
-            cupy.cuda.runtime.streamSynchronize(stream)
+        if status or self._blocking:
+            conclude(status, stream, repr(self))
 
 
 def _few(
