@@ -1,4 +1,4 @@
-"""Copies between arrays that are contiguous along different axes: every layout, and nothing beside `out` is written."""
+"""Copies between arrays that are contiguous along different axes: every layout, and no write outside `out`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], Any]] = {
 
 
 class Place:
-    """Arrays of CuPy on a GPU, or in the host's memory for kernels that run there."""
+    """Puts arrays on a GPU, or into the host's memory for kernels that run there."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
