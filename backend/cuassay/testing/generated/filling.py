@@ -27,6 +27,7 @@ __all__ = [
     "refilled",
     "some_tiny",
     "span_of",
+    "with_element",
 ]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
@@ -52,6 +53,13 @@ def refilled(
     args = tuple(over_lists(one, put) for one in sample.args)
     kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
+
+
+def with_element(array: NDArray[Any], place: int, number: complex) -> NDArray[Any]:
+    """A copy of the array with `number` at index `place` of the flattened array."""
+    changed = array.copy()
+    changed.reshape(-1)[place] = number
+    return changed
 
 
 def free_floats(sample: Sample) -> list[NDArray[Any]]:
