@@ -23,7 +23,6 @@ from cuassay.judging.arena import Arena, Layout
 
 __all__ = ["DeviceArena"]
 
-
 #: Seconds that the device is kept busy before the clock starts.
 _BUSY_SECONDS = 0.002
 
@@ -31,8 +30,8 @@ _BUSY_SECONDS = 0.002
 class DeviceArena(Arena):
     """Memory of a CUDA device that holds the arrays of one call at a time.
 
-    `place` and `prepare` write a call's arrays and the poison into a private image, which is on the device before the
-    clock starts.
+    `place` writes the poison, and `prepare` the inputs, into an image that only the judge sees. It is on the device
+    before the clock starts.
 
     Parameters
     ----------
@@ -73,6 +72,7 @@ class DeviceArena(Arena):
 
     def close(self) -> None:
         """Release the memory; a second call does nothing."""
+        super().close()
         with self._active():
             self._image = self._taken = self._all = self._all[:0]
             self._memory.close()
@@ -94,7 +94,7 @@ class DeviceArena(Arena):
             devices.backend(self._device.kind).synchronize(self._device.index)
 
     def give(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
-        """Copy the image of the arena into it."""
+        """Copy what `prepare` wrote into the arena, within the device."""
         self._copy(self._all, self._image, [(0, layout.end)])
 
     def take(self, layout: Layout) -> Callable[[], list[NDArray[Any]]]:
