@@ -15,7 +15,7 @@ from cuassay.testing.generated.execution import is_safely_taken, is_taken
 from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample, each, over_lists
+from cuassay.testing.samples import HostArray, Sample, each, over_arguments
 
 __all__ = [
     "Change",
@@ -50,8 +50,7 @@ def refilled(
             return value
         return HostArray(change(array), span=getattr(value, "span", None))
 
-    args = tuple(over_lists(one, put) for one in sample.args)
-    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
+    args, kwargs = over_arguments(sample.args, sample.kwargs, put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
 
 
