@@ -1,4 +1,4 @@
-"""Checks of rows of which the first half is NaN: longer than a window, and more than one NaN to count."""
+"""Checks with NaN in the first half of each row: more than a short window holds, and more than one to count."""
 
 from __future__ import annotations
 

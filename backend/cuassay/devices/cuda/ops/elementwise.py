@@ -246,9 +246,9 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
     """Cast with a cuassay kernel: CuPy casts float64 to bfloat16 through float32, and rounds twice."""
     if not out.size:
         return
-    length = pack_length((a, out))
     names = f"{c_name(out.dtype)}, {c_name(a.dtype)}"
     if in_one_order(a, out):
+        length = pack_length((a, out))
         launched = kernel("elementwise.cu", f"dense_cast<{names}, {length}>")
         launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, out, out.size))
     else:
