@@ -30,7 +30,7 @@ __all__ = [
 Array = Any
 Shape = tuple[int, ...]
 
-#: From the arguments by name and the shape of the output to whether its channels are last in memory.
+#: From the arguments by name and the shape of the output, of 4 dimensions, to whether its channels are last in memory.
 Rule = Callable[[Arguments, Shape], bool]
 
 
