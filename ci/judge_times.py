@@ -3,9 +3,9 @@
 For each candidate of ``suites/data/judging/timed`` and each of some nonces, this measures its median time by the judge
 and, just before, the median by `cuassay.benchmarking.measure` of the same work in an unguarded process. The times of
 any two verdicts on a candidate give a ratio of the candidate against itself. Verdicts per second are measured with many
-copies of one candidate, which are only checked.
+copies of one candidate, which are only checked. A call that does nothing shows what the protocol takes.
 
-    python ci/judge_times.py --device cuda:0 [--nonces 12] [--copies 48] [--jobs 8] [--out FILE]
+    python ci/judge_times.py --device cuda:0 [--nonces 12] [--copies 48] [--jobs 8] [--null 200] [--out FILE]
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from referees import DATA, Referees  # type: ignore[import-not-found]  # in suit
 from cuassay import Device
 from cuassay.benchmarking.timing import measure
 from cuassay.cli import main as cuassay
+from cuassay.judging.limits import Limits
 from cuassay.judging.plan import KERNEL
+from cuassay.judging.process import CandidateProcess
 from cuassay.judging.runner import load
 from cuassay.judging.spec_file import load_declaration
 from cuassay.judging.verdict import CaseTime
@@ -43,7 +45,10 @@ __all__ = ["main"]
 TIMED = DATA / "timed"
 
 #: The candidates of each tier: a file, or a folder with a kernel and its plan.
-CANDIDATES: Mapping[str, Sequence[str]] = {"program": ("sorted_rows", "waved"), "kernel": ("scaled", "iterated")}
+CANDIDATES: Mapping[str, Sequence[str]] = {
+    "program": ("sorted_rows", "waved", "scaled"),
+    "kernel": ("scaled", "iterated"),
+}
 
 
 def _file(tier: str, name: str) -> Path:
@@ -73,7 +78,7 @@ def _judge_once(referees: Referees, tier: str, name: str, device: Device) -> dic
     found = {"tier": tier, "name": name, "verdict": verdict.verdict, "reason": verdict.reason, "measured": measured}
     if cases:
         one = cases[0]
-        found |= {"judged": one.median_s, "error": one.error_s, "withheld": one.withheld}
+        found |= {"judged": one.median_s, "error": one.error_s, "offset": one.offset, "withheld": one.withheld}
     return {**found, "seconds": took}
 
 
@@ -95,6 +100,33 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.4f} ({values[0]:.4f} to {values[-1]:.4f})" if values else "none"
+
+
+#: The array of a call that does nothing: 8 MiB.
+NULL_SHAPE = (256, 8192)
+
+_NULL = """\
+kept = []
+
+
+def run(xp, a):
+    if not kept:
+        kept.append(xp.zeros(a.shape, a.dtype))
+    return kept[0]
+"""
+
+
+def _null_calls(device: Device, count: int) -> str:
+    """Return the time of calls that do nothing, by the judge's clock, of the second half of `count` calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "null.py"
+        file.write_text(_NULL, encoding="utf-8")
+        array = np.ones(NULL_SHAPE, np.float32)
+        with CandidateProcess(file, device=device, limits=Limits(processes=512, memory_nbytes=16 << 30)) as process:
+            process.load()
+            times = [process.time((array,), {}, [(NULL_SHAPE, "float32")], limit_s=60.0) for _ in range(count)]
+    low, middle, high = statistics.quantiles([1e6 * (one or 0.0) for one in times[count // 2 :]], n=4)
+    return f"a call that does nothing, {array.nbytes:,} bytes: {middle:.0f} us ({low:.0f} to {high:.0f})"
 
 
 def _throughput(device: str, copies: int, jobs: int) -> str:
@@ -121,12 +153,15 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--copies", type=int, default=48, help="candidates of the count (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=8, help="at a time (default: %(default)s)")
+    parser.add_argument("--null", type=int, default=0, help="calls that do nothing (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="write the rows here, as JSON")
     options = parser.parse_args(words)
     device = Device(options.device)
     tiers = {tier: names for tier, names in CANDIDATES.items() if tier == "program" or device.kind == "cuda"}
     made = {tier: Referees(str(device), data=TIMED, tier=tier, allow_unjailed=True) for tier in tiers}
     rows: list[dict[str, Any]] = []
+    if options.null:
+        print(_null_calls(device, options.null), flush=True)
     if options.copies:
         print(_throughput(str(device), options.copies, options.jobs), flush=True)
     try:

@@ -288,9 +288,18 @@ def _kind_lines(kind: dict[str, Any]) -> Iterable[str]:
         yield f"{name} {device['name']}, {format_bytes(device['memory'])}"
         yield from (f"           {key}: {value}" for key, value in facts.items() if value)
         yield from _capability_lines(device)
-    for library in kind.get("libraries", ()):
-        state = f"absent: {library['absent']}" if library["absent"] else f"{library['version']}  {library['path']}"
-        yield f"           {library['name']:<12} {state}"
+    yield from _library_lines(kind.get("libraries", ()))
+
+
+def _library_lines(libraries: Iterable[dict[str, str]]) -> Iterable[str]:
+    """A line for each library that is present, and one for all that are absent for the same reason."""
+    absent: dict[str, list[str]] = {}
+    for library in libraries:
+        if library["absent"]:
+            absent.setdefault(library["absent"], []).append(library["name"])
+        else:
+            yield f"           {library['name']:<12} {library['version']}  {library['path']}"
+    yield from (f"           {', '.join(names)} absent: {reason}" for reason, names in absent.items())
 
 
 def _capability_lines(device: dict[str, Any]) -> Iterable[str]:

@@ -16,6 +16,9 @@ __all__ = ["by_reason", "new_since", "nowhere", "without_device"]
 #: Part of the id of a test for which no device was chosen.
 _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
+#: The reason of a generated check that its declaration leaves out by `without=`.
+_OPTED_OUT = re.compile(r"\S+ opts out of \w+: ")
+
 
 def by_reason(tests: pd.DataFrame) -> pd.DataFrame:
     """Group skips by reason.
@@ -46,7 +49,7 @@ def nowhere(results: Results) -> pd.DataFrame:
     share a device or divide the tests. A run with uncommitted changes counts only if it is the newest. If the commit of
     a subject's newest run is unknown, a test that it lacks counts as in the newest run that has it, because the newest
     run may be of a few tests. A test that a job collected for none of its devices counts as run if one of its cases ran
-    in another job.
+    in another job. A generated check that its declaration leaves out does not count.
 
     Returns
     -------
@@ -54,6 +57,7 @@ def nowhere(results: Results) -> pd.DataFrame:
         `test` (the id without its device), `subjects` and `reasons` (tuples).
     """
     tests = _of_newest_commits(results)
+    tests = tests[~tests["reason"].str.match(_OPTED_OUT)]
     columns = (tests[name] for name in ("nodeid", "device", "dtype", "template"))
     is_nowhere = (tests["device"] == "") & (tests["nodeid"].str.contains(_NOWHERE) | (tests["template"] != ""))
     marked = tests.assign(test=[_name(*row) for row in zip(*columns, strict=True)], is_nowhere=is_nowhere)
@@ -62,7 +66,8 @@ def nowhere(results: Results) -> pd.DataFrame:
     idle = marked[~marked["test"].isin(ran) & ~(marked["is_nowhere"] & marked["test"].isin(known))]
     rows = [
         {"test": test, "subjects": _names(group["subject"]), "reasons": _names(group["reason"])}
-        for test, group in idle.groupby("test", sort=False)
+        # The newest run comes first; the reasons of an earlier one may name lines that have moved.
+        for test, group in idle.drop_duplicates(["subject", "nodeid"]).groupby("test", sort=False)
     ]
     return pd.DataFrame(rows, columns=["test", "subjects", "reasons"])
 

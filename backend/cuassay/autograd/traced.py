@@ -16,7 +16,7 @@ import numpy as np
 from cuassay import ops
 from cuassay.core import callers
 from cuassay.core.words import shown
-from cuassay.errors import ArgumentError, GradientError
+from cuassay.errors import ArgumentError, GradientError, MissingNameError
 from cuassay.ops.conv_derivatives import placed
 
 __all__ = ["TracedArray", "bottom"]
@@ -216,6 +216,11 @@ class TracedArray:
     def _refuse(self, name: str) -> NoReturn:
         raise GradientError(f"{name} of a traced array, at {callers.line()}, has no derivative here; {_ADVICE}")
 
+    def __getattr__(self, name: str) -> NoReturn:
+        op = f"cuassay.ops.{name}" if hasattr(ops, name) and not name.startswith("_") else ""
+        advice = f"call {op}(x)" if op else _ADVICE
+        raise MissingNameError(f"an array of a function that is differentiated has no attribute {name!r}; {advice}")
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         op = _UFUNCS.get(ufunc.__name__)
         if method == "__call__" and op is not None and not kwargs and len(inputs) == 2:
@@ -255,10 +260,10 @@ class TracedArray:
         self._refuse("== (write cuassay.ops.equal)")
 
     def __lt__(self, other: Any) -> NoReturn:
-        self._refuse("< (write <=, or cuassay.ops.less_equal)")
+        self._refuse("x < y (write x <= y if both may be equal, or cuassay.ops.logical_not(y <= x))")
 
     def __gt__(self, other: Any) -> NoReturn:
-        self._refuse("> (write >=, or cuassay.ops.less_equal)")
+        self._refuse("x > y (write x >= y if both may be equal, or cuassay.ops.logical_not(x <= y))")
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         self._refuse("x[...] = value (write cuassay.ops.where)")

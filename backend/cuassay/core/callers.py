@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from functools import cache
@@ -20,8 +21,8 @@ _CALLERS = (f"{_ROOT}testing{os.sep}", f"{_ROOT}benchmarking{os.sep}")
 
 @cache
 def is_ours(filename: str) -> bool:
-    """Return whether a file is in this package and does not count as a caller of it."""
-    return filename.startswith(_ROOT) and not filename.startswith(_CALLERS)
+    """Return whether a file does not count as a caller: this package's, and contextlib's, which enters our blocks."""
+    return filename == contextlib.__file__ or (filename.startswith(_ROOT) and not filename.startswith(_CALLERS))
 
 
 def is_shipped(filename: str) -> bool:

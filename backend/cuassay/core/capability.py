@@ -175,7 +175,7 @@ def unknown_dtype(name: object) -> str:
     """Return the error message for a `name` that is not in `DTYPE_NAMES`; it suggests the most similar name."""
     short = _SHORT_NAMES.get(str(name))
     meant = did_you_mean(str(name), DTYPE_NAMES) if short is None else f" (did you mean {short!r}?)"
-    return f"{shown(name)} is not a dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
+    return f"{shown(name)} is not a dtype that cuassay knows{meant}; give one of {', '.join(DTYPE_NAMES)}"
 
 
 #: Names of dtypes in other projects.

@@ -1,10 +1,10 @@
-"""Suggest a known name for a misspelled one."""
+"""Suggest a known name for a misspelled or unusual one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["did_you_mean", "nearest", "usual_kind"]
 
 
 def nearest(word: str, names: Iterable[str], *, likeness: float = 0.7) -> str | None:
@@ -18,3 +18,8 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return a suggestion to append to a message that `word` is unknown; empty if no name is similar."""
     near = nearest(word, names)
     return "" if near is None else f" (did you mean {near!r}?)"
+
+
+def usual_kind(word: str) -> str:
+    """Return the device kind that a word such as ``"gpu"`` usually means; the word itself if it means none."""
+    return {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "simulator": "sim"}.get(word, word)

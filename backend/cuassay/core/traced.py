@@ -58,7 +58,11 @@ class Traced(Protocol):
 
 
 class Stopwatch(Protocol):
-    """Times work of one device by pairs of marks on its streams. A kind may offer one as ``new_stopwatch(index)``."""
+    """Times work of one device by pairs of marks on its streams. A kind may offer one as ``new_stopwatch(index)``.
+
+    A stopwatch may also have a method ``follow()``, which is called instead of `start` if no work was given to the
+    streams since the last `stop`. It may return the last mark of that pair, if the stream is the same.
+    """
 
     def start(self) -> Any:
         """Mark the current stream, and return the mark; None if the stream cannot be marked."""

@@ -377,6 +377,8 @@ def compile_kernel(
 
     Raises
     ------
+    ArgumentError
+        If the text neither names the kernel nor includes a header that may define it.
     CompileError
         If the kernel does not compile: now if `arch` is given, else at the first launch. ``log`` has the compiler's
         text.

@@ -8,8 +8,7 @@ Differences from torch: a range without the package is not an error; `range_end`
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from itertools import count
 from typing import Any
 
@@ -21,7 +20,7 @@ __all__ = ["is_available", "mark", "range", "range_end", "range_pop", "range_pus
 
 
 class _Thread(threading.local):
-    """The open nested ranges of each thread, by number."""
+    """The open nested ranges of each thread, by number; 0 for a range that nobody watched when it began."""
 
     def __init__(self) -> None:
         self.open: list[int] = []
@@ -32,6 +31,31 @@ _numbers = count(1)
 _started: dict[int, Any] = {}
 
 
+class _Unasked:
+    """Replaces the tool until the first range or mark, which finds out whether one listens."""
+
+    def __getattr__(self, name: str) -> Any:
+        annotate = _annotate()
+        _find_listeners(annotate if annotate.is_heard() else None)
+        return getattr(annotate, name)
+
+
+#: The module through which a tool listens, or None without a tool. NVTX decides that once for a process.
+_tool: Any = _Unasked()
+
+#: Whether a tool or a watcher listens: all that a range looks at if nobody does.
+_is_heard = True
+
+
+def _find_listeners(tool: Any) -> None:
+    global _tool, _is_heard  # noqa: PLW0603  a module's own names are found fastest
+    _tool = tool
+    _is_heard = tool is not None or bool(watchers.state.watchers)
+
+
+watchers.on_change(lambda _: _find_listeners(_tool))
+
+
 def is_available() -> bool:
     """Return whether ``nvtx``, the package that makes ranges visible to tools, is installed."""
     return bool(_annotate().is_available())
@@ -39,26 +63,27 @@ def is_available() -> bool:
 
 def range_push(msg: str) -> int:
     """Begin a range inside this thread's open ranges, and return its depth, from 0."""
-    _annotate().push(msg)
-    number = next(_numbers)
-    _tell("range_begun", number, msg)
-    _thread.open.append(number)
-    return len(_thread.open) - 1
+    opened = _thread.open
+    opened.append(_begin(msg) if _is_heard else 0)
+    return len(opened) - 1
 
 
 def range_pop() -> int:
     """End the innermost range of this thread, and return its depth, or -1 if none was open."""
-    if not _thread.open:
+    opened = _thread.open
+    try:
+        number = opened.pop()
+    except IndexError:
         return -1
-    _annotate().pop()
-    _tell("range_ended", _thread.open.pop())
-    return len(_thread.open)
+    if _is_heard:
+        _end(number)
+    return len(opened)
 
 
 def range_start(msg: str) -> int:
     """Begin a range that may end in another thread, and return the id that `range_end` takes."""
     number = next(_numbers)
-    _started[number] = _annotate().start(msg)
+    _started[number] = None if _tool is None else _tool.start(msg)
     return number
 
 
@@ -66,23 +91,44 @@ def range_end(range_id: int) -> None:
     """End the range `range_id`. Raises `ArgumentError` if it is not open."""
     if range_id not in _started:
         raise ArgumentError(f"range {range_id!r} is not open; give what range_start returned, once")
-    _annotate().end(_started.pop(range_id))
+    handle = _started.pop(range_id)
+    if _tool is not None:
+        _tool.end(handle)
 
 
 def mark(msg: str) -> None:
     """Mark this moment with a message."""
-    _annotate().mark(msg)
+    if _tool is not None:
+        _tool.mark(msg)
     _tell("marked", 0, msg)
 
 
-@contextmanager
-def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """Make the block a range with the name ``msg.format(*args, **kwargs)``."""
-    range_push(msg.format(*args, **kwargs))
-    try:
-        yield
-    finally:
+class range(ContextDecorator):  # noqa: N801  torch's name
+    """Make the block, or each call of the decorated function, a range with the name ``msg.format(*args, **kwargs)``."""
+
+    def __init__(self, /, msg: str, *args: Any, **kwargs: Any) -> None:
+        self._name = msg.format(*args, **kwargs) if args or kwargs or "{" in msg or "}" in msg else msg
+
+    def __enter__(self) -> None:
+        range_push(self._name)
+
+    def __exit__(self, *error: object) -> None:
         range_pop()
+
+
+def _begin(message: str) -> int:
+    """Tell the tool and watchers that a nested range begins, and return its number."""
+    if _tool is not None:
+        _tool.push(message)
+    number = next(_numbers)
+    _tell("range_begun", number, message)
+    return number
+
+
+def _end(number: int) -> None:
+    if _tool is not None:
+        _tool.pop()
+    _tell("range_ended", number)
 
 
 def _tell(event: str, number: int, message: str = "") -> None:

@@ -17,7 +17,7 @@ from cuassay.arrays.layout import as_shape
 from cuassay.arrays.subclasses import host_array
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
-from cuassay.core.nearest import did_you_mean
+from cuassay.core.nearest import did_you_mean, usual_kind
 from cuassay.core.protocols import Backend, PinnedMemory
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, OutOfMemoryError, ShapeError
@@ -92,9 +92,9 @@ def unknown_kind(kind: object) -> str:
     """Return the message for a `kind` that no installed package provides: the nearest name, and all names."""
     if isinstance(kind, Device):
         return f"there is no device kind {kind!r}, which is a device; give its kind, {kind.kind!r}"
-    usual = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "simulator": "sim"}.get(str(kind), str(kind))
     return (
-        f"there is no device kind {shown(kind)}{did_you_mean(usual, kinds())}; known: {', '.join(kinds())}; "
+        f"there is no device kind {shown(kind)}{did_you_mean(usual_kind(str(kind)), kinds())}; "
+        f"known: {', '.join(kinds())}; "
         f"install the package that adds another kind (entry point group {ENTRY_POINT_GROUP!r})"
     )
 

@@ -26,7 +26,7 @@ _WORDS = {
     "ArrayDecl": ("an array", "write one variable for each element"),
     "ArrayRef": ("an element of an array", "write one variable for each element"),
     "PtrDecl": ("a pointer", "a body gets values: write T x"),
-    "StructRef": ("a member", "write one variable for each member; real(x) and imag(x) for the parts of x"),
+    "StructRef": ("a member, as in a.x", "write one variable for each; real(x) and imag(x) are the parts of x"),
     "InitList": ("a list in braces", "write one value"),
     "Label": ("a label", "write a loop"),
 }

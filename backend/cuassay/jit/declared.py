@@ -14,7 +14,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, compute_dtype, is_complex
 from cuassay.core.words import shown
-from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from cuassay.jit.arithmetic import as_type, real_dtype
 from cuassay.jit.body import Body, read
 from cuassay.jit.complexes import check
@@ -55,6 +55,9 @@ class Elementwise:
     op: Op
     body: Body
     scalars: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Elementwise({self.op.schema.signature.strip()!r})"
 
     def __call__(self, *arrays: Any, out: Any = None, **scalars: Any) -> Any:
         """Compute the result on the device of the arrays; a tuple of arrays if the body writes several references.
@@ -106,6 +109,11 @@ class Elementwise:
         if len(arrays) != len(names):
             raise ArgumentError(
                 f"{self.op.name} takes {len(names)} arrays ({', '.join(names)}); got {len(arrays)}; give one for each"
+            )
+        if any(hasattr(type(array), "represents") for array in arrays):
+            raise GradientError(
+                f"{self.body.entry.name} has no derivative, because its body has {len(self.body.outputs)} results; "
+                "write a body for each of them"
             )
         backends = [
             registry.owner_of(array, f"{self.op.name}'s {name}") for name, array in zip(names, arrays, strict=True)
@@ -185,10 +193,14 @@ def _implement(found: Elementwise, kind: str, make: Maker) -> None:
 def _check_scalars(body: Body, scalars: Mapping[str, Any]) -> None:
     arrays = len(body.inputs) - len(scalars)
     last = body.inputs[arrays:]
+    if unknown := [name for name in scalars if name not in body.inputs]:
+        raise ArgumentError(
+            f"{body.entry.name} reads no parameter {', '.join(unknown)}; its parameters are {', '.join(body.inputs)}"
+        )
     if set(last) != set(scalars):
         raise ArgumentError(
-            f"the scalars of {body.entry.name} must be its last parameters that are read; got {', '.join(scalars)}; "
-            f"its parameters are {', '.join(body.inputs)}"
+            f"the numbers of {body.entry.name} must be its last parameters; got {', '.join(scalars)}; its parameters "
+            f"are {', '.join(body.inputs)}; put the arrays first"
         )
     for name, value in scalars.items():
         if not isinstance(value, bool | int | float):

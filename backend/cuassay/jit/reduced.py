@@ -56,6 +56,9 @@ class Reduction:
     identity: float
     scalars: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"Reduction({self.op.schema.signature!r})"
+
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Compute the result on the device of the arrays. Raises as every operation does."""
         return self.op(*arrays, out=out, **named)

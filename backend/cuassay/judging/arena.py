@@ -29,6 +29,7 @@ __all__ = [
     "Asked",
     "Layout",
     "bytes_of",
+    "fill",
     "form_of",
     "interpreted",
     "poison",
@@ -56,10 +57,14 @@ class Layout:
     poisons: tuple[bytes, ...] = ()
 
     @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The first byte of each array and its number of bytes, in the order of the addresses."""
+        return sorted([(one.low, one.nbytes) for one in self.inputs] + [(one.offset, one.nbytes) for one in self.rooms])
+
+    @property
     def end(self) -> int:
         """The bytes from the start of the arena that hold arrays."""
-        spans = [(one.low, one.nbytes) for one in self.inputs] + [(one.offset, one.nbytes) for one in self.rooms]
-        return max(map(sum, spans), default=0)
+        return max(map(sum, self.spans), default=0)
 
 
 def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes, list[NDArray[Any]]]:
@@ -152,10 +157,20 @@ class Arena:
         rooms = tuple(map(Room, starts[len(inputs) :], sizes[len(inputs) :]))
         poisons = tuple(poison(_BYTE if isinstance(one, int) else as_dtype(one[1]), chance) for one in outputs)
         layout = Layout(placed, rooms, poisons)
-        self._bytes[: layout.end] = chance.randrange(256)
-        for room, pattern in zip(rooms, poisons, strict=True):
-            self._bytes[room.offset : room.offset + room.nbytes] = repeated(pattern, room.nbytes)
+        self._poison(layout, chance.randrange(256))
         return layout
+
+    def _poison(self, layout: Layout, gap: int) -> None:
+        """Write the poison of each room, and the number `gap` into all other bytes that are not of inputs."""
+        at = 0
+        for first, nbytes in layout.spans:
+            self._bytes[at:first] = gap
+            at = first + nbytes
+        for one in layout.inputs:
+            if one.nbytes != prod(one.shape) * as_dtype(DTYPE_NAMES[one.dtype]).itemsize:  # there are bytes inside it
+                self._bytes[one.low : one.low + one.nbytes] = gap
+        for room, pattern in zip(layout.rooms, layout.poisons, strict=True):
+            fill(self._bytes[room.offset : room.offset + room.nbytes], pattern)
 
     def holds(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[Asked]) -> bool:
         """Return whether the arrays of a call fit, with the largest gaps between them."""
@@ -199,6 +214,11 @@ class Arena:
             if not same_bits(self._view(placed.first, array.shape, array.dtype, array.strides), array)
         )
 
+    def is_as_taken(self, layout: Layout, taken: Sequence[NDArray[Any]]) -> bool:
+        """Return whether the rooms still hold the bytes that the last `take` copied."""
+        rooms = (self._bytes[room.offset : room.offset + room.nbytes] for room in layout.rooms)
+        return all(same_bits(now, then) for now, then in zip(rooms, taken, strict=True))
+
     def take(self, layout: Layout) -> Callable[[], list[NDArray[Any]]]:
         """Copy the bytes of all rooms, safe from later writes; return a function that gives these copies."""
         taken = [self._bytes[room.offset : room.offset + room.nbytes].copy() for room in layout.rooms]
@@ -217,6 +237,10 @@ def interpreted(taken: NDArray[Any], claim: Claim) -> tuple[NDArray[Any] | None,
     if dtype == np.bool_:
         return (raw != 0).reshape(claim.shape), ""
     return raw.view(dtype).reshape(claim.shape), ""
+
+
+#: The largest part that is copied at a time, in bytes; it stays in the processor's cache.
+_BLOCK = 1 << 18
 
 
 def unwritten(taken: NDArray[Any], pattern: bytes) -> int:
@@ -261,9 +285,19 @@ def poison(dtype: np.dtype[Any], chance: random.Random) -> bytes:
 
 def repeated(pattern: bytes, nbytes: int) -> NDArray[np.uint8]:
     """Return `nbytes` bytes of a repeated pattern."""
-    rows = np.empty((-(-nbytes // len(pattern)), len(pattern)), _BYTE)
-    rows[:] = np.frombuffer(pattern, _BYTE)
-    return rows.reshape(-1)[:nbytes]
+    found = np.empty(nbytes, _BYTE)
+    fill(found, pattern)
+    return found
+
+
+def fill(room: NDArray[np.uint8], pattern: bytes) -> None:
+    """Fill contiguous bytes with a repeated pattern: the first block, and then copies of what is filled already."""
+    done = min(len(pattern), room.nbytes)
+    room[:done] = np.frombuffer(pattern, _BYTE, done)
+    while done < room.nbytes:
+        count = min(done, _BLOCK, room.nbytes - done)
+        room[done : done + count] = room[:count]
+        done += count
 
 
 def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:

@@ -64,8 +64,9 @@ def other_arguments(
 
 
 def note_options_not_given(spec: OpSpec, samples: Sequence[Sample], notes: MutableMapping[str, str]) -> None:
-    """Note each option that no sample gives."""
-    given = {place for sample in samples for place, _ in _scalars(sample)}
+    """Note each option that no sample gives, neither by name nor by position."""
+    by_place = list(options_of(spec, Sample(())))[1:]  # without the array module
+    given = {name for sample in samples for name in (*by_place[: len(sample.args)], *sample.kwargs)}
     for name in _defaults(spec):
         if name not in given:
             notes.setdefault(name, "no sample gives it")

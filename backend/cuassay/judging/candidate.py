@@ -28,6 +28,7 @@ from cuassay.core.device import Device
 from cuassay.core.generator import GeneratorState
 from cuassay.judging import protocol
 from cuassay.judging.device_memory import DeviceMemory
+from cuassay.judging.heap import keep_memory
 from cuassay.judging.protocol import Bell, Claim, Placed, RawReply, Request, Room
 from cuassay.ops import registry
 
@@ -50,8 +51,11 @@ _MODULE = "candidate"
 
 
 def preload(kind: str) -> None:
-    """Import what candidates of this device kind need, without initialising a device."""
-    devices.backend(kind)
+    """Import what candidates of this device kind need, without initialising a device.
+
+    Whether there is a device is asked once, for all processes that are forked later: for a GPU it takes a process.
+    """
+    devices.backend(kind).why_absent()
 
 
 def load(path: Path) -> Callable[..., Any]:
@@ -238,12 +242,15 @@ class Server:
 def load_program(path: Path) -> Callable[[Server, Request], Answer]:
     """Return the function that answers calls of a Python file: its own function runs on arrays of the device."""
     function = load(path)
+    namespaces: list[Any] = []  # of the device, which is found in the first call: finding it takes time
 
     def call(server: Server, request: Request) -> Answer:
         backend, device = devices.backend(server.device.kind), server.device
         with backend.activate(device.index):
+            if not namespaces:
+                namespaces.append(devices.namespace(device))
             args, options, given = server.arguments(request, server.array_of(request))
-            result = function(devices.namespace(device), *args, **options)
+            result = function(namespaces[0], *args, **options)
             claims = server.write(list(result) if isinstance(result, tuple | list) else [result], request)
             server.give_back(given, request)
             backend.synchronize(device.index)  # work on other streams counts as part of the call
@@ -256,6 +263,7 @@ def load_kernels(path: Path, device: Device) -> Callable[[Server, Request], Answ
     """Return the function that answers calls of a kernel with a launch plan: a runner launches it."""
     from cuassay.judging import runner
 
+    keep_memory()  # its times are the device's, and contain nothing of the host
     ours = runner.load(path.parent, device)
 
     def call(server: Server, request: Request) -> Answer:

@@ -17,6 +17,7 @@ import numpy as np
 from cuassay.benchmarking.empty import empty_interval
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import Device
+from cuassay.judging.baseline import Baseline, Key
 from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
 from cuassay.judging.verdict import CaseTime
@@ -55,8 +56,6 @@ FLOOR_SLACK = 0.9
 
 #: Peak rates of a device: bytes/s under "bandwidth", FLOP/s under the name of a dtype.
 Peaks = Mapping[str, float]
-
-Key = tuple[str, str]
 
 
 def standard_error(samples: Sequence[float]) -> float:
@@ -126,8 +125,7 @@ def is_impossible(time: CaseTime) -> bool:
 def case_times(
     results: Results,
     trial: Trial,
-    null: Mapping[Key, Sequence[float]],
-    baseline: Mapping[Key, Sequence[float]],
+    baseline: Baseline,
     *,
     tier: str,
     on: str,
@@ -137,9 +135,8 @@ def case_times(
 
     Parameters
     ----------
-    null, baseline : mapping
-        From label and dtype of a case to the seconds of null calls, and of calls of the declared implementation, by
-        the same protocol.
+    baseline : Baseline
+        The times of null calls, and of calls of the declared implementation, by the same protocol.
     tier : str
         ``program`` or ``kernel``.
     on : str
@@ -148,7 +145,7 @@ def case_times(
         From the bytes that a call must move to the peak rates of the device; see `peaks_of`.
     """
     return tuple(
-        _case(results, key, samples, null.get(key, ()), baseline.get(key, ()), trial.shapes[key], tier, on, peaks)
+        _case(results, key, samples, baseline, trial.shapes[key], tier, on, peaks)
         for key, samples in sorted(trial.times.items())
     )
 
@@ -178,17 +175,20 @@ def _case(
     results: Results,
     key: Key,
     samples: Sequence[float],
-    null: Sequence[float],
-    baseline: Sequence[float],
+    baseline: Baseline,
     sample: Sample,
     tier: str,
     on: str,
     peaks: Callable[[int], Peaks],
 ) -> CaseTime:
     label, dtype = key
+    null = baseline.null.get(key, ())
     empty = statistics.median(null) if null else 0.0
     low, middle, high = (one - empty for one in _quartiles(samples))
-    error = math.hypot(standard_error(samples), standard_error(null) if len(null) > 1 else 0.0)
+    offset = baseline.offset_of(key, tier)
+    error = math.hypot(
+        standard_error(samples), standard_error(null) if len(null) > 1 else 0.0, offset * max(middle, 0.0)
+    )
     work = results.least_work(sample)
     least = floor_of(work, dtype, peaks(work.bytes))
     drift = drift_of(samples)
@@ -196,14 +196,17 @@ def _case(
     found = CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error if math.isfinite(error) else 0.0, floor_s=least,
         median_s=None, q25=None, q75=None, tier=tier, clock=_CLOCKS[tier], withheld=withheld, drift=drift,
+        offset=offset,
     )  # fmt: skip
     if withheld:
         return found
-    reference, ratios = _against(baseline, empty, (low, middle, high))
+    reference, ratios = _against(baseline.reference_of(key), empty, (low, middle, high))
+    offsets = 1 + offset * math.sqrt(1 + 1 / max(len(baseline.reference), 1))  # the candidate's, and that of a mean
     return CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error, floor_s=least, median_s=middle, q25=low, q75=high,
-        fraction=least / middle if least else None, reference_s=reference, ratio_low=ratios[0], ratio_high=ratios[1],
-        tier=tier, clock=_CLOCKS[tier],
+        fraction=least / middle if least else None, reference_s=reference,
+        ratio_low=ratios[0] and ratios[0] / offsets, ratio_high=ratios[1] and ratios[1] * offsets,
+        tier=tier, clock=_CLOCKS[tier], offset=offset,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cuassay import devices
 from cuassay.core.device import Device
+from cuassay.judging.arena import fill
 
 __all__ = ["Guarded"]
 
@@ -31,12 +32,13 @@ class Guarded:
     def __init__(self, contents: NDArray[Any], device: Device) -> None:
         self.shape, self.dtype, self.nbytes = contents.shape, contents.dtype, contents.nbytes
         self._low = _BAND_NBYTES + _STEP * (os.urandom(1)[0] % 16)
-        self._host = np.frombuffer(os.urandom(64), np.uint8)
-        behind = _BAND_NBYTES + -self.nbytes % _STEP
-        self._host = np.resize(self._host, self._low + self.nbytes + behind)
-        self._host[self._low : self._low + self.nbytes] = contents.reshape(-1).view(np.uint8)
+        pattern, high = os.urandom(64), self._low + self.nbytes
+        self._host = np.empty(high + _BAND_NBYTES + -self.nbytes % _STEP, np.uint8)
+        fill(self._host[: self._low], pattern)
+        self._host[self._low : high] = contents.reshape(-1).view(np.uint8)
+        fill(self._host[high:], pattern)
         self._buffer = devices.from_host(self._host, device)
-        inside = self._buffer[self._low : self._low + self.nbytes]
+        inside = self._buffer[self._low : high]
         self.array = inside.view(self.dtype).reshape(self.shape)
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ from cuassay.judging.verdict import Evidence
 from cuassay.testing.generated.integers import in_64_bits
 from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_arguments
 from cuassay.testing.terms import arrays_of
+from cuassay.testing.tolerance import finite_size
 
 __all__ = ["exchanged", "influences", "moved_everywhere", "scaled", "special_values", "spikes", "unwrapped"]
 
@@ -111,11 +112,18 @@ def _moved_in_turn(given: HostArray, *, seed: int, place: int, turn: int) -> Hos
 
     Arrays at different places get independent numbers, because equal ones would cancel in their difference.
     """
-    size = given.values.size
-    order = np.random.default_rng([seed, place, _TURNS]).permutation(size)
-    is_moved = (order % _TURNS == turn).reshape(given.shape)
-    numbers = _numbers_like(given, np.random.default_rng([seed, place, turn]))
-    return HostArray(np.where(is_moved, numbers, given.values))
+    flat = given.values.reshape(-1)
+    is_moved = _turns(flat.size, np.random.default_rng([seed, place, _TURNS])) == turn
+    moved = flat.copy()
+    moved[is_moved] = _numbers_like(given, int(np.count_nonzero(is_moved)), np.random.default_rng([seed, place, turn]))
+    return HostArray(moved.reshape(given.shape))
+
+
+def _turns(size: int, chance: np.random.Generator) -> NDArray[Any]:
+    """Return a random turn for each of `size` numbers; of a few, each turn gets as many."""
+    if size > LARGE:  # ordering them would take longer than all else
+        return np.frombuffer(chance.bytes(size), np.uint8) % _TURNS
+    return chance.permutation(size) % _TURNS
 
 
 def scaled(sample: Sample, chance: np.random.Generator) -> Iterator[Draw]:
@@ -251,18 +259,18 @@ def _largest(sample: Sample) -> int:
     return max((array.size for array in arrays_of(*sample.host())), default=0)
 
 
-def _numbers_like(given: HostArray, chance: np.random.Generator) -> NDArray[Any]:
-    """Return numbers for an array: in its range if it has one, else of any size up to a spike."""
-    values, shape = given.values, given.shape
+def _numbers_like(given: HostArray, count: int, chance: np.random.Generator) -> NDArray[Any]:
+    """Return `count` numbers for an array: in its range if it has one, else of any size up to a spike."""
+    values = given.values
     if given.span is not None and not _is_integer(values):
         low, high = given.span
-        return np.asarray((low + (high - low) * chance.uniform(0, 1, shape)).astype(values.dtype))
+        return np.asarray((low + (high - low) * chance.uniform(0, 1, count)).astype(values.dtype))
     if _is_integer(values):
         limits = np.iinfo(values.dtype)
         most = int(min(limits.max, _SPIKE))
-        return np.asarray(chance.integers(max(limits.min, -most), most + 1, shape).astype(values.dtype))
-    exponents = chance.uniform(0, 1, shape) * np.log2(_spike(values.dtype))
-    sizes = _far(values) / _spike(values.dtype) * 2.0**exponents * chance.choice((-1.0, 1.0), shape)
+        return np.asarray(chance.integers(max(limits.min, -most), most + 1, count).astype(values.dtype))
+    exponents = chance.uniform(0, 1, count) * np.log2(_spike(values.dtype))
+    sizes = _far(values) / _spike(values.dtype) * 2.0**exponents * chance.choice((-1.0, 1.0), count)
     return np.asarray(sizes.astype(values.dtype))
 
 
@@ -339,8 +347,7 @@ def _spike(dtype: np.dtype[Any]) -> float:
 
 
 def _far(array: NDArray[Any]) -> float:
-    finite = np.abs(np.nan_to_num(array, posinf=0.0, neginf=0.0).astype(np.complex128))
-    return _spike(array.dtype) * (float(np.max(finite, initial=0.0)) or 1.0)
+    return _spike(array.dtype) * (float(np.max(finite_size(array), initial=0.0)) or 1.0)
 
 
 def _judged_influence(

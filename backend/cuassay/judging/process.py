@@ -17,19 +17,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.core.handle import Closing
 from cuassay.errors import CandidateLostError, CapabilityError, StateError
 from cuassay.judging import protocol, shared
-from cuassay.judging.arena import Arena, Asked, Layout, form_of
+from cuassay.judging.arena import Arena, Asked, Layout
 from cuassay.judging.device_arena import DeviceArena
+from cuassay.judging.exchange import Exchange, Prepared
 from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
 from cuassay.judging.plan import files_of
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
-from cuassay.judging.reply import Reply, escaped, heard, output_of, polled, printed, raised_of
+from cuassay.judging.reply import LOSSES, Reply, escaped, heard, polled, printed, raised_of
 from cuassay.judging.supervisor import GO_ON, STOP, Order
 from cuassay.judging.zygote import Zygote
 
@@ -194,8 +194,9 @@ class CandidateProcess(Closing):
         os.close(self._lifeline)
         self._lifeline = -1
         deadline = time.monotonic() + _PATIENCE_SECONDS
+        reports = polled(self._report)  # not the bell, whose last ring nobody has read
         while self._hear() and time.monotonic() < deadline:
-            self._poll.poll(_NAP_SECONDS * 1000)
+            reports.poll(_NAP_SECONDS * 1000)
         if self._ended is None and self.supervisor > 0:
             with suppress(OSError):  # the kernel kills what the supervisor watches with it
                 os.kill(self.supervisor, signal.SIGKILL)
@@ -247,44 +248,57 @@ class CandidateProcess(Closing):
         if self._state != "loaded":
             raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
         self._look_for_late_writes()
-        form, arrays = form_of(arguments, options or {})
-        arena = next((one for one in self._arenas if one.holds(arrays, outputs)), self._arenas[-1])
-        layout = arena.place(arrays, outputs, seed)
-        arena.prepare(layout, arrays)
-        asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s or self.limits.call_s)
+        made = self._exchange(arguments, options or {}, outputs, seed, limit_s or self.limits.call_s)
+        taken = made.take()
+        self._taken = made.call.arena, made.call.layout, taken
+        return made.read(taken, len(outputs))
+
+    def time(
+        self, arguments: Sequence[Any], options: Mapping[str, Any], outputs: Sequence[Asked], *, limit_s: float
+    ) -> float | None:
+        """Call ``run`` of a trusted process once; return its seconds as those of `call`, or None if it raised.
+
+        The protocol is the same while the clock runs. Afterwards nothing is read, compared or looked for.
+        """
+        made = self._exchange(arguments, options, outputs, None, limit_s)
+        return None if made.reply.error is not None else (made.ended_ns - made.begun_ns) * 1e-9
+
+    def _exchange(
+        self,
+        arguments: Sequence[Any],
+        options: Mapping[str, Any],
+        outputs: Sequence[Asked],
+        seed: int | None,
+        limit_s: float,
+    ) -> Exchange:
+        """Send one call and wait for its reply. The clock runs only from the inputs to the copies of the outputs."""
+        if self._lost is not None:
+            raise self._lost
+        if self._state != "loaded":
+            raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
+        call = Prepared.of(self._arenas, arguments, options, outputs, seed)
+        arena, layout = call.arena, call.layout
+        asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s)
         number = self._wake(within) + 1
-        request = Request(number, form, layout.inputs, layout.rooms, is_on_device=isinstance(arena, DeviceArena))
+        message = call.message(number)
         arena.rouse()
         begun_ns = time.perf_counter_ns()
-        arena.give(layout, arrays)
-        self._ask(request, within)
+        arena.give(layout, call.arrays)
+        self._ask(message, number, within)
         take = arena.take(layout)
         ended_ns = time.perf_counter_ns()
-        taken = take()
-        self._taken = arena, layout, taken
-        reply = self._read(layout.rooms)
-        return Reply(
-            outputs=tuple(output_of(reply, *one) for one in enumerate(zip(taken, layout.poisons, strict=True))),
-            extra=max(len(reply.claims) - len(outputs), 0),
-            asked_ns=asked_ns,
-            begun_ns=begun_ns,
-            ended_ns=ended_ns,
-            changed=arena.changed(layout, arrays),
-            device_s=reply.device_s,
-            is_queued=reply.is_queued,
-            raised=None if reply.error is None else raised_of(reply.error),
-        )
+        return Exchange(call, take, self._read(layout.rooms), asked_ns, begun_ns, ended_ns)
 
     def _wake(self, within: tuple[float, float]) -> int:
         """Wait until the process polls for the next call, however it slept; return the number of this request."""
         number = max(self._last, protocol.LOADED) + 1
-        self._ask(Request(number, b"", (), ()), within)
+        self._ask(protocol.packed(Request(number, b"", (), ())), number, within)
         return number
 
-    def _ask(self, request: Request, within: tuple[float, float]) -> None:
-        protocol.write_request(self._control, request)
+    def _ask(self, message: bytes, number: int, within: tuple[float, float]) -> None:
+        protocol.send(self._control, message)
         self._bell.ring()
-        self._wait(request.number, *within)
+        self._wait(number, *within)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -317,8 +331,7 @@ class CandidateProcess(Closing):
         """Count the last call as late if an output's memory has changed since the snapshot."""
         if self._taken is not None:
             arena, layout, taken = self._taken
-            later = arena.take(layout)()
-            self.late_writes += any(not np.array_equal(a, b) for a, b in zip(taken, later, strict=True))
+            self.late_writes += not arena.is_as_taken(layout, taken)
         self._taken = None
 
     def _read(self, rooms: Sequence[protocol.Room]) -> RawReply:
@@ -381,20 +394,6 @@ class CandidateProcess(Closing):
         self._state = "lost"
         detail = escaped(detail)
         self._lost = CandidateLostError(
-            f"{self.path.name}: {_WORDS[reason]}; {detail}; judge it as failed", reason=reason, detail=detail
+            f"{self.path.name}: {LOSSES[reason]}; {detail}; judge it as failed", reason=reason, detail=detail
         )
         raise self._lost
-
-
-#: What a lost candidate did, by reason.
-_WORDS = {
-    "load": "its file could not be loaded",
-    "crash": "its process crashed",
-    "exit": "its process ended by itself",
-    "closed": "its process was ended",
-    "hang": "it does not answer",
-    "memory": "it took more memory than it may",
-    "processes": "it started more processes than it may",
-    "protocol": "what its process wrote is not an answer",
-    "jail": "its process could not be started",
-}

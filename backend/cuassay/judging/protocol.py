@@ -37,10 +37,12 @@ __all__ = [
     "Request",
     "Room",
     "dtype_number",
+    "packed",
     "read_reply",
     "read_request",
     "reply_number",
     "request_number",
+    "send",
     "write_reply",
     "write_request",
 ]
@@ -72,6 +74,9 @@ _REPLY_HEAD = struct.Struct(
 )  # number, status, outputs, bytes of an error's type and message, queued, seconds
 _CLAIM = struct.Struct(f"<III{MAX_NDIM}q")  # state, dtype, ndim, shape
 _TEXT_NBYTES = 4096
+
+#: Where the longest reply ends.
+_REPLY_END = _REPLY + _HEAD + _REPLY_HEAD.size + MAX_OUTPUTS * _CLAIM.size + 2 * _TEXT_NBYTES
 
 #: The most elements of an array, ignoring extents of 0: NumPy allows fewer than 2^63 bytes.
 _MOST_ELEMENTS = 1 << 58
@@ -185,6 +190,16 @@ _lock = threading.Lock()
 
 def write_request(control: Buffer, request: Request) -> None:
     """Store a request; raises `ValueError` if it is larger than its region."""
+    send(control, packed(request))
+
+
+def send(control: Buffer, message: bytes) -> None:
+    """Store a request that `packed` made."""
+    _publish(control, 0, message, int.from_bytes(message[:8], "little"))
+
+
+def packed(request: Request) -> bytes:
+    """Return a request as `send` stores it; raises `ValueError` if it is larger than its region."""
     if len(request.arrays) > MAX_ARRAYS or len(request.rooms) > MAX_OUTPUTS:
         raise ValueError(
             f"a call takes at most {MAX_ARRAYS} arrays and {MAX_OUTPUTS} outputs; got {len(request.arrays)} and "
@@ -193,15 +208,15 @@ def write_request(control: Buffer, request: Request) -> None:
     head = _REQUEST.pack(
         request.number, len(request.arrays), len(request.rooms), len(request.form), request.is_on_device, 0
     )
-    arrays = b"".join(map(_packed, request.arrays))
+    arrays = b"".join(map(_packed_array, request.arrays))
     rooms = b"".join(_ROOM.pack(room.offset, room.nbytes) for room in request.rooms)
     message = head + arrays + rooms + request.form
     if len(message) > _REPLY - _HEAD:
         raise ValueError(f"a call's arguments take {len(message):,} bytes; at most {_REPLY - _HEAD:,}; use fewer")
-    _publish(control, 0, message, request.number)
+    return message
 
 
-def _packed(placed: Placed) -> bytes:
+def _packed_array(placed: Placed) -> bytes:
     ndim = len(placed.shape)
     if ndim > MAX_NDIM:
         raise ValueError(f"an array has at most {MAX_NDIM} axes here; got {ndim}; reshape it")
@@ -257,7 +272,7 @@ def read_reply(control: Buffer, number: int, rooms: Sequence[Room]) -> RawReply:
         If it is not a reply to that request, or contains impossible values: an unknown dtype, a negative extent, or an
         array that does not fit its room.
     """
-    message = bytes(control[_REPLY + _HEAD : CONTROL_NBYTES])  # copied once, because it may be written while it is read
+    message = bytes(control[_REPLY + _HEAD : _REPLY_END])  # copied once, because it may be written while it is read
     received, status, count, kind_nbytes, text_nbytes, is_queued, device_s = _REPLY_HEAD.unpack_from(message, 0)
     if received != number or status > 1 or not 0 <= device_s < _LONGEST_S:
         raise ProtocolError(f"reply {received} with status {status} and {device_s} s where reply {number} was due")

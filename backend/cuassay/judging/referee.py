@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.device import HOST_KINDS, Device
+from cuassay.judging.baseline import Baseline, StartTimed, measured
 from cuassay.judging.catalogue import CATALOGUE
 from cuassay.judging.clocks import (
     FLOOR_SLACK,
@@ -29,12 +30,13 @@ from cuassay.judging.clocks import (
     is_impossible,
     peaks_of,
 )
+from cuassay.judging.heap import kept_memory
 from cuassay.judging.missing import missing_library
 from cuassay.judging.precision import looks_like
 from cuassay.judging.reply import escaped
 from cuassay.judging.results import Results
 from cuassay.judging.scan import Policy, parse_policy, scan
-from cuassay.judging.schedule import Schedule, claimed, schedule, timed_calls
+from cuassay.judging.schedule import Schedule, claimed, schedule
 from cuassay.judging.spec_file import Declaration
 from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Subject
@@ -159,7 +161,7 @@ class Referee:
         declaration: Declaration,
         options: JudgeOptions,
         start: Start,
-        ours: Mapping[str, Callable[[Mapping[Any, Sample]], AbstractContextManager[Opened]]] | None = None,
+        ours: Mapping[str, StartTimed] | None = None,
     ) -> None:
         self.declaration, self.options = declaration, options
         self._start, self._ours = start, ours or {}
@@ -190,7 +192,7 @@ class Referee:
             The nonce of another verdict, to repeat it. By default the system draws a new one after the candidate is
             loaded.
         """
-        with np.errstate(invalid="ignore"):  # unwritten bits may be a signalling NaN
+        with np.errstate(invalid="ignore"), kept_memory():  # unwritten bits may be a signalling NaN
             return self._judged(candidate, nonce)
 
     def _judged(self, candidate: Path, nonce: int | None) -> Verdict:
@@ -221,22 +223,17 @@ class Referee:
             found.trial = hear(subject, plan, found.nonce, most_seconds=self.options.seconds)
             found.evidence += subject.evidence()
         if times and found.trial.finding is None and not found.trial.ended:
-            found.cases = self._times(found.trial, plan, found.nonce)
+            found.cases = self._times(found.trial)
 
-    def _times(self, trial: Trial, plan: Schedule, nonce: int) -> tuple[CaseTime, ...]:
-        """Return the time of each case. The trusted processes answer the same calls after this candidate has ended."""
-        calls = timed_calls(plan, trial.shapes)
-        others: dict[str, Mapping[tuple[str, str], Sequence[float]]] = {}
-        for name, start in self._ours.items():
-            with start(trial.shapes) as subject:
-                heard = Trial() if subject.problem else hear(subject, calls, nonce, compares=False)
-            others[name] = heard.times
+    def _times(self, trial: Trial) -> tuple[CaseTime, ...]:
+        """Return the time of each case. The trusted processes are timed after this candidate has ended."""
         results, device = self.results, self.options.device
         if self.options.tier == "kernel":
-            others = {"null": empty_intervals(device, trial), "reference": declared_times(results, device, trial)}
+            baseline = Baseline(empty_intervals(device, trial), [declared_times(results, device, trial)])
+        else:
+            baseline = measured(self._ours, trial.shapes)
         return case_times(
-            results, trial, others.get("null", {}), others.get("reference", {}),
-            tier=self.options.tier, on="host" if device.kind in HOST_KINDS else "device",
+            results, trial, baseline, tier=self.options.tier, on="host" if device.kind in HOST_KINDS else "device",
             peaks=partial(peaks_of, device, self.dtypes),
         )  # fmt: skip
 

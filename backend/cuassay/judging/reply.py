@@ -16,7 +16,20 @@ from cuassay.core.capability import DTYPE_NAMES
 from cuassay.judging.arena import interpreted, unwritten
 from cuassay.judging.protocol import RawReply
 
-__all__ = ["Output", "Raised", "Reply", "escaped", "heard", "output_of", "polled", "printed", "raised_of"]
+__all__ = ["LOSSES", "Output", "Raised", "Reply", "escaped", "heard", "output_of", "polled", "printed", "raised_of"]
+
+#: What a lost candidate did, by reason.
+LOSSES: Mapping[str, str] = {
+    "load": "its file could not be loaded",
+    "crash": "its process crashed",
+    "exit": "its process ended by itself",
+    "closed": "its process was ended",
+    "hang": "it does not answer",
+    "memory": "it took more memory than it may",
+    "processes": "it started more processes than it may",
+    "protocol": "what its process wrote is not an answer",
+    "jail": "its process could not be started",
+}
 
 #: The number of characters of a candidate's text that are kept.
 _TEXT = 500
@@ -34,15 +47,21 @@ class Output:
         The shape and dtype that the candidate claims.
     problem : str
         Why there is no array: ``missing``, ``too large``, ``not an array`` or ``unknown dtype``; else empty.
-    unwritten_nbytes : int
-        The bytes of the room that still hold the poison of this call.
+    taken, poison : numpy.ndarray and bytes
+        The bytes of its room, and the pattern that they held before the call.
     """
 
     array: NDArray[Any] | None
     shape: tuple[int, ...]
     dtype: str
     problem: str
-    unwritten_nbytes: int
+    taken: NDArray[Any]
+    poison: bytes
+
+    @property
+    def unwritten_nbytes(self) -> int:
+        """The bytes of the room that still hold the poison of this call."""
+        return unwritten(self.taken, self.poison)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +109,11 @@ class Reply:
 
 def output_of(reply: RawReply, index: int, taken: tuple[NDArray[Any], bytes]) -> Output:
     """Return output number `index` of a reply, from the bytes of its room and the poison of that room."""
-    left = unwritten(*taken)
     if index >= len(reply.claims):
-        return Output(None, (), "", "missing", left)
+        return Output(None, (), "", "missing", *taken)
     claim = reply.claims[index]
     array, problem = interpreted(taken[0], claim)
-    return Output(array, claim.shape, DTYPE_NAMES[claim.dtype], problem, left)
+    return Output(array, claim.shape, DTYPE_NAMES[claim.dtype], problem, *taken)
 
 
 def escaped(text: str) -> str:

@@ -104,6 +104,12 @@ class Results:
         sample = _as_sample(args, kwargs)
         return tuple(_right(spec, sample) for spec in self.of(sample))
 
+    def due(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:
+        """Return the shape and dtype of each right result for host arrays."""
+        sample = _as_sample(args, kwargs)
+        answers = ((spec.expected(sample), result_dtype(spec, sample)) for spec in self.of(sample))
+        return tuple((answer.shape, answer.dtype if dtype is None else dtype) for answer, dtype in answers)
+
     def run(self, device: Device, sample: Sample) -> Outputs:
         """Return the results of the declared implementation on `device`, copied to the host."""
         return tuple(on_host(run_sample(spec, device, sample)) for spec in self.of(sample))

@@ -6,7 +6,6 @@ cannot tell which of them it answers.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +25,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import Kind, Sample
 
-__all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule", "timed_calls"]
+__all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule"]
 
 #: Calls of a case whose time does not count, because of compilation, tuning and first touch.
 WARM_UP = 2
@@ -161,21 +160,23 @@ def _cases(results: Results, device: Device, dtype: str, seed: int) -> list[tupl
     spec = results.spec
     drawn = list(enumerate(_measured(spec, device, dtype, seed)))
     if spec.bench is not None:
-        return drawn
+        return [(place, unrepeated(sample, seed)) for place, sample in drawn]
     taken = [(place, sample) for place, sample in drawn if results.refusal(sample) is None]
     return sorted(taken, key=lambda one: elements_of(one[1]))[-1:]
 
 
 def _measured(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:
-    """Yield the samples of `bench`, whose large arrays repeat no numbers; without `bench` those of kind values."""
+    """Yield the samples of `bench`, else those of kind values."""
     if spec.bench is not None:
-        yield from (unrepeated(sample, seed) for sample in spec.draw_bench(seed, dtype, sizes_for(device)))
+        yield from spec.draw_bench(seed, dtype, sizes_for(device))
     else:
         yield from spec.draw(seed, dtype, "values")
 
 
 def _case(spec: OpSpec, device: Device, dtype: str, seed: int, place: int) -> Sample:
-    return next(islice(_measured(spec, device, dtype, seed), place, None))
+    """Return the sample at `place` of those to measure; large arrays of `bench` repeat no numbers."""
+    sample = next(islice(_measured(spec, device, dtype, seed), place, None))
+    return sample if spec.bench is None else unrepeated(sample, seed)
 
 
 def by_size(plan: Schedule) -> Schedule:
@@ -183,23 +184,6 @@ def by_size(plan: Schedule) -> Schedule:
     sizes = [max(elements_of(draw()) for draw in probe.draws) for probe in plan.probes]
     order = sorted(plan.order, key=lambda place: (sizes[place], place))
     return Schedule(plan.probes, tuple(order), plan.not_probed)
-
-
-def timed_calls(plan: Schedule, shapes: Mapping[tuple[str, str], Sample]) -> Schedule:
-    """Return the timed calls of `plan`, but only a few for cases with large samples, because each call takes long."""
-    large = {key for key, sample in shapes.items() if elements_of(sample) > LARGE}
-    met: Counter[tuple[str, str]] = Counter()
-    chosen = []
-    for place in plan.order:
-        probe = plan.probes[place]
-        met[key := (probe.case, probe.dtype)] += 1
-        if probe.case and (met[key] <= WARM_UP + _FEW_TIMED or key not in large):
-            chosen.append(place)
-    return Schedule(plan.probes, tuple(chosen), plan.not_probed)
-
-
-#: Calls of a case of large arrays for timing the trusted processes.
-_FEW_TIMED = 8
 
 
 def claimed(spec: OpSpec, device: Device) -> tuple[str, ...]:

@@ -17,16 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.judging.ahead import Ahead
 from cuassay.judging.arena import bytes_of, words_of
 from cuassay.judging.probes import Finding, Probe, elements_of
 from cuassay.judging.results import Outputs
 from cuassay.judging.schedule import WARM_UP, Schedule
 from cuassay.judging.subject import Answer, Subject
 from cuassay.judging.verdict import Evidence
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import HostArray, Sample, over_lists
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["Trial", "hear"]
+__all__ = ["Trial", "given", "hear"]
 
 #: The fraction of the slow timed calls of large arrays whose outputs are compared. All other timed calls are compared:
 #: a candidate that gives wrong results in some calls to lower the median is faster in those calls.
@@ -79,22 +80,18 @@ class Trial:
     not_varied: set[str] = field(default_factory=set)
 
 
-def hear(
-    subject: Subject, plan: Schedule, nonce: int, *, most_seconds: float = float("inf"), compares: bool = True
-) -> Trial:
-    """Make the calls to `subject` in order, until a probe fails or the subject has taken `most_seconds`.
-
-    `compares` is False for trusted processes, of which only the times are used.
-    """
-    hearing = _Hearing(subject, plan, nonce, compares=compares)
-    trial = hearing.trial
-    for place in plan.order:
-        if trial.seconds > most_seconds:
-            trial.ended = f"the candidate's calls took {trial.seconds:.1f} s, and --seconds allows {most_seconds:g}"
-            return trial
-        trial.finding = hearing.ask(place)
-        if trial.finding is not None:
-            return trial
+def hear(subject: Subject, plan: Schedule, nonce: int, *, most_seconds: float = float("inf")) -> Trial:
+    """Make the calls to `subject` in order, until a probe fails or the subject has taken `most_seconds`."""
+    with Ahead(plan) as ahead:
+        hearing = _Hearing(subject, plan, nonce, ahead)
+        trial = hearing.trial
+        for place in plan.order:
+            if trial.seconds > most_seconds:
+                trial.ended = f"the candidate's calls took {trial.seconds:.1f} s, and --seconds allows {most_seconds:g}"
+                return trial
+            trial.finding = hearing.ask(place)
+            if trial.finding is not None:
+                return trial
     if hearing.incomplete():
         trial.ended = f"{hearing.incomplete()} probes have not got all of their calls"
     return trial
@@ -103,8 +100,8 @@ def hear(
 class _Hearing:
     """The calls made so far, and the answers to incomplete probes."""
 
-    def __init__(self, subject: Subject, plan: Schedule, nonce: int, *, compares: bool) -> None:
-        self._subject, self._plan, self._compares = subject, plan, compares
+    def __init__(self, subject: Subject, plan: Schedule, nonce: int, ahead: Ahead) -> None:
+        self._subject, self._plan, self._ahead = subject, plan, ahead
         self._chance = np.random.default_rng([nonce % 2**63, 1])
         self._begun: dict[int, tuple[list[Sample], list[Outputs]]] = {}
         self._dropped: set[int] = set()
@@ -123,12 +120,13 @@ class _Hearing:
         self._asked.add(place)
         probe = self._plan.probes[place]
         samples, outputs = self._begun.setdefault(place, ([], []))
-        sample = probe.draws[len(samples)]()
+        sample = self._ahead.sample(place, len(samples))
         samples.append(sample)
         answer = _ask(self._subject, sample, probe, self.trial)
+        self._ahead.begin()
         if len(samples) == len(probe.draws):
             del self._begun[place]
-        finding = self._judged(probe, samples, outputs, answer) if self._compares else None
+        finding = self._judged(probe, samples, outputs, answer)
         if finding is None:
             return None
         if answer.status in _EXCUSABLE and not answer.changed and not _is_promised(probe):
@@ -192,7 +190,7 @@ def _is_promised(probe: Probe) -> bool:
 
 
 def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer:
-    answer = subject.call(*sample.on("cpu"))
+    answer = subject.call(*given(sample))
     trial.calls += 1
     trial.seconds += answer.seconds + answer.waited
     if probe.case and answer.status == "ok":
@@ -203,6 +201,19 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
             trial.times.setdefault(key, []).append(answer.device_s or answer.seconds)
         trial.shapes[key] = sample
     return answer
+
+
+def given(sample: Sample) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call as arrays of the host, in their layouts; no subject writes them."""
+
+    def put(value: Any) -> Any:
+        if isinstance(value, HostArray):
+            is_plain = value.layout == "contiguous" and value.values.flags.c_contiguous
+            return value.values if is_plain else value.on("cpu")
+        return value
+
+    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
+    return [over_lists(one, put) for one in sample.args], kwargs
 
 
 def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:

@@ -31,18 +31,26 @@ def unrepeated(sample: Sample, seed: int) -> Sample:
 
 
 def _renewed(given: HostArray, chance: np.random.Generator) -> HostArray:
-    flat = given.values.reshape(-1).copy()
-    flat[BENCH_TILE:] = _like(flat[:BENCH_TILE], flat.size - BENCH_TILE, chance)
+    flat = np.empty_like(given.values.reshape(-1))
+    drawn = flat[:BENCH_TILE] = given.values.reshape(-1)[:BENCH_TILE]
+    _fill(flat[BENCH_TILE:], drawn, chance)
     return replace(given, values=flat.reshape(given.shape))
 
 
-def _like(drawn: NDArray[Any], count: int, chance: np.random.Generator) -> NDArray[Any]:
-    """Draw numbers between the least and the largest of `drawn`; for a complex array, both parts."""
-    if drawn.dtype == np.bool_:
-        return chance.integers(0, 2, count, dtype=np.bool_)
+def _fill(rest: NDArray[Any], drawn: NDArray[Any], chance: np.random.Generator) -> None:
+    """Draw numbers between the least and the largest of `drawn` into `rest`; for a complex array, both parts."""
     if is_complex(drawn.dtype):
-        return _like(drawn.real, count, chance) + 1j * _like(drawn.imag, count, chance)
-    if not is_float(drawn.dtype):
-        return chance.integers(drawn.min(), drawn.max(), count, dtype=drawn.dtype, endpoint=True)
-    least, most = (np.float32(one) for one in (drawn.min(), drawn.max()))
-    return np.asarray(least + (most - least) * chance.random(count, np.float32))
+        _fill(rest.real, drawn.real, chance)
+        _fill(rest.imag, drawn.imag, chance)
+    elif drawn.dtype == np.bool_:
+        rest[:] = chance.integers(0, 2, rest.size, dtype=np.bool_)
+    elif is_float(drawn.dtype):
+        least, most = (np.float32(one) for one in (drawn.min(), drawn.max()))
+        found = rest if rest.dtype == np.float32 and rest.flags.c_contiguous else np.empty(rest.size, np.float32)
+        chance.random(out=found, dtype=np.float32)
+        found *= most - least
+        found += least
+        if found is not rest:
+            rest[:] = found
+    else:
+        rest[:] = chance.integers(drawn.min(), drawn.max(), rest.size, dtype=drawn.dtype, endpoint=True)

@@ -57,13 +57,16 @@ class CaseTime:
     n : int
         The number of timed calls.
     error_s : float
-        The standard error of the median, including that of the null candidate.
+        The standard error of the median, including that of the null candidate and the offset between processes.
+    offset : float
+        The relative offset between two processes that run the same program, which `error_s`, `ratio_low` and
+        `ratio_high` include.
     floor_s, fraction : float or None
         The least time that the device's peak rates allow, and its fraction of the median; None if the rates are
         unknown.
     reference_s, ratio_low, ratio_high : float or None
         The declared implementation's median with the same protocol, and the quartiles of its time divided by the
-        candidate's: above 1 the candidate is faster.
+        candidate's, widened by the offset between processes: above 1 the candidate is faster.
     peers : mapping of str to float
         The medians of other implementations, by name.
     drift : float or None
@@ -93,6 +96,7 @@ class CaseTime:
     clock: str = "host"
     tier: str = "program"
     withheld: str = ""
+    offset: float = 0.0
 
     def told(self) -> str:
         """Return the line for a terminal."""

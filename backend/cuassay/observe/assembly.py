@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.spans import Change, Flow, Span, Timeline
 
-__all__ = ["EARLIER", "END", "Moment", "Recorded", "as_moment", "assemble"]
+__all__ = ["CODE", "EARLIER", "END", "INSTRUCTION", "WAY", "Moment", "Recorded", "Way", "as_moment", "assemble"]
 
 #: The call site shown for blocks that were allocated before the recording.
 EARLIER = "before the recording"
@@ -24,6 +24,27 @@ _WAITS = {
 }
 
 _OF_THE_HOST = frozenset(("replay", "range", "graph_captured", "marked"))
+
+
+class Way:
+    """The calls of an op with one signature.
+
+    Attributes
+    ----------
+    name : str
+        The op.
+    text : str, optional
+        Their dispatch path; None before it is known.
+    is_alone : bool
+        Whether only this package allocates, copies and so on in such a call, so that all of it is booked on its line.
+    """
+
+    __slots__ = ("is_alone", "name", "text")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text: str | None = None
+        self.is_alone = False
 
 
 class Moment:
@@ -50,37 +71,37 @@ class Moment:
         self.begin = begin
         self.end = end
         self.place = place
-        self.way: Any = None
+        self.way: Way | None = None
         self.occurrence: Occurrence | None = None
 
 
 #: What a recorder keeps: a moment, a list for a call of an op, or a tuple for a memory event. A call has number, number
-#: of the parent, thread, begin, end, name, signature, code and instruction. A memory event has number, number of the
-#: parent, thread, time, event, device, address, stream, bytes and place.
+#: of the parent, thread, begin, end, way, code and instruction. A memory event has time, event, device, address,
+#: stream, bytes, and code and instruction of the line that it is booked on, or None.
 Recorded = Moment | list[Any] | tuple[Any, ...]
 
-#: The position of a call's end, which is set last.
-END = 4
+#: Positions in a call. The end is set last.
+END, WAY, CODE, INSTRUCTION = 4, 5, 6, 7
 
 
 def as_moment(raw: Recorded) -> Moment:
     """Return the moment of what was recorded."""
     if isinstance(raw, list):
-        number, parent, thread, begin, end, name, way, code, instruction = raw
-        made = Moment("op", name, number, parent, thread, begin, end, (code, instruction))
+        number, parent, thread, begin, end, way, code, instruction = raw
+        made = Moment("op", way.name, number, parent, thread, begin, end, (code, instruction))
         made.way = way
         return made
     if isinstance(raw, tuple):
-        number, parent, thread, begin, event, device, address, stream, nbytes, place = raw
-        made = Moment(event, "", number, parent, thread, begin, begin, place)
+        begin, event, device, address, stream, nbytes, code, instruction = raw
+        made = Moment(event, "", -1, -1, 0, begin, begin, None if code is None else (code, instruction))
         made.occurrence = Occurrence(event, device, address, stream, nbytes)
         return made
     return raw
 
 
-def assemble(moments: Iterable[Moment], began: float, ways: Mapping[Any, str]) -> Timeline:
+def assemble(moments: Iterable[Moment], began: float) -> Timeline:
     """Make the timeline of `moments`. Its times start at `began`, the clock's reading when the recording began."""
-    made = _Assembly(began, ways)
+    made = _Assembly(began)
     for moment in moments:
         made.take(moment)
     made.end()
@@ -88,10 +109,9 @@ def assemble(moments: Iterable[Moment], began: float, ways: Mapping[Any, str]) -
 
 
 class _Assembly:
-    def __init__(self, began: float, ways: Mapping[Any, str]) -> None:
+    def __init__(self, began: float) -> None:
         self.timeline = Timeline()
         self._began = began
-        self._ways = ways
         self._places: dict[int, int] = {}
         self._lanes: dict[tuple[str, int], str] = {}
         self._graphs: dict[int, str] = {}
@@ -141,8 +161,8 @@ class _Assembly:
         self.timeline.spans.append(span)
 
     def _take_host(self, moment: Moment, kind: str, name: str) -> None:
-        if moment.way is not None and self._ways.get(moment.way):
-            self.timeline.ways[len(self.timeline.spans)] = self._ways[moment.way]
+        if moment.way is not None and moment.way.text:
+            self.timeline.ways[len(self.timeline.spans)] = moment.way.text
         begin = moment.begin - self._began
         end = max(moment.end - self._began, begin)
         parent = self._places.get(moment.parent, -1)

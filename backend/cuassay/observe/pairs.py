@@ -3,32 +3,47 @@
 A pair of events is recorded around each outermost call of an op, on the current stream of its device. Before the first
 pair of a device the host records an event and waits for it, which aligns the device's clock with the host's. Nothing is
 recorded while the stream is being captured, because a captured event has no time.
+
+If nothing was given to the stream since the last call ended, its last event is also the first one of the next call. The
+caller says so, because it sees how much time the host spent in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 from time import perf_counter
 from typing import Any
 
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.core.traced import Stopwatch
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.assembly import Moment
 from cuassay.ops import registry
 
-__all__ = ["Pair", "Pairs", "needs_pairs"]
+__all__ = ["NEVER", "Pair", "Pairs", "Watch", "needs_pairs"]
 
 _Quietly = Callable[[Callable[[], Any]], Any]
 
+#: The end of a call that no other one may follow.
+NEVER = -inf
 
-#: A pair whose first event is recorded: the stopwatch, its mark, and the calls by the numbers of their pairs.
-Pair = tuple[Stopwatch, Any, dict[int, tuple[str, int]]]
 
-#: A stopwatch, and the op and the moment of each call, by the number of its pair.
-_Watch = tuple[Stopwatch, dict[int, tuple[str, int]]]
+@dataclass(slots=True)
+class Watch:
+    """The functions of a device's stopwatch, and the op and the moment of each call, by the number of its pair."""
+
+    start: Callable[[], Any]
+    follow: Callable[[], Any]
+    stop: Callable[[Any], int]
+    read: Callable[[], list[tuple[int, int, float, float]]]
+    called: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+
+#: A pair whose first event is recorded: what times it, and its mark.
+Pair = tuple[Watch, Any]
 
 
 class Pairs:
@@ -45,20 +60,30 @@ class Pairs:
     ----------
     unwanted : set of type
         The types of operands that were met and are not on devices that need pairs.
+    of_type : dict of type to Watch
+        What times calls whose first operand is of that type, for kinds with one device that needs pairs.
+    ended : float
+        The host's time when the last timed call ended, or `NEVER` if its stream may have been given work since.
+    last : Watch, optional
+        What timed it; only a call on the same device may follow. The caller sets both.
     """
 
     def __init__(self, quietly: _Quietly, is_wanted: Callable[[Backend], bool] | None = None) -> None:
         self.quietly = quietly
         self._is_wanted = is_wanted or needs_pairs
-        self._watches: dict[Device, _Watch] = {}
-        self._known: dict[tuple[type, int], _Watch] = {}
+        self._watches: dict[Device, Watch] = {}
+        self._known: dict[tuple[type, int], Watch] = {}
         self._wanted: dict[type, Backend | None] = {}
+        self.of_type: dict[type, Watch] = {}
         self.unwanted: set[type] = set()
+        self.ended = NEVER
+        self.last: Watch | None = None
 
-    def begin(self, operands: Sequence[Any]) -> Pair | None:
+    def begin(self, operands: Sequence[Any], *, is_next: bool = False) -> Pair | None:
         """Record the first event of a pair.
 
-        Returns None if no operand is on a device that needs pairs, or if the stream is being captured.
+        `is_next` means that no work was given to the stream since the last call ended. Returns None if no operand is on
+        a device that needs pairs, or if the stream is being captured.
         """
         for operand in operands:
             array_type = operand.__class__
@@ -66,16 +91,16 @@ class Pairs:
             if backend is not None:
                 device = backend.device_of(operand)
                 # by a tuple, because hashing a Device takes longer
-                watch, called = self._known.get((array_type, device.index)) or self._begin(backend, device, array_type)
-                mark = watch.start()
-                return None if mark is None else (watch, mark, called)
+                watch = self._known.get((array_type, device.index)) or self._begin(backend, device, array_type)
+                mark = watch.follow() if is_next and watch is self.last else watch.start()
+                return None if mark is None else (watch, mark)
         return None
 
     @staticmethod
     def end(pair: Pair, name: str, parent: int) -> None:
         """Record the second event. `name` is the op that was called, and `parent` the number of its moment."""
-        watch, mark, called = pair
-        called[watch.stop(mark)] = name, parent
+        watch, mark = pair
+        watch.called[watch.stop(mark)] = name, parent
 
     def _meet(self, array_type: type) -> Backend | None:
         found = registry.backend_of(array_type)
@@ -84,13 +109,18 @@ class Pairs:
             self.unwanted.add(array_type)
         return wanted
 
-    def _begin(self, backend: Any, device: Device, array_type: type) -> _Watch:
+    def _begin(self, backend: Any, device: Device, array_type: type) -> Watch:
         found = self._watches.get(device)
         if found is None:
-            made = getattr(backend, "new_stopwatch", None)
-            watch = self.quietly(lambda: made(device.index)) if made else _Events(backend, device.index, self.quietly)
-            found = self._watches[device] = watch, {}
+            make = getattr(backend, "new_stopwatch", None)
+            made: Any = (
+                self.quietly(lambda: make(device.index)) if make else _Events(backend, device.index, self.quietly)
+            )
+            follow = getattr(made, "follow", made.start)
+            found = self._watches[device] = Watch(made.start, follow, made.stop, made.read)
         self._known[array_type, device.index] = found
+        if backend.count() == 1:
+            self.of_type[array_type] = found
         return found
 
     def read(self) -> list[Moment]:
@@ -99,11 +129,11 @@ class Pairs:
         return [moment for device in self._watches for moment in self._read(device, numbers)]
 
     def _read(self, device: Device, numbers: Any) -> list[Moment]:
-        watch, called = self._watches[device]
+        watch = self._watches[device]
         self.quietly(lambda: registry.backend(device.kind).synchronize(device.index))
         found = []
         for pair, stream, begin, end in self.quietly(watch.read):
-            name, parent = called[pair]
+            name, parent = watch.called[pair]
             if parent >= 0:
                 moment = Moment("launched", name, next(numbers), parent, 0, begin, end)
                 moment.occurrence = Occurrence("launched", str(device), 0, stream, 0, name, begin, end)

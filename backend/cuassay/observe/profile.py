@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from cuassay import devices
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, StateError
 from cuassay.observe import page, perfetto
@@ -41,6 +42,8 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
     ------
     ArgumentError
         If `kernels` is not a bool.
+    DeviceError
+        If the device does not exist.
     LibraryNotFoundError
         If `kernels` is true and the package cupti-python is not installed.
 
@@ -66,7 +69,7 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         for name, value in (("memory", memory), ("kernels", kernels)):
             if not isinstance(value, bool):
                 raise ArgumentError(f"{name} is True or False; got a {type(value).__name__}; give one of the two")
-        found = None if device is None else Device(device)
+        found = None if device is None else devices.find(device)
         self._recorder = Recorder(found, memory=memory, limit=limit, gives_way=gives_way, kernels=kernels)
         self._timeline: Timeline | None = None
 

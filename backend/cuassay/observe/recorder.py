@@ -2,30 +2,31 @@
 
 The recorder wraps the call of an op, so that a recorded call is dispatched as it would be otherwise, including its
 shortcuts. A recorded call or memory event appends one list of what is at hand; moments and lines of source are made of
-them when the recording ends. `explain` reports the dispatch path once for each signature. Kinds that know their device
-times (sim) report them. For other kinds a pair of events is recorded around each outermost call and read at the end,
-unless the kind's tracer is used.
+them when the recording ends. Objects that the garbage collector follows cost most then, so that a list holds only
+numbers, names, code and one object for all calls with the same signature. `explain` reports the dispatch path once for
+each signature. Kinds that know their device times (sim) report them. For other kinds a pair of events is recorded
+around each outermost call, unless the kind's tracer is used; see `pairs`.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from operator import attrgetter
 from time import perf_counter
-from types import CodeType, FrameType
 from typing import Any
 
-from cuassay.core.callers import is_ours
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.core.watchers import EVENTS, MemoryWatcher, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
-from cuassay.observe.assembly import END, Moment, Recorded, as_moment, assemble
-from cuassay.observe.pairs import Pair, Pairs, needs_pairs
+from cuassay.observe.assembly import CODE, END, INSTRUCTION, WAY, Moment, Recorded, Way, as_moment, assemble
+from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
+from cuassay.observe.places import caller, known_as_ours, outside
 from cuassay.observe.spans import Timeline
+from cuassay.observe.threads import Threads, close, place
 from cuassay.observe.traced import Traces
 from cuassay.ops import Op, registry
 from cuassay.ops.explain import explain
@@ -41,26 +42,9 @@ _WATCHED = EVENTS.keys() - {
     "devices_replaced",
 }
 
-#: The code of a frame and the offset of its current instruction. The line is looked up when the recording ends.
-_Place = tuple[CodeType, int]
-
-
-class _State:
-    """What is known of a thread: the numbers of its open spans, and its own number."""
-
-    __slots__ = ("is_quiet", "number", "open")
-
-    def __init__(self) -> None:
-        self.open: list[int] = []
-        self.number = 0
-        self.is_quiet = False
-
-
-class _Thread(threading.local):
-    """The state of each thread, in one object because attributes of thread-local objects are slow."""
-
-    def __init__(self) -> None:
-        self.state = _State()
+#: The most seconds of the host between two calls of which the second may begin at the end of the first on the device.
+#: Every launch takes longer, so that nothing else can have been launched between them.
+_AT_ONCE = 1e-6
 
 
 class Recorder:
@@ -96,11 +80,12 @@ class Recorder:
         self._limit = limit
         self._memory = memory
         self._moments: list[Recorded] = []
-        self._ways: dict[Any, str] = {}
-        self._local = _Thread()
+        self._ways: dict[Any, Way] = {}
+        self._local = Threads()
         self._numbers, self._threads = count(), count(1)
         self._missed = 0
         self._now: Callable[[], float] = perf_counter
+        self._at_once = _AT_ONCE
         self._clock: str | None = None
         self._traces: Traces | None = None
         self._pairs = Pairs(self._quietly, self._needs_pairs)
@@ -116,6 +101,7 @@ class Recorder:
     def _choose_clock(self, kind: str) -> None:
         self._clock = kind
         self._now = getattr(registry.backend(kind), "now_s", perf_counter)
+        self._at_once = _AT_ONCE if self._now is perf_counter else 0.0  # virtual time stays while the host works
         self._began = self._now()
         for moment in self._moments:  # ranges that were opened on the former clock
             if isinstance(moment, Moment):
@@ -161,7 +147,7 @@ class Recorder:
             moments = self._traces.read(moments, self._thread_numbers)
             self._missed += self._traces.missed
         unit = getattr(registry.backend(self._clock), "time_unit", "s") if self._clock else "s"
-        made = assemble(moments, self._began, self._ways)
+        made = assemble(moments, self._began)
         made.seconds, made.unit, made.missed = ended - self._began, unit, self._missed
         self._made = made
         return made
@@ -169,60 +155,112 @@ class Recorder:
     # -------------------------------------------------------------------------------------------- ops
 
     def _recording(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        local, ways, numbers, moments, known = self._local, self._ways, self._numbers, self._moments, _known_as_ours
-        find_frame, end_pair = sys._getframe, self._pairs.end
-        #: Whether each type is of a kind that needs neither pairs of events nor a tracer.
-        are_untimed = self._pairs.unwanted.issuperset if self._traces is None else _never
+        local, ways, numbers, moments = self._local, self._ways, self._numbers, self._moments
+        known, find_frame, pairs, timed = known_as_ours, sys._getframe, self._pairs, self._timing()
 
         def recorded(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
             if self._clock is None:
                 self._use_clock_of(args)
+            begin = self._now()
             state = local.state
             opened = state.open
             frame = find_frame(1)
-            while known.get(frame.f_code.co_filename, True):  # inlined `_caller`
-                if not _is_ours(frame) or frame.f_back is None:
-                    break
-                frame = frame.f_back
+            if known.get(frame.f_code.co_filename, True):
+                frame = outside(frame)
             try:
-                key: Any = op, *map(_traits, args)
-            except AttributeError:
-                key = _signature(op, args)
+                way = ways[op, *map(_traits, args)]
+            except (AttributeError, KeyError):
+                way = self._way(op, args)
             number = next(numbers)
             parent = opened[-1] if opened else -1
-            moment: list[Any] = [
-                number, parent, state.number or self._number_thread(), self._now(), 0.0, op.name, key, frame.f_code,
-                frame.f_lasti,
-            ]  # fmt: skip
+            thread = state.number or self._number_thread()
+            moment = [number, parent, thread, begin, 0.0, way, frame.f_code, frame.f_lasti]
             if len(moments) < self._limit:
                 moments.append(moment)
             else:
                 self._missed += 1
-            pair = None if opened or are_untimed(map(type, args)) else self._outermost(args)
+            pair = None if opened else timed(args, begin)
             opened.append(number)
+            booked, state.booked = state.booked, moment if way.is_alone else None
             try:
-                if key not in ways and not interposers.is_explaining:
-                    ways[key] = ""
-                    found = explain(lambda: call(op, *args, out=out, **scalars))
-                    ways[key] = str(found)
-                    return found.result
+                if way.text is None and not interposers.is_explaining:
+                    return self._first(moment, call, op, args, out, scalars)
                 return call(op, *args, out=out, **scalars)
             finally:
-                if pair is not None:
-                    end_pair(pair, op.name, number)
-                moment[END] = self._now()
+                state.booked = booked
                 while opened and opened.pop() != number:
                     pass
+                if pair is None:
+                    moment[END] = self._now()
+                else:
+                    watch, mark = pair
+                    watch.called[watch.stop(mark)] = op.name, number
+                    pairs.last = watch
+                    pairs.ended = moment[END] = self._now()
 
         return recorded
 
-    def _outermost(self, operands: tuple[Any, ...]) -> Pair | None:
-        """Start timing a call that is not inside another one. Returns None if it is not timed by events."""
-        if self._traces is not None:
-            self._traces.meet(operands)
-        pair = self._pairs.begin(operands) if len(self._moments) < self._limit else None
-        self._limit -= pair is not None
-        return pair
+    def _timing(self) -> Callable[[tuple[Any, ...], float], Pair | None]:
+        """Return what starts to time a call that is not inside another one; it returns None if events do not time it.
+
+        It also lets the tracer learn of the call.
+        """
+        pairs, moments, traces = self._pairs, self._moments, self._traces
+        watches, are_untimed = pairs.of_type, pairs.unwanted.issuperset
+
+        def timed(operands: tuple[Any, ...], begin: float) -> Pair | None:
+            watch = watches.get(operands[0].__class__) if operands else None
+            if len(moments) >= self._limit or (watch is None and are_untimed(map(type, operands))):
+                return None
+            is_next = begin - pairs.ended < self._at_once
+            if watch is None:
+                pair = pairs.begin(operands, is_next=is_next)
+            else:
+                mark = watch.follow() if is_next and watch is pairs.last else watch.start()
+                pair = None if mark is None else (watch, mark)
+            self._limit -= pair is not None
+            return pair
+
+        if traces is None:
+            return timed
+        meet = traces.meet
+
+        def traced(operands: tuple[Any, ...], begin: float) -> Pair | None:
+            meet(operands)
+            return timed(operands, begin)
+
+        return traced
+
+    def _first(
+        self,
+        moment: list[Any],
+        call: Callable[..., Any],
+        op: Op,
+        args: tuple[Any, ...],
+        out: Any,
+        scalars: Mapping[str, Any],
+    ) -> Any:
+        """Run the first call with its signature; find out its dispatch path, and where it allocates memory."""
+        state, way = self._local.state, moment[WAY]
+        way.text, way.is_alone = "", True
+        state.tried = moment
+        try:
+            found = explain(lambda: call(op, *args, out=out, **scalars))
+        except BaseException:
+            way.is_alone = False
+            raise
+        finally:
+            state.tried = None
+        way.text = str(found)
+        return found.result
+
+    def _way(self, op: Op, args: tuple[Any, ...]) -> Way:
+        """Return what is known of the calls with this signature."""
+        try:
+            key: Any = op, *map(_traits, args)
+        except AttributeError:
+            key = _signature(op, args)
+        return self._ways.setdefault(key, Way(op.name))
 
     def _needs_pairs(self, backend: Backend) -> bool:
         return needs_pairs(backend) and not (self._traces is not None and self._traces.covers(backend))
@@ -237,7 +275,7 @@ class Recorder:
         state = self._local.state
         thread = state.number or self._number_thread()
         parent = state.open[-1] if state.open else -1
-        moment = Moment(kind, name, next(self._numbers), parent, thread, self._now(), place=_caller())
+        moment = Moment(kind, name, next(self._numbers), parent, thread, self._now(), place=caller())
         self._add(moment)
         state.open.append(moment.number)
         return moment
@@ -249,9 +287,7 @@ class Recorder:
 
     def _leave(self, moment: Moment) -> None:
         moment.end = self._now()
-        opened = self._local.state.open
-        while opened and opened.pop() != moment.number:
-            pass
+        close(self._local.state.open, moment.number)
 
     def _add(self, moment: Recorded) -> None:
         if len(self._moments) < self._limit:
@@ -274,6 +310,8 @@ class Recorder:
         if self._local.state.is_quiet:
             return
         event = occurrence.event
+        if not event.startswith("memory"):
+            self._pairs.ended = NEVER
         if event == "stream_made":  # a simulated machine has no clock yet while it is being constructed
             moment = Moment(event, occurrence.name, next(self._numbers), -1, 0, self._began, self._began)
             moment.occurrence = occurrence
@@ -294,7 +332,7 @@ class Recorder:
 
     def _watch_memory(self, event: str) -> MemoryWatcher:
         """Return what records a memory event as `_watch` does, but without an occurrence and a moment."""
-        local, has_site = self._local, _has_site(event)
+        local, moments, has_site = self._local, self._moments, _has_site(event)
 
         def watched(device: str, address: int, stream: int, nbytes: int) -> None:
             state = local.state
@@ -303,12 +341,17 @@ class Recorder:
             if self._clock is None:
                 self._watch(Occurrence(event, device, address, stream, nbytes))
                 return
-            opened = state.open
-            parent = opened[-1] if opened else -1
-            thread = state.number or self._number_thread()
-            place = _caller() if has_site else None
-            number = next(self._numbers)
-            self._add((number, parent, thread, self._now(), event, device, address, stream, nbytes, place))
+            code, instruction = None, 0
+            if has_site:
+                booked = state.booked
+                if booked is not None:
+                    code, instruction = booked[CODE], booked[INSTRUCTION]
+                else:
+                    code, instruction = place(state)
+            if len(moments) < self._limit:
+                moments.append((self._now(), event, device, address, stream, nbytes, code, instruction))
+            else:
+                self._missed += 1
 
         return watched
 
@@ -318,9 +361,9 @@ class Recorder:
         if self._traces is not None:
             self._traces.note(occurrence)
         parent = state.open[-1] if state.open else -1
-        place = None if occurrence.site or not _has_site(occurrence.event) else _caller()
+        where = None if occurrence.site or not _has_site(occurrence.event) else place(state)
         now = self._now()
-        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, thread, now, now, place)
+        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, thread, now, now, where)
         moment.occurrence = occurrence if occurrence.begin is None else self._on_our_clock(occurrence, now)
         self._add(moment)
 
@@ -340,31 +383,6 @@ class Recorder:
             if moment.occurrence is not None and moment.occurrence.subject == subject:
                 self._leave(moment)
                 return
-
-
-#: By file name, because a string caches its hash; hashing a code object reads its instructions.
-_known_as_ours: dict[str, bool] = {}
-
-
-def _is_ours(frame: FrameType) -> bool:
-    filename = frame.f_code.co_filename
-    found = _known_as_ours[filename] = is_ours(filename)
-    return found
-
-
-def _caller() -> _Place:
-    """Return the code and the instruction of the nearest caller outside this package."""
-    frame, known = sys._getframe(1), _known_as_ours
-    while known.get(frame.f_code.co_filename, True):
-        outer = frame.f_back
-        if not _is_ours(frame) or outer is None:
-            break
-        frame = outer
-    return frame.f_code, frame.f_lasti
-
-
-def _never(_: object) -> bool:
-    return False
 
 
 def _has_site(event: str) -> bool:

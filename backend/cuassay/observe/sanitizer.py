@@ -20,15 +20,27 @@ from cuassay.core.device import Device
 from cuassay.core.watchers import MemoryWatcher, Occurrence, WatchHandle, hidden, watch
 from cuassay.errors import StateError
 from cuassay.observe import touched
+from cuassay.observe.sanitizer_events import (
+    OF_MEMORY,
+    OF_SUBJECT,
+    WITHOUT_STREAM,
+    ActOnMemory,
+    memory_actions,
+    with_stream,
+)
 from cuassay.observe.stream_queues import StreamQueues
 from cuassay.ops import Op, registry
 from cuassay.ops.plan import Plan
 from cuassay.ops.wrapping import Wrapping, unwrap, wrap
 from cuassay.order.clock import Queue
 from cuassay.order.engine import Engine
+from cuassay.order.journal import LAUNCHED, MOST_ENTRIES
 from cuassay.order.sites import Site, call_site
 
 __all__ = ["Sanitizer", "sanitized", "summary"]
+
+#: A result is written.
+_WRITTEN = (True,)
 
 #: Memory whose allocator reuses a block only after every stream that used it has finished.
 _PINNED = "pinned host memory"
@@ -50,11 +62,12 @@ class Sanitizer:
         self._deferred: deque[Occurrence] = deque()
         self._streams = StreamQueues(self.engine)
         self._current, self._launch = self._streams.current, self.engine.launch_on
+        self._journal = self.engine.journal
         self._lasting: dict[tuple[str, int], Queue] = {}
         self._devices: dict[str, tuple[Device, Any]] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._judging, self._judging_plan)
-        self._actions: dict[str, Callable[[Occurrence, Queue], object]] = self._stream_actions()
+        self._actions: dict[str, Callable[[Occurrence, Queue], object]] = with_stream(self.engine)
 
     def __repr__(self) -> str:
         return f"Sanitizer({'off' if self._handle is None else 'on'}, {len(self.engine.found)} found)"
@@ -63,8 +76,8 @@ class Sanitizer:
         """Start checking. Raises `StateError` if the sanitizer is already on."""
         if self._handle is not None:
             raise StateError(f"{self!r} is on already; stop it first, or make another one")
-        wanted = (*self._actions, *_WITHOUT_STREAM, "devices_replaced")
-        of_memory = {event: self._watch_memory(act, event) for event, act in _of_memory(self.engine).items()}
+        wanted = (*self._actions, *WITHOUT_STREAM, "devices_replaced")
+        of_memory = {event: self._watch_memory(act, event) for event, act in memory_actions(self.engine).items()}
         self._handle = watch(self._watch, wanted, of_memory=of_memory)
         wrap(self._wrapping)
 
@@ -126,11 +139,14 @@ class Sanitizer:
                 return judge_any(call, op, touched.by_call(op, args, out, scalars), args, out, scalars)
             site = call_site()
             queue = begin(op.name, work, site)
-            of_thread.depth += 1
+            of_thread.depth = 1  # it was 0: reading it again takes longer
             try:
-                result = call(op, *args, out=out, **scalars)
+                if scalars or len(args) != 2:
+                    result = call(op, *args, out=out, **scalars)
+                else:
+                    result = call(op, args[0], args[1], out=out)
             finally:
-                of_thread.depth -= 1
+                of_thread.depth = 0
             if out is None and result is not None:
                 end(op.name, queue, work, result, site)
             return result
@@ -180,12 +196,17 @@ class Sanitizer:
     def _begin(self, name: str, work: touched.Described, site: Site) -> Queue:
         """Check the operands of a call, and return the queue that it is launched on."""
         look, index, arrays, writes = work
+        journal = self._journal
         with self._lock:
             self._is_busy = True
             try:
                 queue = self._current(look.kind, index)
                 memory = look.memories.get(index) or look.memory(index)
-                self._launch(queue, name, memory, arrays, writes, look.extent_of, site)
+                if queue is journal.queue and queue.capture is None and len(journal.entries) < MOST_ENTRIES:
+                    epoch = queue.clock[queue.number] = queue.clock[queue.number] + 1  # as `launch_on` does
+                    journal.entries.append((LAUNCHED, memory, epoch, arrays, writes, look.extent_of, name, site))
+                else:
+                    self._launch(queue, name, memory, arrays, writes, look.extent_of, site)
             finally:
                 if self._deferred:
                     self._catch_up()
@@ -198,10 +219,16 @@ class Sanitizer:
         if made.__class__ is not look.array_type or (traits := look.traits_of(made))[1] != index:
             self._end_any(name, [queue], made, site)
             return
+        journal = self._journal
         with self._lock:
             self._is_busy = True
             try:
-                self._launch(queue, name, look.memories[index], (traits,), _WRITTEN, look.extent_of, site)
+                if queue is journal.queue and queue.capture is None and len(journal.entries) < MOST_ENTRIES:
+                    memory = look.memories[index]
+                    epoch = queue.clock[queue.number] = queue.clock[queue.number] + 1
+                    journal.entries.append((LAUNCHED, memory, epoch, (traits,), _WRITTEN, look.extent_of, name, site))
+                else:
+                    self._launch(queue, name, look.memories[index], (traits,), _WRITTEN, look.extent_of, site)
             finally:
                 if self._deferred:
                     self._catch_up()
@@ -260,22 +287,25 @@ class Sanitizer:
                     self._catch_up()
                 self._is_busy = False
 
-    def _watch_memory(self, act: _ActOnMemory, event: str) -> MemoryWatcher:
+    def _watch_memory(self, act: ActOnMemory, event: str) -> MemoryWatcher:
         """Return what handles a memory event, the most frequent of all; a known stream needs no occurrence."""
+        lock, journal, number = self._lock, self.engine.journal, OF_MEMORY[event]
 
         def told(device: str, address: int, stream: int, nbytes: int) -> None:
-            with self._lock:
+            with lock:
                 queue = self._lasting.get((device, stream))
                 if queue is None or self._is_busy:
                     self._watch(Occurrence(event, device, address, stream, nbytes))
-                    return
-                self._is_busy = True
-                try:
-                    act(device, address, nbytes, queue)
-                finally:
-                    if self._deferred:
-                        self._catch_up()
-                    self._is_busy = False
+                elif queue is journal.queue and queue.capture is None:  # as `act` does
+                    journal.entries.append((number, device, address, nbytes))
+                else:
+                    self._is_busy = True
+                    try:
+                        act(device, address, nbytes, queue)
+                    finally:
+                        if self._deferred:
+                            self._catch_up()
+                        self._is_busy = False
 
         return told
 
@@ -289,18 +319,18 @@ class Sanitizer:
             return
         act = self._actions.get(event)
         if act is None:
-            _WITHOUT_STREAM[event](self.engine, occurrence)
+            WITHOUT_STREAM[event](self.engine, occurrence)
         elif event == "graph_replay_begun":
             act(occurrence, self._current(device.kind, device.index))
         elif event == "memory_returned" and self._streams.may_be_gone(device, occurrence.stream):
             self.engine.forget(occurrence.device, occurrence.subject, occurrence.nbytes)
         else:
-            number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
+            number = occurrence.subject if event in OF_SUBJECT else occurrence.stream
             queue = self._streams.find(device, number, occurrence.lane)
             if event == "accessed" or number in self._streams.foreign:
                 self._streams.follow(queue, number, device.kind)
             act(occurrence, queue)
-            if event in _OF_MEMORY and touched.is_always_observable(device.kind):
+            if event in OF_MEMORY and touched.is_always_observable(device.kind):
                 self._remember(device, occurrence)
 
     def _forget(self, kind: str) -> None:
@@ -324,56 +354,6 @@ class Sanitizer:
                 return None
             found = self._devices[name] = Device(kind, int(index)), registry.backend(kind)
         return found[0] if touched.is_observable(found[1]) else None
-
-    def _stream_actions(self) -> dict[str, Callable[[Occurrence, Queue], object]]:
-        """Return the action for each event that names a stream."""
-        engine = self.engine
-        return {
-            "accessed": lambda event, queue: engine.launch(queue, event.name, event.accesses),
-            "event_recorded": lambda event, queue: engine.record(queue, _kind(event), event.subject),
-            "event_waited": lambda event, queue: engine.wait(queue, _kind(event), event.subject),
-            "stream_synchronized": lambda event, queue: engine.host_waits_for(queue),
-            "stream_found_done": lambda event, queue: engine.host_waits_for(queue),
-            "memory_taken": lambda event, queue: engine.take(event.device, event.subject, event.nbytes, queue),
-            "memory_recorded": lambda event, queue: engine.use(event.device, event.subject, queue),
-            "memory_returned": lambda event, queue: engine.give_back(event.device, event.subject, event.nbytes, queue),
-            "graph_capture_begun": lambda event, queue: engine.begin_capture(event.subject, queue),
-            "graph_body_begun": lambda event, queue: engine.body(event.subject, queue, begins=True),
-            "graph_body_ended": lambda event, queue: engine.body(event.subject, queue, begins=False),
-            "graph_replay_begun": lambda event, queue: engine.replay(event.subject, queue),
-        }
-
-
-def _kind(event: Occurrence) -> str:
-    return event.device.partition(":")[0]
-
-
-#: Events of which the allocator's form is handled without an occurrence.
-_OF_MEMORY = frozenset({"memory_taken", "memory_returned"})
-
-#: A result is written.
-_WRITTEN = (True,)
-
-_ActOnMemory = Callable[[str, int, int, Queue], object]
-
-
-def _of_memory(engine: Engine) -> dict[str, _ActOnMemory]:
-    return {"memory_taken": engine.take, "memory_returned": engine.give_back}
-
-
-#: Events whose subject is a stream.
-_OF_SUBJECT = frozenset({"stream_synchronized", "stream_found_done"})
-
-#: The action for each event that does not name a stream.
-_WITHOUT_STREAM: Mapping[str, Callable[[Engine, Occurrence], object]] = {
-    "event_dropped": lambda engine, event: engine.drop_event(_kind(event), event.subject),
-    "event_synchronized": lambda engine, event: engine.host_waits_for_event(_kind(event), event.subject),
-    "event_found_done": lambda engine, event: engine.host_waits_for_event(_kind(event), event.subject),
-    "device_synchronized": lambda engine, event: engine.host_waits_for_device(Device(event.device)),
-    "graph_captured": lambda engine, event: engine.end_capture(event.subject),
-    "graph_updated": lambda engine, event: engine.move_graph(event.subject, event.other),
-    "graph_dropped": lambda engine, event: engine.drop_graph(event.subject),
-}
 
 
 @contextmanager

@@ -38,6 +38,8 @@ class Engine:
         The messages of the errors raised so far.
     is_quiet : bool
         Whether errors are neither raised nor recorded.
+    journal : Journal
+        What the queue that is ahead has done; callers may add allocations and frees of its memory themselves.
     """
 
     def __init__(self) -> None:
@@ -54,17 +56,17 @@ class Engine:
         self._blocks: dict[str, Blocks] = {}
         self._graphs: dict[int, Recording] = {}
         self._late: RaceError | None = None
-        self._journal = Journal(self._host, self._blocks, self._logs, self._enter_elsewhere, self._give_back)
+        self.journal = Journal(self._host, self._blocks, self._logs, self._enter_elsewhere, self._give_back)
 
     def __len__(self) -> int:
         """How many accesses a later launch could still race with."""
-        self._journal.enter()
+        self.journal.enter()
         return sum(map(len, self._logs.values())) + sum(sum(map(len, blocks)) for blocks in self._blocks.values())
 
     @property
     def unseen(self) -> Counter[str]:
         """The number of accesses and replays that could not be checked, by reason."""
-        self._journal.enter()
+        self.journal.enter()
         return self._unseen
 
     # -------------------------------------------------------------------------------------------- queues
@@ -98,7 +100,7 @@ class Engine:
 
     def forget_devices(self, kind: str) -> None:
         """Forget the queues, accesses and blocks of `kind`, because new devices now use the same names."""
-        self._journal.end()
+        self.journal.end()
         self._queues = {of: queue for of, queue in self._queues.items() if of[0].kind != kind}
         for of_device in (self._branches, self._blocking):
             for device in [device for device in of_device if device.kind == kind]:
@@ -150,7 +152,7 @@ class Engine:
             self._host.joins(queue.clock, 0.0)
 
     def _wait_all(self) -> None:
-        self._journal.end()
+        self.journal.end()
         for device in {device for device, _ in self._queues}:
             self._host_joins(device)
         for log in self._logs.values():
@@ -178,7 +180,7 @@ class Engine:
             since the last launch or wait.
         """
         site = site or call_site()
-        self._journal.enter()
+        self.journal.enter()
         recording = queue.capture
         if recording is not None:
             seen = [one for one in accesses if self._is_seen(one[0])]
@@ -186,13 +188,13 @@ class Engine:
             return
         if self._late is not None:
             self.raise_late()
-        if self._journal.queue not in (None, queue):
-            self._journal.end()
+        if self.journal.queue not in (None, queue):
+            self.journal.end()
         if self._blocking:
             self._legacy_order(queue)
         self._enter(queue, name, site, accesses)
-        if self._journal.queue is None:
-            self._journal.look(queue, chain(self._queues.values(), *self._branches.values()))
+        if self.journal.queue is None:
+            self.journal.look(queue, chain(self._queues.values(), *self._branches.values()))
 
     def launch_on(
         self,
@@ -208,15 +210,14 @@ class Engine:
 
         `writes` tells whether each is written. `locate` makes extents, only of the arrays that are compared.
         """
-        if queue is not self._journal.queue or queue.capture is not None:
+        if queue is not self.journal.queue or queue.capture is not None:
             self.launch(queue, name, zip(map(locate, arrays), writes, strict=True), site)
             return
-        clock, number = queue.clock, queue.number
+        clock, number, entries = queue.clock, queue.number, self.journal.entries
         epoch = clock[number] = clock.get(number, 0) + 1
-        entries = self._journal.entries
         entries.append((LAUNCHED, memory, epoch, arrays, writes, locate, name, site))
         if len(entries) > MOST_ENTRIES:
-            self._journal.enter()
+            self.journal.enter()
 
     def joins(self, queue: Queue, others: Iterable[Queue]) -> None:
         """Order later work of `queue` after all work given to `others` so far."""
@@ -271,10 +272,10 @@ class Engine:
 
     def take(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
         """Note that a block was allocated, in the order of `queue`."""
-        if queue is self._journal.queue and queue.capture is None:
-            self._journal.entries.append((TAKEN, memory, address, nbytes))
+        if queue is self.journal.queue and queue.capture is None:
+            self.journal.entries.append((TAKEN, memory, address, nbytes))
             return
-        self._journal.enter()
+        self.journal.enter()
         block = Block(address, address + nbytes, queue, is_private=queue.capture is not None)
         self._blocks.setdefault(memory, Blocks()).add(block)
         log = self._logs.get(memory)
@@ -283,7 +284,7 @@ class Engine:
 
     def use(self, memory: str, address: int, queue: Queue) -> None:
         """Note that freeing the block at `address` will wait for all work given to `queue` until then."""
-        self._journal.enter()
+        self.journal.enter()
         block = self._blocks[memory].at(address) if memory in self._blocks else None
         if block is not None and queue not in block.users:
             block.users = (*block.users, queue)
@@ -293,10 +294,10 @@ class Engine:
 
         The next launch or wait raises an early free, because this method is called inside finalizers.
         """
-        if queue is self._journal.queue:
-            self._journal.entries.append((GIVEN_BACK, memory, address, nbytes))
+        if queue is self.journal.queue:
+            self.journal.entries.append((GIVEN_BACK, memory, address, nbytes))
         else:
-            self._journal.enter()
+            self.journal.enter()
             self._give_back(memory, address, nbytes, queue)
 
     def _give_back(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
@@ -317,11 +318,11 @@ class Engine:
             user = old.queue
             if user is not owner and user not in waited_for and owner.clock.get(user.number, 0) < old.epoch:
                 self._late = self._late or early_free(memory, owner, old)
-                self._journal.end()  # so that the next launch raises it
+                self.journal.end()  # so that the next launch raises it
 
     def forget(self, memory: str, address: int, nbytes: int) -> None:
         """Forget accesses of memory that was freed to an allocator which waits for every user before reusing it."""
-        self._journal.enter()
+        self.journal.enter()
         self._log(memory).forget(Span(address, address + nbytes, dense=True))
 
     def raise_late(self) -> None:
@@ -383,7 +384,7 @@ class Engine:
         if recording is None:
             self._unseen["replays of graphs that were captured before the sanitizer was on"] += 1
             return
-        self._journal.end()
+        self.journal.end()
         self._legacy_order(queue)
         recording.replay(queue, lambda label: self._branch(queue.device, label), self._replayed)
 

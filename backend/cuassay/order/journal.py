@@ -8,7 +8,8 @@ allocated and freed before that, and most arrays are accessed again in the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cuassay.order.accesses import AccessLog, Span
@@ -34,8 +35,13 @@ Locate = Callable[[Traits], Extent]
 #: extents, name and site.
 TAKEN, GIVEN_BACK, LAUNCHED = range(3)
 
-#: The last access of each array and direction: its epoch, how to make its extent, name and site.
-_Notes = dict[tuple[Traits, bool], tuple[int, Locate, str, Site]]
+#: The accesses of a block: the newest read and the newest write; the last ones of other arrays in it, by traits and
+#: whether they are writes, or None; the block's address; whether it was not freed in this batch. Most blocks are
+#: accessed in one way again and again, so that comparing traits with the newest ones replaces hashing them, which takes
+#: longer than the rest. An access is traits, place in the order of all accesses of a batch, epoch, how to make its
+#: extent, name and site. A list, because making an object of a class takes longer.
+_Notes = list[Any]
+_OLDER, _LOW, _IS_LIVE = 2, 3, 4
 
 
 class Journal:
@@ -96,14 +102,9 @@ class Journal:
         """Enter the noted launches, allocations and frees."""
         if self.entries and self.queue is not None:
             entries, self.entries = self.entries, []  # a finalizer may add others meanwhile
-            batches: dict[str, _Batch] = {}
-            for entry in entries:
-                memory = entry[1]
-                batch = batches.get(memory)
-                if batch is None:
-                    batch = batches[memory] = self._batch(memory, self.queue)
-                batch.take_in(entry)
-            for batch in batches.values():
+            while entries:
+                batch = self._batch(entries[0][1], self.queue)
+                entries = batch.take_in(entries)
                 batch.finish()
 
     def _batch(self, memory: str, queue: Queue) -> _Batch:
@@ -119,7 +120,7 @@ class _Batch:
     young : dict of int to int
         The size of each block that was allocated in this batch, by its address.
     notes : dict of int to _Notes
-        The accesses of each block, by its address.
+        The accesses of each block, by its address and by every other address at which an array in it begins.
     """
 
     def __init__(
@@ -134,55 +135,89 @@ class _Batch:
     ) -> None:
         self._memory, self._queue, self._blocks, self._logs, self._host = memory, queue, blocks, logs, host
         self._enter_elsewhere, self._give_back = enter_elsewhere, give_back
+        self._forgotten: dict[int, int] = {}
+        self._unknown: list[int] = []  # addresses in no block whose accesses are kept, in order
         self.young: dict[int, int] = {}
         self.notes: dict[int, _Notes] = {}
 
-    def take_in(self, entry: tuple[Any, ...]) -> None:
-        """Add one entry."""
-        kind = entry[0]
-        if kind == LAUNCHED:
-            self._launch(*entry[2:])
-        elif kind == TAKEN:
-            self._take(entry[2], entry[3])
-        else:
-            self.notes.pop(entry[2], None)
-            if self.young.pop(entry[2], None) is None:
-                self._give_back(self._memory, entry[2], entry[3], self._queue)
+    def take_in(self, entries: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Add the entries of this memory, and return the others."""
+        memory, others = self._memory, []
+        for number, entry in enumerate(entries):
+            kind = entry[0]
+            if entry[1] != memory:
+                others.append(entry)
+            elif kind == LAUNCHED:
+                self._launch(number << 16, entry)
+            elif kind == TAKEN:
+                self._take(entry[2], entry[3])
+            else:
+                self._drop(entry[2])
+                if self.young.pop(entry[2], None) is None:
+                    self._forgotten.clear()
+                    self._give_back(memory, entry[2], entry[3], self._queue)
+        return others
 
     def _take(self, address: int, nbytes: int) -> None:
+        self._drop(address)
         if address in self.young or address in self._blocks.by_start:  # its free was not reported
-            self.notes.pop(address, None)
             self.young.pop(address, None)
             self._blocks.add(Block(address, address + nbytes, self._queue))
         else:
             self.young[address] = nbytes
-        self.notes[address] = {}
+        self.notes[address] = [None, None, None, address, True]
+        unknown = self._unknown
+        if unknown and unknown[-1] >= address:
+            place = bisect_left(unknown, address)
+            if unknown[place] < address + nbytes:
+                unknown.clear()
         log = self._logs.get(self._memory)
-        if log is not None:
+        if log is not None and self._forgotten.get(address) != nbytes:
             log.forget(Span(address, address + nbytes, True))
+            self._forgotten[address] = nbytes
 
-    def _launch(
-        self, epoch: int, arrays: Sequence[Traits], writes: Sequence[bool], locate: Locate, name: str, site: Site
-    ) -> None:
+    def _drop(self, address: int) -> None:
+        """Forget the accesses of the block that begins at `address`, because it was freed."""
+        notes = self.notes.pop(address, None)
+        if notes is not None and notes[_LOW] == address:
+            notes[_IS_LIVE] = False
+
+    def _launch(self, place: int, entry: tuple[Any, ...]) -> None:
+        _, _, epoch, arrays, writes, locate, name, site = entry
         by_address = self.notes
         for traits, write in zip(arrays, writes):  # noqa: B905  strict= takes longer
             notes = by_address.get(traits[0])
-            if notes is None:
+            if notes is None or not notes[_IS_LIVE]:
                 notes = self._notes_at(traits[0])
                 if notes is None:
                     self._enter_unknown(epoch, write, traits, locate, name, site)
                     continue
-            access = traits, write
-            if access in notes:
-                del notes[access]  # so that the accesses stay in order
-            notes[access] = epoch, locate, name, site
+            former = notes[write]
+            if former is not None and former[0] != traits:
+                if notes[_OLDER] is None:
+                    notes[_OLDER] = {}
+                notes[_OLDER][former[0], write] = former
+            place += 1
+            notes[write] = traits, place, epoch, locate, name, site
 
     def _notes_at(self, address: int) -> _Notes | None:
         """Return the accesses of the block that contains `address`; None if there is no such block, or none to keep."""
+        unknown = self._unknown
+        if unknown:
+            place = bisect_left(unknown, address)
+            if place < len(unknown) and unknown[place] == address:
+                return None
         if self.young and address not in self._blocks.by_start:
             self._add_young()
         block = self._blocks.at(address)
-        return None if block is None or block.is_private else self.notes.setdefault(block.low, {})
+        if block is None or block.is_private:
+            insort(unknown, address)
+            return None
+        notes = self.notes.get(block.low)
+        if notes is None:
+            notes = self.notes[block.low] = [None, None, None, block.low, True]
+        self.notes[address] = notes
+        return notes
 
     def _add_young(self) -> None:
         for address, nbytes in self.young.items():
@@ -194,6 +229,7 @@ class _Batch:
         log = self._logs.get(self._memory)
         if log is None or not log.repeat(self._queue, epoch, write, traits, name, site):
             extent = locate(traits)
+            self._forgotten.clear()
             self._enter_elsewhere(self._queue, epoch, write, extent, name, site)
             if log is not None:
                 log.note_repeatable(extent, epoch, traits)
@@ -202,8 +238,20 @@ class _Batch:
         """Enter the accesses that are left."""
         self._add_young()
         for address, notes in self.notes.items():
+            if not notes[_IS_LIVE] or notes[_LOW] != address:
+                continue
             block = self._blocks.by_start[address]
-            for (traits, write), (epoch, locate, name, site) in notes.items():
+            for (traits, _, epoch, locate, name, site), write in _in_order(notes):
                 extent = locate(traits)
                 if extent.span[0] != extent.span[1]:
                     block.enter(self._queue, epoch, write, extent, name, site, self._host)
+
+
+def _in_order(notes: _Notes) -> list[tuple[tuple[Any, ...], bool]]:
+    """Return the last access of each array and direction, each with whether it is a write."""
+    found = notes[_OLDER] or {}
+    for write in (False, True):
+        note = notes[write]
+        if note is not None:
+            found[note[0], write] = note
+    return sorted(((note, write) for (_, write), note in found.items()), key=lambda pair: pair[0][1])

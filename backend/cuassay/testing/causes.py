@@ -2,6 +2,7 @@
 
 The order is that of `CHECK_NAMES`, except that `extremal` comes before the checks that choose numbers. A check whose
 message says that its own subject is not the cause comes last, and so does one that ended with an unexpected error.
+`zeros` comes before `sizes`: if both fail, larger arrays fail because they hold such numbers, and `zeros` names them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from cuassay.testing.check_names import CHECK_NAMES
 
 __all__ = ["cause_lines", "ordered_by_cause"]
 
-_NAMES = [name for name in CHECK_NAMES if name != "extremal"]
-_NAMES.insert(_NAMES.index("zeros"), "extremal")
+_NAMES = [name for name in CHECK_NAMES if name not in ("extremal", "zeros")]
+_NAMES.insert(_NAMES.index("units"), "extremal")
+_NAMES.insert(_NAMES.index("sizes"), "zeros")
 _ORDER = {name: place for place, name in enumerate(_NAMES)}
 
 #: What a check of consecutive calls says if the first call is wrong as well.
-_AT_FIRST = "meets for the first time as well"
+_AT_FIRST = "no earlier call is the cause"
 
 #: The errors with which checks report a fault.
 _OWN_ERRORS = ("AssertionError", "RaceError")
@@ -40,12 +42,14 @@ def ordered_by_cause(reports: Iterable[Any]) -> list[Any]:
 
 def cause_lines(reports: Sequence[Any]) -> Iterator[str]:
     """For each declaration with several failed checks, a line that says which to look at first."""
-    groups: dict[object, tuple[str, dict[str, int]]] = {}
+    groups: dict[tuple[str, str], tuple[str, dict[str, int]]] = {}
     for report in reports:
         if check := _check(report):
             ranks = groups.setdefault(_declaration(report), (report.cuassay["op"], {}))[1]
             ranks[check] = min(_rank(report), ranks.get(check, 2 * len(_ORDER)))
-    for name, ranks in groups.values():
+    ops = [name for name, _ in groups.values()]
+    for (where, _), (op, ranks) in groups.items():
+        name = op if ops.count(op) == 1 else f"{op} ({where.rpartition('::')[2]})"
         if len(ranks) > 1:
             begin, *others = sorted(ranks, key=ranks.__getitem__)
             may = f"{', '.join(others)} may follow from it"

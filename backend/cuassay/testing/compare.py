@@ -33,6 +33,7 @@ __all__ = [
     "assert_same_bits",
     "collecting",
     "describe_case",
+    "is_within_units",
     "judge",
 ]
 
@@ -248,6 +249,27 @@ def _within(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict | 
     return Verdict(0, got.size, worst[0], index, *worst[1:], where=np.zeros(got.shape, np.bool_))
 
 
+def is_within_units(got: NDArray[Any], want: NDArray[Any], units: float) -> bool:
+    """Whether arrays of finite floats differ nowhere by more than `units` of `want`; False where it is not certain.
+
+    It compares block by block, ends at the first difference, and makes no array of tolerances: a third of the time.
+    """
+    is_plain = got.dtype in _EXACT_BOUNDS and want.dtype in _EXACT_BOUNDS and got.shape == want.shape
+    if not is_plain or not got.flags.c_contiguous or not want.flags.c_contiguous:
+        return False
+    flat, flat_want = got.reshape(-1), want.reshape(-1)
+    error, size = np.empty(_BLOCK), np.empty(_BLOCK)
+    with np.errstate(all="ignore"):
+        for first in range(0, flat.size, _BLOCK):
+            value, centre = flat[first : first + _BLOCK], flat_want[first : first + _BLOCK]
+            room = np.abs(centre, out=size[: centre.size])
+            room *= units
+            off = np.subtract(value, centre, out=error[: value.size], dtype=np.float64)
+            if not (np.abs(off, out=off) <= room).all():  # false for NaN and infinities
+                return False
+    return True
+
+
 def _room(tolerance: NDArray[Any]) -> NDArray[Any]:
     """The tolerance; 0 where it is infinite or NaN."""
     return np.where(tolerance < np.inf, tolerance, 0.0)
@@ -311,7 +333,7 @@ def _place(value: Any) -> Device | None:
 
 
 def _host(value: Any) -> NDArray[Any]:
-    if registry.backend_of(type(value)) is None:
+    if isinstance(value, np.ndarray) or registry.backend_of(type(value)) is None:
         return np.asarray(value)
     return np.asarray(to_host(value))
 
@@ -333,7 +355,7 @@ def _difference_text(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) ->
     share = verdict.bad / verdict.total
     told = (
         f"{verdict.bad:,} of {verdict.total:,} elements ({share:.2%}) are out of tolerance\n"
-        f"  worst at {index}: got {number(got[index])}, expected {number(want[index])}"
+        f"  {f'worst at {index}: ' if index else ''}got {number(got[index])}, expected {number(want[index])}"
     )
     if not np.isfinite(verdict.error) or not np.isfinite(verdict.limit):
         return f"{told}\n  no tolerance applies to nan and infinities"

@@ -70,7 +70,8 @@ class OpSpec(Declared):
         formula. An op needs it. For an op that returns nothing or several arrays, the reference returns the arrays that
         the op writes, as `cuassay.testing.answers.written` flattens them.
     dtypes : sequence of str
-        The dtypes in which `fn` works, on every device that has them. Default for an op: the dtypes of its schema.
+        The dtypes in which `fn` works, on every device that has them. Default for a function: float32 and float64; for
+        an op: the dtypes of its schema.
     result_dtype : str or callable, optional
         The dtype of the result, or a function from the names of the input dtypes to its name. Default: the dtype that
         `fn` returns for NumPy arrays; if `fn` does not accept NumPy arrays, the dtype is not checked. A function gets

@@ -195,6 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     While the device is current, fixtures and tests that call an array library directly allocate on it.
     """
+    __tracebackhide__ = True
     case = item.stash.get(_CASE, {})
     if case and "fingerprint" not in dict(item.user_properties):
         item.user_properties.append(("fingerprint", _digest(case["device"])))
@@ -202,8 +203,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     reason = (lost.why(case["device"]) if case else None) or skips.why_skipped(item, case)
     if case and lost.is_by(item.nodeid, case["device"]):  # a skip would hide that it failed
         pytest.fail(f"{reason}: it ran again, which needs a fresh process", pytrace=False)
-    if reason is not None:
-        item.stash[_COLUMNS]["is_of_check"] = skips.is_of_check(item, case)
+    declined = skips.opted_out(item, case)
+    if reason is not None or declined is not None:
+        item.stash[_COLUMNS]["is_of_check"] = declined is not None or skips.is_of_check(item, case)
+        reason = reason or declined
         raise pytest.skip.Exception(reason, _use_item_location=True)
     skips.expect_known_failure(item, case)
     if case:

@@ -97,6 +97,8 @@ class HostArray:
     def base(self) -> NDArray[Any]:
         """The base array of the view, with its unused elements set to the largest finite number."""
         layout = LAYOUTS[self.layout]
+        if self.layout == "contiguous":
+            return np.array(self.values, order="C")
         base = np.full(layout.base(self.shape), _poison(self.dtype), self.dtype)
         layout.view(base, self.shape)[...] = self.values
         return base

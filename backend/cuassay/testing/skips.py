@@ -20,6 +20,7 @@ __all__ = [
     "expect_known_failure",
     "is_nowhere",
     "is_of_check",
+    "opted_out",
     "parameters_of",
     "requirements",
     "template_of",
@@ -77,6 +78,7 @@ def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:
     pytest.UsageError
         If the test declares requirements but does not take this plugin's `device`; the message says whose it takes.
     """
+    __tracebackhide__ = True
     if "device" not in case:
         if item.get_closest_marker("cuassay_requires") is not None and not _is_skipped(item):
             raise pytest.UsageError(f"{item.nodeid}: requires(...) {_no_device(item)}")
@@ -97,13 +99,20 @@ def is_of_check(item: pytest.Item, case: dict[str, Any]) -> bool:
     return bool(reasons) and reasons <= {capabilities(case["device"]).missing(need) for need in needs}
 
 
+def opted_out(item: pytest.Item, case: dict[str, Any]) -> str | None:
+    """Why a generated check is left out by its declaration's `without`, or None."""
+    name, spec = getattr(getattr(item, "obj", None), "cuassay_check", None), case.get("op")
+    reason = getattr(spec, "without", {}).get(name)
+    return None if reason is None else f"{spec.name} opts out of {name}: {reason}"  # type: ignore[union-attr]
+
+
 def _no_device(item: pytest.Item) -> str:
     if "device" not in getattr(item, "fixturenames", ()):
-        return "asks a device; let the test take `device`"
+        return "needs a device; add the parameter `device` to the test"
     fixtures = item._fixtureinfo.name2fixturedefs.get("device")  # type: ignore[attr-defined] # noqa: SLF001  none public
     return (
-        f"asks a device of ours; this test's `device` is {provider(fixtures)}; give that another name, or leave "
-        "requires(...) out"
+        f"needs cuassay's `device`, and this test's `device` is {provider(fixtures)}; rename that, or omit "
+        "requires(...)"
     )
 
 

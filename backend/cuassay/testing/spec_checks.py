@@ -17,7 +17,7 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name, reference_dtype
 from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, unknown_dtype
-from cuassay.core.nearest import did_you_mean, nearest
+from cuassay.core.nearest import did_you_mean, nearest, usual_kind
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.operation import Op
@@ -49,7 +49,8 @@ def check_fields(given: Mapping[str, Any]) -> None:
             raise SpecError(f"{name}= takes a function; got {given[name]!r}; write {name}={form}")
     if given["op"] is not None and not isinstance(given["op"], Op):
         raise SpecError(
-            f"op= takes a declared operation, such as cuassay.ops.add; got {given['op']!r}; give fn= instead"
+            f"op= takes a declared operation, such as cuassay.ops.add; got {given['op']!r}; give the operation itself, "
+            "or a function as fn="
         )
     if given["tolerance"] is not None and not isinstance(given["tolerance"], Tolerance):
         raise SpecError(f"tolerance= takes a Tolerance; got {given['tolerance']!r}; write Tolerance(ulps=...)")
@@ -110,7 +111,10 @@ def _check_known_failures(spec: OpSpec) -> None:
         if not entry.reason.strip():
             raise SpecError(f"{spec.name} has a known failure without a reason; say why, best with an issue")
         if entry.dtype is not None and entry.dtype not in spec.dtypes:
-            raise SpecError(f"{spec.name} expects {entry.dtype} to fail but does not claim it; remove one of the two")
+            raise SpecError(
+                f"{spec.name}: known_failures= names {entry.dtype}, which dtypes= does not claim; remove the entry, or "
+                f"add {entry.dtype} to dtypes="
+            )
         if entry.kind is not None and (advice := _unknown_kind(entry.kind, "kind=")):
             raise SpecError(f"{spec.name} has a known failure on kind={entry.kind!r}, {advice}")
         if entry.check is not None:
@@ -130,6 +134,11 @@ def _check_words(spec: OpSpec) -> None:
                     f"{spec.name}: {field}= names {word!r}{did_you_mean(word, known)}; it takes {', '.join(known)}"
                 )
     _check_like(spec)
+    if spec.supports_grad and spec.op is None:
+        raise SpecError(
+            f"{spec.name} is a function, and supports_grad= is for ops, which have a derivative; omit it, and test a "
+            "gradient with cuassay.autograd.gradcheck"
+        )
     for word, reason in spec.without.items():
         if not str(reason).strip():
             raise SpecError(f"{spec.name} leaves {word!r} out without a reason; write without={{{word!r}: 'why'}}")
@@ -158,14 +167,14 @@ def _check_name(spec: OpSpec, name: str) -> None:
     meant = nearest(name, known, likeness=_MISSPELT)
     if name not in known and meant is not None:
         raise SpecError(
-            f"{spec.name} has a known failure of check={name!r}; did you mean {meant!r}? A test of yours needs a name "
-            "less like it"
+            f"{spec.name} has a known failure of check={name!r}; did you mean {meant!r}? If it is a test of your own, "
+            f"rename that test: its name is too similar to {meant!r}"
         )
 
 
 def _unknown_kind(kind: str, form: str = "") -> str | None:
     """Advice on a misspelt kind, or None; an unknown name may be a kind that is installed elsewhere."""
-    meant = nearest(kind.partition(":")[0], devices.kinds())
+    meant = nearest(usual_kind(kind.partition(":")[0]), devices.kinds())
     if kind == meant or (meant is None and kind.isidentifier()):
         return None
     advice = "give the name of a kind, such as 'cuda'" if meant is None else f"write {form}{meant!r}"

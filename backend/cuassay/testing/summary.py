@@ -79,8 +79,9 @@ class Outcomes:
         if self._unasked:
             names = [f"{name} ({', '.join(options)})" for name, options in sorted(self._unasked.items())]
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-            yield f"options that no sample gives, so that their defaults alone are tested: {shown}"
-            yield "  Give them in samples=, as in Sample((make((3, 5)),), {'name': value})."
+            option = next(iter(self._unasked.values()))[0]
+            yield f"options that no sample gives; only their defaults are tested: {shown}"
+            yield f"  Give them in samples=, as in Sample((make((3, 5)),), {{{option!r}: value}})."
 
     def refused_ends(self) -> Iterator[str]:
         """Lines about ends of declared integer ranges that references refuse; nothing if there are none."""
@@ -92,8 +93,8 @@ class Outcomes:
     def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
         """Count one case. `told` may contain its device and op; `why` is the reason for a skip.
 
-        If a generated check is skipped only because the device lacks what it needs, it is not reported as having run
-        nowhere: nobody asked for that check by name.
+        If a generated check is skipped only because the device lacks what it needs, or because its declaration leaves
+        it out, it is not reported as having run nowhere: nobody asked for that check by name.
         """
         if "device" in told:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1

@@ -30,7 +30,7 @@ def shorten(error: BaseException) -> None:
     begin = next((at for at, step in enumerate(steps) if _place(step) == _STARTS_A_CHECK), None)
     if begin is not None:
         _link(_of_a_check(error, steps[: begin + 1], steps[begin + 1 :]))
-    elif steps and _is_ours(steps[-1]):
+    elif steps and _is_inside(steps[-1]):
         _link(_outside_checks(error, steps))
 
 
@@ -62,9 +62,9 @@ def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[Tr
 
 
 def _up_to_caller(steps: list[TracebackType]) -> list[TracebackType]:
-    """The frames without those of this package at the end."""
+    """The frames without those at the end that are of this package or of NumPy, which calls our arrays' methods."""
     kept = steps.copy()
-    while kept and _is_ours(kept[-1]):
+    while kept and _is_inside(kept[-1]):
         kept.pop()
     return kept
 
@@ -73,10 +73,17 @@ def _of_a_check(error: BaseException, before: list[TracebackType], inside: list[
     """The frames of a generated check from the user's function on; none if the check or the spec is at fault."""
     for at in reversed(range(1, len(inside))):
         if _place(inside[at - 1]) in _CALL_THE_FUNCTION and not _is_ours(inside[at]):
-            found = inside[at:]
-            return [*before, *(_up_to_caller(found) if isinstance(error, _ABOUT_THE_CALLER) else found)]
+            _forget_the_same(error)
+            return [*before, *(_up_to_caller(inside[at:]) or inside[at:])]
     is_told = isinstance(error, (AssertionError, SpecError, *_ABOUT_THE_CALLER))
     return before if is_told else [*before, *inside]
+
+
+def _forget_the_same(error: BaseException) -> None:
+    """Hide the error during whose handling `error` was raised if both say the same, as where NumPy tries twice."""
+    former = error.__context__
+    if former is not None and (type(former), str(former)) == (type(error), str(error)):
+        error.__suppress_context__ = True
 
 
 def _link(kept: list[TracebackType]) -> None:
@@ -99,6 +106,10 @@ def _steps(traceback: TracebackType | None) -> list[TracebackType]:
 
 def _is_ours(step: TracebackType) -> bool:
     return _PACKAGE in Path(step.tb_frame.f_code.co_filename).parents
+
+
+def _is_inside(step: TracebackType) -> bool:
+    return _is_ours(step) or _module(step) == "numpy"
 
 
 def _module(step: TracebackType) -> str:

@@ -179,9 +179,7 @@ def test_in_place_and_out(put: Any) -> None:
 
 
 def test_declarations_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(
-        ArgumentError, match=r"must be its last parameters that are read; got x; its parameters are x, y"
-    ):
+    with pytest.raises(ArgumentError, match=r"must be its last parameters; got x; its parameters are x, y"):
         jit.elementwise(HEAD + "T f(T x, T y) { return x; }", x=1.0)
     with pytest.raises(ArgumentError, match="alpha of f must be a number; got 'a'"):
         jit.elementwise(HEAD + "T f(T x, T alpha) { return x; }", alpha="a")

@@ -16,10 +16,12 @@ import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import watchers
 from cuassay.cuda import nvtx
-from cuassay.errors import ArgumentError, StateError
+from cuassay.errors import ArgumentError, DeviceError, StateError
+from cuassay.memory import CachingAllocator, IntegerSource
 from cuassay.observe.gaps import idle_gaps
 from cuassay.observe.pairs import Pairs
 from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
+from cuassay.ops import registry
 
 #: Kinds that tell how long their work takes.
 TIMED = ("sim",)
@@ -180,6 +182,40 @@ def test_memory_is_booked_on_the_line_that_took_it(device: Device) -> None:
     assert without.timeline.changes == []
 
 
+def test_memory_of_repeated_calls_is_booked_on_the_line_of_each_call(device: Device, x: Any) -> None:
+    if device.kind == "cpu":
+        pytest.skip("NumPy allocates")
+    line = sys._getframe().f_lineno
+    with cuassay.profile(device) as p:
+        for _ in range(3):
+            ops.exp(x)
+        ops.exp(x)
+
+    taken = [change.site for change in p.timeline.changes if change.nbytes > 0]
+    assert taken == [f"test_profile.py:{line + 3}"] * 3 + [f"test_profile.py:{line + 4}"]
+
+
+def test_memory_that_a_composition_takes_itself_is_booked_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_ops", dict(registry._ops))
+    allocator, host = CachingAllocator(IntegerSource(), name="cpu:0"), np.ones(4, np.float32)
+    line = sys._getframe().f_lineno
+
+    def composed(a: Any) -> Any:
+        allocator.free(allocator.malloc(64))
+        return ops.neg(a)
+
+    op = ops.declare(
+        "test_taking(a) -> out", shape=lambda bound: bound["a"].shape, dtypes=("float32",), op_class="elementwise",
+        composite=composed, parts=("neg",),
+    )  # fmt: skip
+    with cuassay.profile("cpu") as p:
+        for _ in range(3):
+            op(host)
+    registry.routes.clear()
+
+    assert [change.site for change in p.timeline.changes if change.nbytes > 0] == [f"test_profile.py:{line + 3}"] * 3
+
+
 def test_threads_have_tracks_of_their_own(x: Any) -> None:
     with cuassay.profile() as p:
         ops.exp(x)
@@ -203,6 +239,14 @@ def test_ranges_contain_what_is_called_in_them(x: Any) -> None:
     places = {span.name: place for place, span in p.timeline.of_kinds(["op", "range"])}
     assert p.timeline.spans[places["mul"]].parent == places["step 3"]
     assert p.timeline.spans[places["inner"]].parent == places["outer"]
+    assert p.timeline.spans[places["step 3"]].site.startswith("test_profile.py:")
+
+
+def test_a_profile_of_a_device_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(DeviceError, match=r"sim:99 does not exist"):
+        cuassay.profile("sim:99")
+    with pytest.raises(DeviceError, match=r"no device kind 'gpu' \(did you mean 'cuda'\?\)"):
+        cuassay.profile("gpu")
 
 
 def test_a_range_from_start_to_end_ends_once() -> None:

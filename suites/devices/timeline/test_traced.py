@@ -19,6 +19,7 @@ from cuassay.core.traced import TracedWork
 from cuassay.cuda import nvtx
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import LibraryNotFoundError, StateError
+from cuassay.observe import recorder
 
 Tell = Callable[..., None]
 
@@ -174,3 +175,82 @@ print(asked)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == ("['start']", 0), done.stderr
+
+
+# ------------------------------------------------------------------------------------------------ pairs of events
+
+
+class Watch:
+    """A stopwatch that notes how each pair begins; pairs take 1 ms each."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.count = 0
+
+    def start(self) -> str:
+        self.began.append("start")
+        return "mark"
+
+    def follow(self) -> str:
+        self.began.append("follow")
+        return "mark"
+
+    def stop(self, mark: str) -> int:
+        assert mark == "mark"
+        self.count += 1
+        return self.count - 1
+
+    def read(self) -> list[tuple[int, int, float, float]]:
+        return [(number, 0, number * 2e-3, number * 2e-3 + 1e-3) for number in range(self.count)]
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Of a simulated machine that does not tell how long its work takes, and a host's clock that shows one time."""
+    made = Watch()
+    monkeypatch.setattr(BACKEND, "new_stopwatch", lambda index: made, raising=False)
+    monkeypatch.delattr(type(BACKEND), "now_s")
+    monkeypatch.setattr(recorder, "perf_counter", lambda: 0.0)
+    return made
+
+
+def test_a_call_that_follows_at_once_shares_an_event_and_others_do_not(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, event = from_host(np.ones(4, np.float32), "sim:0"), BACKEND.new_event(0)
+    with cuassay.profile("sim") as p:
+        ops.exp(x)
+        ops.exp(x)
+        ops.exp(x)
+        event.record()
+        ops.exp(x)
+        ops.exp(x)
+        monkeypatch.setattr(p._recorder, "_now", lambda: 1.0)
+        ops.exp(x)
+
+    assert watch.began == ["start", "follow", "follow", "start", "follow", "start"]
+    timed = [span for span in p.timeline.spans if span.kind == "kernel" and span.seconds == pytest.approx(1e-3)]
+    assert [span.name for span in timed] == ["exp"] * 6
+
+
+def test_a_stopwatch_that_cannot_follow_starts_each_time(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Watch, "follow")
+    x = from_host(np.ones(4, np.float32), "sim:0")
+    with cuassay.profile("sim"):
+        ops.exp(x), ops.exp(x)
+
+    assert watch.began == ["start", "start"]
+
+
+def test_a_call_on_another_device_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[int, Watch] = {}
+    with BACKEND.simulated(devices=2) as backend:
+        monkeypatch.setattr(backend, "new_stopwatch", lambda index: made.setdefault(index, Watch()), raising=False)
+        monkeypatch.delattr(type(backend), "now_s")
+        monkeypatch.setattr(recorder, "perf_counter", lambda: 0.0)
+        x, y = (from_host(np.ones(4, np.float32), f"sim:{index}") for index in range(2))
+        with cuassay.profile("sim"):
+            for array in (x, x, y, y, x):
+                ops.exp(array)
+
+    assert [made[index].began for index in range(2)] == [["start", "follow", "start"], ["start", "follow"]]

@@ -204,3 +204,43 @@ def test_stress_is_described_in_words_that_stand_alone() -> None:
 
     assert "graphs that are chains" in sentence
     assert "chains as graphs" not in sentence
+
+
+def test_another_number_of_results_is_named_for_numbers_of_every_magnitude() -> None:
+    told = failure("full_range", lambda xp, a: (a + 1, a + 2), reference=lambda a: a + 1)
+
+    assert told.startswith("fn gives 2 arrays, and reference= gives 1 array\n")
+
+
+def test_a_dtype_other_than_the_declared_one_names_the_declaration() -> None:
+    told = failure("values", lambda xp, a: a + 1, reference=lambda a: a + 1, result_dtype="float64")
+
+    assert told.startswith("the declared result_dtype= is 'float64'\n  dtype is float32; expected float64")
+
+
+def test_a_relation_that_does_not_hold_is_not_stated_as_a_fact() -> None:
+    told = failure("relations", lambda xp, a: a + 1, reference=lambda a: a + 1, relations=("odd",))
+
+    assert told.startswith("relations= declares 'odd', which does not hold: f(-a) = -f(a)\n")
+
+
+def test_quotients_by_a_scale_of_a_declared_range_are_ties() -> None:
+    told = failure(
+        "halves",
+        lambda xp, a, scale: xp.floor(a / scale + 0.5),
+        reference=lambda a, scale: np.rint(a / scale),
+        samples=lambda make: [(make((4, 33)), make((4, 1), low=0.01, high=0.1))],
+    )
+
+    assert "input 1 is 0.0625, the others are multiples of half of it: quotients are ties" in told
+
+
+def test_numbers_in_a_far_unit_come_with_what_to_do_if_they_are_not_meant() -> None:
+    told = failure(
+        "units",
+        lambda xp, a: xp.sqrt(a * a),
+        reference=np.abs,
+        samples=lambda make: [make(200)],
+    )
+
+    assert re.search(r"2\^-?80; if such numbers are not meant, give the samples a range: make\(shape, low=", told)

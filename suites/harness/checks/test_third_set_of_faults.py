@@ -401,7 +401,10 @@ def test_a_layout_that_is_always_wrong_is_not_blamed_on_earlier_calls() -> None:
         samples=lambda make: [make((4, 9))],
     )
 
-    assert line == "wrong for transposed inputs of float32, of a shape that it meets for the first time as well"
+    assert (
+        line
+        == "wrong for transposed inputs of float32, also in the first call with a shape: no earlier call is the cause"
+    )
 
 
 def test_an_option_that_is_always_wrong_is_not_blamed_on_earlier_calls() -> None:
@@ -415,7 +418,7 @@ def test_an_option_that_is_always_wrong_is_not_blamed_on_earlier_calls() -> None
         samples=lambda make: [make((4, 4)), Sample((make((4, 4)),), {"axis": 1})],
     )
 
-    assert line == "wrong with these options, for a shape that it meets for the first time as well"
+    assert line == "wrong with these options, also in the first call with a shape: no earlier call is the cause"
 
 
 def test_a_function_that_draws_random_numbers_is_told_what_to_declare() -> None:

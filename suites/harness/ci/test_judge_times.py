@@ -59,3 +59,13 @@ def test_verdicts_a_second_are_counted(judge_times: ModuleType, capfd: pytest.Ca
     judge_times.main(["--device", "sim", "--nonces", "0", "--copies", "2", "--jobs", "2"])
 
     assert "2 verdicts with --jobs 2 in " in capfd.readouterr().out
+
+
+def test_a_call_that_does_nothing_is_timed(
+    judge_times: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(judge_times, "NULL_SHAPE", (3, 5))
+
+    judge_times.main(["--device", "cpu", "--nonces", "0", "--copies", "0", "--null", "8"])
+
+    assert capsys.readouterr().out.startswith("a call that does nothing, 60 bytes: ")

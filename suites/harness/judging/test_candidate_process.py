@@ -358,13 +358,13 @@ def test_a_process_that_was_woken_does_not_sleep_before_the_call() -> None:
 def test_no_two_requests_have_one_number(started: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     one = started("def run(xp, a):\n    return a\n")
     numbers: list[int] = []
-    write = protocol.write_request
+    send = protocol.send
 
-    def noted(control: Any, request: protocol.Request) -> None:
-        numbers.append(request.number)
-        write(control, request)
+    def noted(control: Any, message: bytes) -> None:
+        numbers.append(int.from_bytes(message[:8], "little"))
+        send(control, message)
 
-    monkeypatch.setattr(protocol, "write_request", noted)
+    monkeypatch.setattr(protocol, "send", noted)
     for _ in range(3):
         one.call([BASE], {}, [ROOM])
 

@@ -46,6 +46,42 @@ def test_the_check_that_names_the_cause_comes_first(pytester: pytest.Pytester) -
     assert "test_aliasing" in failed[0]
 
 
+def test_numbers_that_are_named_come_before_sizes_at_which_they_occur(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        def mean(xp, a, mask):
+            return xp.where(mask, a, 0).sum(axis=-1) / mask.sum(axis=-1)
+
+        test_mean = conformance(OpSpec(
+            fn=mean,
+            reference=lambda a, mask: (a * mask).sum(axis=-1) / mask.sum(axis=-1).clip(1),
+            dtypes=("float64",),
+            samples=lambda make: [(make((5, 33)), make((5, 33), dtype="bool"))],
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q")
+
+    result.stdout.fnmatch_lines(["mean: * checks failed; look at zeros first, as *sizes* may follow from it"])
+
+
+def test_two_declarations_of_one_name_are_told_apart(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        def double(xp, a):
+            return a * 2
+
+        test_one = conformance(OpSpec(fn=double, reference=lambda a: a * 3, dtypes=("float32",)))
+        test_other = conformance(OpSpec(fn=double, reference=lambda a: a * 4, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "values or layouts")
+
+    result.stdout.fnmatch_lines(["double (test_one): 2 checks failed; *", "double (test_other): 2 checks failed; *"])
+
+
 def test_workers_failures_are_shown_in_the_order_of_causes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TAIL)
 
@@ -127,7 +163,9 @@ def test_options_that_no_sample_gives_are_named(pytester: pytest.Pytester) -> No
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "wider_result")
 
-    result.stdout.fnmatch_lines(["options that no sample gives*: scaled (factor)", "  Give them in samples=*"])
+    result.stdout.fnmatch_lines(
+        ["options that no sample gives*: scaled (factor)", "  Give them in samples=*{'factor': value})."]
+    )
 
 
 def test_nothing_is_said_where_every_function_has_a_reference(pytester: pytest.Pytester) -> None:
@@ -199,6 +237,29 @@ def test_what_was_asked_for_may_not_run_nowhere_and_a_generated_check_of_graphs_
     said = [line.strip().partition("::")[2].partition(":")[0] for line in result.outlines if line.startswith("  test_")]
     assert {"test_asks", "test_asks_with_a_declaration[plain]", "test_needs"} <= set(said)
     assert "test_tail" not in said
+
+
+def test_a_check_that_a_declaration_leaves_out_may_run_nowhere(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        def negate(xp, a):
+            a *= -1
+            return a
+
+        test_negate = conformance(OpSpec(
+            fn=negate,
+            reference=lambda a: -a,
+            dtypes=("float32",),
+            without={"inputs_unchanged": "in place", "aliasing": "in place", "deterministic": "in place"},
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "-q", "-rs", "--cuassay-fail-nowhere")
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["SKIPPED * negate opts out of aliasing: in place"])
+    result.stdout.no_fnmatch_line("*ran nowhere*")
 
 
 RANGES = """

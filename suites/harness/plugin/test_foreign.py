@@ -254,7 +254,7 @@ def test_what_is_required_of_a_projects_own_device_is_told(pytester: pytest.Pyte
 
     result = pytester.runpytest()
 
-    told = "asks a device of ours; this test's `device` is a fixture of conftest.py:*; give that another name"
+    told = "needs cuassay's `device`, and this test's `device` is a fixture of conftest.py:*; rename that"
     result.stdout.fnmatch_lines([f"*::test_one: requires(...) {told}*"])
 
 

@@ -135,7 +135,7 @@ def test_requirements_without_a_device_are_an_error(pytester: pytest.Pytester) -
     result = pytester.runpytest("--device", "cpu")
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*requires(...) asks a device; let the test take `device`*"])
+    result.stdout.fnmatch_lines(["*requires(...) needs a device; add the parameter `device` to the test*"])
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,34 @@ def test_a_race_of_the_users_function_ends_at_its_own_line(pytester: pytest.Pyte
     result.stdout.no_fnmatch_line("*accesses.py*")
 
 
+def test_an_error_inside_numpy_ends_at_the_line_of_the_users_function(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+
+        def clipped(xp, a):
+            xp.clip(a, -1.0, 1.0, out=a)  # here
+            return a
+
+        test_clipped = conformance(OpSpec(fn=clipped, reference=lambda a: a, dtypes=("int32",)))
+    """)
+
+    result = pytester.runpytest("--device", "sim", "-k", "test_values")
+
+    result.stdout.fnmatch_lines(["> *# here", "E *Cannot cast ufunc 'clip'*", "*:4: *Error"])
+    result.stdout.no_fnmatch_line("*fromnumeric.py*")
+    result.stdout.no_fnmatch_line("*During handling of the above exception*")
+    result.stdout.no_fnmatch_line("*calls.py*")
+
+
+def test_a_race_of_an_operator_ends_at_the_callers_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(RACE.replace("ops.mul(a, 2.0)", "a * 2.0"))
+
+    result = pytester.runpytest("--device", "sim")
+
+    result.stdout.fnmatch_lines(["> *a * 2.0  # here", "E *RaceError: *", "*:11: Race*"])
+    result.stdout.no_fnmatch_line("*mixins.py*")
+
+
 def test_a_failed_check_shows_our_source_when_asked_for(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(WRONG)
 

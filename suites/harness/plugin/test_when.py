@@ -73,7 +73,10 @@ def test_requirements_with_and_without_a_condition_add_up(pytester: pytest.Pytes
 @pytest.mark.parametrize(
     ("when", "told"),
     [
-        ("'float61'", "when= names neither a dtype nor a device: * 'float61' is not a dtype of this project (did you*"),
+        (
+            "'float61'",
+            "when= names neither a dtype nor a device: * 'float61' is not a dtype that cuassay knows (did you*",
+        ),
         ("()", "when= takes dtypes, devices or a function of the test's parameters; got (); write one such as*"),
         ("3", "when= takes dtypes, devices or a function of the test's parameters; got 3;*"),
         ("lambda *sizes: True", "when= takes a function of parameters by their names; got (?sizes); name each one"),

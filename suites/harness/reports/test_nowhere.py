@@ -37,6 +37,23 @@ def test_a_test_that_every_device_skipped_ran_nowhere(write_rows: Make, test_row
     assert found["reasons"].item() == ("cpu has no graphs", "off")
 
 
+def test_the_reason_is_that_of_the_newest_run(write_rows: Make, test_row: Make, device_row: Make) -> None:
+    for run, line in (("r1", 3), ("r2", 5)):
+        row = test_row("skipped", nodeid="t.py::t[cuda:0]", reason=f"k.py:{line}: it waits")
+        folder = write_rows(run, device_row(), row, commit=COMMIT)
+
+    assert nowhere(load(folder))["reasons"].item() == ("k.py:5: it waits",)
+
+
+def test_a_check_that_its_declaration_leaves_out_does_not_count(write_rows: Make, test_row: Make) -> None:
+    rows = [
+        test_row("skipped", device="cpu:0", check="aliasing", reason="clip_ opts out of aliasing: in place"),
+        test_row("skipped", device="cpu:0", check="waits", reason="off"),
+    ]
+
+    assert idle(write_rows("r1", *rows)) == ["test_waits[float32-softmax]"]
+
+
 @pytest.mark.parametrize(("other", "left"), [("passed", []), ("failed", []), ("skipped", ["t.py::t[float32]"])])
 def test_what_another_job_ran_did_not_run_nowhere(
     write_rows: Make, test_row: Make, device_row: Make, other: str, left: list[str]

@@ -1,4 +1,4 @@
-"""Copies between arrays that are contiguous along different axes: every layout, and no write outside `out`."""
+"""Copies between arrays that are contiguous along different axes: in every layout, without writing next to `out`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], Any]] = {
     "channels last to first": ((2, 9, 5, 20), lambda a: a.transpose(0, 3, 1, 2)),
     "channels first to last": ((3, 24, 4, 6), lambda a: a.transpose(0, 2, 3, 1)),
     "every axis moved": ((3, 17, 2, 19), lambda a: a.transpose(3, 2, 0, 1)),
+    "whole tiles, twice": ((2, 128, 64), lambda a: a.transpose(0, 2, 1)),
     "rows with a gap": ((40, 48), lambda a: a[:, :36].T),
     "first element left out": ((33, 50), lambda a: a[:, 1:].T),
     "outer axis reversed": ((4, 20, 30), lambda a: a[::-1].transpose(0, 2, 1)),

@@ -119,7 +119,7 @@ def test_numbers_alone_do_not_promote() -> None:
 
 
 def test_a_dtype_of_foreign_byte_order_does_not_promote() -> None:
-    with pytest.raises(DTypeError, match="not a dtype of this project"):
+    with pytest.raises(DTypeError, match="not a dtype that cuassay knows"):
         promote(np.dtype(">f4"), np.dtype(">f4"))
 
 

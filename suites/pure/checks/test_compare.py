@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from cuassay import from_host
 from cuassay.testing import assert_close
-from cuassay.testing.compare import HEADROOM, Verdict, assert_same_bits, collecting, describe_case, judge
+from cuassay.testing.compare import (
+    HEADROOM,
+    Verdict,
+    assert_same_bits,
+    collecting,
+    describe_case,
+    is_within_units,
+    judge,
+)
 
 INF, NAN = np.inf, np.nan
 
@@ -314,3 +322,31 @@ def test_a_relative_limit_next_to_infinity_is_that_of_each_number(infinite: floa
     assert_close(np.array([infinite, 1.25]), np.array([infinite, 1.0]), rtol=0.25)
     with pytest.raises(AssertionError, match="no tolerance applies"):
         assert_close(np.array([0.0, 1.0]), np.array([infinite, 1.0]), rtol=0.25)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("place", "units", "is_within"), [(0, 3, True), (0, 5, False), (99_999, 5, False)])
+def test_units_of_large_arrays_are_compared_to_the_last_block(
+    dtype: str, place: int, units: float, is_within: bool
+) -> None:
+    want = np.linspace(1, 2, 100_000)
+    got = want.astype(dtype)
+    unit = float(np.finfo(dtype).eps)
+    got[place] = want[place] * (1 + units * unit)
+
+    assert is_within_units(got, want, 4 * unit) is is_within
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        (np.array([np.nan], np.float32), np.array([np.nan])),
+        (np.array([np.inf], np.float32), np.array([np.inf])),
+        (np.array([1], np.int32), np.array([1.0])),
+        (np.ones((2, 1), np.float32), np.ones((1, 2))),
+        (np.ones((3, 2), np.float32).T, np.ones((2, 3))),
+    ],
+    ids=["nan", "infinity", "integers", "shapes", "strides"],
+)
+def test_what_needs_the_whole_comparison_is_not_certain(got: Any, want: Any) -> None:
+    assert not is_within_units(got, want, 1.0)

@@ -87,7 +87,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "samples": lambda make: [make(3, dtype="bol")]},
-            r"^double: make: 'bol' is not a dtype of this project \(did you mean 'bool'\?\); give one of",
+            r"^double: make: 'bol' is not a dtype that cuassay knows \(did you mean 'bool'\?\); give one of",
             id="misspelt-dtype-of-make",
         ),
         pytest.param(
@@ -140,7 +140,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "known_failures": (KnownFailure(reason="x", dtype="int8"),)},
-            "does not claim",
+            "known_failures= names int8, which dtypes= does not claim; remove the entry, or add int8 to dtypes=",
             id="unclaimed",
         ),
         pytest.param(
@@ -173,6 +173,13 @@ def test_a_function_alone_is_a_spec() -> None:
             "unclaimed= names 'cdua', which is not a kind of device; write 'cuda'",
             id="misspelt-kind-unclaimed",
         ),
+        pytest.param({"fn": double, "unclaimed": {"gpu": "float32"}}, "names 'gpu'.* write 'cuda'", id="gpu-unclaimed"),
+        pytest.param(
+            {"fn": double, "known_failures": (KnownFailure(reason="x", kind="gpu"),)},
+            "write kind='cuda'",
+            id="gpu-fails",
+        ),
+        pytest.param({"fn": double, "supports_grad": True}, "supports_grad= is for ops", id="gradient-of-function"),
         pytest.param(
             {"fn": double, "unclaimed": {"cuda:0": "float32"}},
             "unclaimed= names 'cuda:0', which is not a kind of device; write 'cuda'",

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pycparser", reason="pycparser is not installed")
 
 from cuassay.errors import ArgumentError, CompileError, DTypeError
+from cuassay.jit import elementwise
 from cuassay.jit.body import read
 from cuassay.jit.run import run
 
@@ -94,6 +95,19 @@ def test_a_body_gives_a_value_or_writes_references(code: str, said: str) -> None
 def test_what_no_element_can_be_computed_by_is_an_error(code: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=re.escape(said)):
         value(code, [0.0, 2.0])
+
+
+def test_a_default_of_no_parameter_is_an_error_that_names_it() -> None:
+    with pytest.raises(ArgumentError, match="defaulted reads no parameter beta; its parameters are x, alpha"):
+        elementwise(HEAD + "T defaulted(T x, T alpha) { return x * alpha; }", beta=3)
+
+
+def test_an_operation_shows_its_form_and_not_its_syntax_tree() -> None:
+    one = elementwise(HEAD + "T shown_once(T x, T alpha) { return x * alpha; }", alpha=2.0)
+    two = elementwise(HEAD + "void shown_twice(T x, T& a, T& b) { a = x; b = x; }")
+
+    assert repr(one) == "Elementwise('shown_once(x, *, alpha=2.0) -> out')"
+    assert repr(two) == "Elementwise('shown_twice(x, a!, b!) ->')"
 
 
 def test_arguments_of_two_types_for_one_template_type_are_an_error() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import ArgumentError
-from cuassay.judging.arena import Arena, form_of, interpreted, same_bits, unwritten
+from cuassay.judging.arena import Arena, form_of, interpreted, repeated, same_bits, unwritten
 from cuassay.judging.protocol import Claim, dtype_number
 
 BASE = np.arange(240, dtype=np.float32).reshape(4, 6, 10)
@@ -108,6 +108,34 @@ def test_inputs_are_not_there_before_they_are_given() -> None:
 
     (placed,) = layout.inputs
     assert len(set(bytes(memory[placed.low : placed.low + placed.nbytes]))) == 1  # what lies between arrays
+
+
+def test_bytes_inside_a_strided_input_are_those_between_arrays() -> None:
+    one, memory = arena()
+    memory[:] = np.arange(len(memory)) % 251
+
+    layout = one.place([BASE[..., ::2]], [])
+
+    (placed,) = layout.inputs
+    assert len(set(bytes(memory[: placed.low + placed.nbytes]))) == 1
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 100, 4096, (1 << 19) + 72])
+def test_pattern_fills_all_bytes(nbytes: int) -> None:
+    pattern = bytes(range(64))
+
+    assert repeated(pattern, nbytes).tobytes() == (pattern * (nbytes // 64 + 1))[:nbytes]
+
+
+def test_write_after_the_snapshot_is_seen() -> None:
+    one, memory = arena()
+    layout = one.place([], [((4,), "int32"), ((2,), "int8")])
+    taken = one.take(layout)()
+    assert one.is_as_taken(layout, taken)
+
+    memory[layout.rooms[1].offset] ^= 1
+
+    assert not one.is_as_taken(layout, taken)
 
 
 def test_changed_inputs_are_found() -> None:

@@ -104,6 +104,22 @@ def test_what_cannot_be_varied_is_noted(
     assert notes[name].startswith(why)
 
 
+def test_an_optional_array_that_a_sample_gives_by_position_is_not_noted() -> None:
+    def scaled(xp: Any, a: Any, weight: Any = None, bias: Any = None) -> Any:
+        return a if weight is None else a * weight
+
+    spec = OpSpec(
+        fn=scaled,
+        reference=lambda a, weight=None, bias=None: a if weight is None else a * weight,
+        samples=lambda make: [make(3), (make(3), make(3))],
+        dtypes=("float32",),
+    )
+    notes: dict[str, str] = {}
+    note_options_not_given(spec, list(spec.draw(0, "float32", "values")), notes)
+
+    assert notes == {"bias": "no sample gives it"}
+
+
 def test_an_option_that_no_sample_gives_is_noted() -> None:
     spec = spec_of(lambda a, *, scale=2.0: a * scale, ((), {}), fn=lambda xp, a, *, scale=2.0: a * scale)
 

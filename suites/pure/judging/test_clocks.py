@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device
+from cuassay.judging.baseline import LEAST_OFFSET, Baseline
 from cuassay.judging.clocks import case_times, drift_of, floor_of, is_impossible, peaks_of, standard_error
 from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
@@ -22,12 +23,15 @@ STEADY = [0.010, 0.0101, 0.0099, 0.010, 0.010, 0.0101, 0.0099, 0.010]
 
 
 def timed(
-    samples: Sequence[float], null: Sequence[float] = (), baseline: Sequence[float] = (), **peaks: float
+    samples: Sequence[float],
+    null: Sequence[float] = (),
+    baseline: Sequence[float] = (),
+    tier: str = "program",
+    **peaks: float,
 ) -> CaseTime:
     trial = Trial(times={KEY: list(samples)}, shapes={KEY: Sample((np.zeros(8, np.float32),))})
-    (found,) = case_times(
-        Results([SPEC]), trial, {KEY: null}, {KEY: baseline}, tier="program", on="device", peaks=lambda nbytes: peaks
-    )
+    ours = Baseline({KEY: null}, [{KEY: baseline}])
+    (found,) = case_times(Results([SPEC]), trial, ours, tier=tier, on="device", peaks=lambda nbytes: peaks)
     return found
 
 
@@ -63,6 +67,21 @@ def test_a_ratio_to_the_declared_function_has_its_range() -> None:
     assert found.ratio_low is not None
     assert found.ratio_high is not None
     assert found.ratio_low <= 2.0 <= found.ratio_high
+
+
+@pytest.mark.parametrize("tier", ["program", "kernel"])
+def test_the_error_contains_the_offset_between_processes(tier: str) -> None:
+    found = timed([0.01] * 8, tier=tier)
+
+    assert found.offset == LEAST_OFFSET[tier]
+    assert found.error_s == pytest.approx(0.01 * LEAST_OFFSET[tier])
+
+
+def test_a_ratio_is_widened_by_the_offset_between_processes() -> None:
+    found = timed([0.01] * 8, baseline=[0.01] * 8)
+
+    offsets = 1 + LEAST_OFFSET["program"] * math.sqrt(2)
+    assert (found.ratio_low, found.ratio_high) == (pytest.approx(1 / offsets), pytest.approx(offsets))
 
 
 def test_the_floor_is_that_of_the_scarcer_resource() -> None:

@@ -15,6 +15,7 @@ import pytest
 from cuassay.core.device import Device
 from cuassay.errors import CapabilityError, DriverError, OutOfMemoryError
 from cuassay.judging import device_arena, device_memory
+from cuassay.judging.arena import repeated
 from cuassay.judging.device_arena import DeviceArena
 from cuassay.judging.device_memory import DeviceMemory
 from cuassay.judging.protocol import Placed, dtype_number
@@ -36,7 +37,8 @@ class DeviceArray(np.ndarray[Any, Any]):
 class Memory:
     """One piece of memory for all processes, so that a test has both sides."""
 
-    whole = np.zeros(1 << 16, np.uint8)
+    whole = np.zeros(1 << 22, np.uint8)
+    pinned = np.zeros(1 << 22, np.uint8)
     count = 0
 
     def __init__(self, index: int, nbytes: int, descriptor: int | None = None) -> None:
@@ -53,16 +55,25 @@ class Memory:
         for first, nbytes in spans:
             to[first : first + nbytes] = source[first : first + nbytes]
 
+    def fill(self, to: Any, pattern: bytes) -> None:
+        to[...] = repeated(pattern, to.nbytes)
+
     def on_host(self, array: Any) -> Any:
         return np.array(array)
+
+    def seen(self, array: Any) -> Any:
+        Memory.pinned[: array.nbytes] = array
+        return Memory.pinned[: array.nbytes]
 
     def close(self) -> None:
         Memory.count -= self.is_open
         self.is_open = False
 
 
-@pytest.fixture(autouse=True)
-def model(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[1 << 20, -1], ids=["written on the host", "written on the device"])
+def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_arena, "_SMALL", request.param)
+
     def empty(shape: Any, dtype: Any, device: Any) -> Any:
         return np.empty(shape, dtype).view(DeviceArray)
 
@@ -82,11 +93,11 @@ def given(arena: DeviceArena, *inputs: Any) -> Any:
 
 
 def theirs(placed: Placed) -> Any:
-    return DeviceMemory(CUDA, 1 << 16, 7).array(placed)
+    return DeviceMemory(CUDA, 1 << 22, 7).array(placed)
 
 
 def test_inputs_are_there_only_once_they_are_given() -> None:
-    arena = DeviceArena(CUDA, 1 << 16)
+    arena = DeviceArena(CUDA, 1 << 22)
     layout = given(arena, X, X.T)
 
     assert not Memory.whole.any()
@@ -99,7 +110,7 @@ def test_inputs_are_there_only_once_they_are_given() -> None:
 
 @pytest.mark.parametrize("result", [X * 2, (X * 2)[::-1], np.float64(3.0).reshape(())], ids=["plain", "strided", "0-d"])
 def test_output_is_taken_as_it_was_then(result: Any) -> None:
-    arena, memory = DeviceArena(CUDA, 1 << 16), DeviceMemory(CUDA, 1 << 16, 7)
+    arena, memory = DeviceArena(CUDA, 1 << 22), DeviceMemory(CUDA, 1 << 22, 7)
     layout = given(arena, X)
     arena.give(layout, [X])
     memory.put(result, layout.rooms[0])
@@ -113,7 +124,7 @@ def test_output_is_taken_as_it_was_then(result: Any) -> None:
 
 
 def test_room_holds_the_poison_before_the_call() -> None:
-    arena = DeviceArena(CUDA, 1 << 16)
+    arena = DeviceArena(CUDA, 1 << 22)
     layout = given(arena, X)
     arena.give(layout, [X])
 
@@ -121,8 +132,33 @@ def test_room_holds_the_poison_before_the_call() -> None:
     assert np.isnan(found.view(np.float32)).all()
 
 
+def test_bytes_inside_a_strided_input_are_those_between_arrays() -> None:
+    arena, strided = DeviceArena(CUDA, 1 << 22), X[:, ::2]
+    layout = given(arena, strided)
+    arena.give(layout, [strided])
+
+    np.testing.assert_array_equal(theirs(layout.inputs[0]), strided)
+    low = layout.inputs[0].low
+    inside = Memory.whole[low : low + layout.inputs[0].nbytes].view(np.float32)[1::2]
+    gap = Memory.whole[: layout.spans[0][0]]
+    assert set(inside.tobytes()) == set(gap.tobytes())
+    assert len(set(gap.tobytes())) == 1
+
+
+def test_write_after_the_snapshot_is_seen() -> None:
+    arena = DeviceArena(CUDA, 1 << 22)
+    layout = given(arena, X)
+    arena.give(layout, [X])
+    taken = arena.take(layout)()
+    assert arena.is_as_taken(layout, taken)
+
+    Memory.whole[layout.rooms[0].offset] ^= 1
+
+    assert not arena.is_as_taken(layout, taken)
+
+
 def test_changed_input_is_named() -> None:
-    arena = DeviceArena(CUDA, 1 << 16)
+    arena = DeviceArena(CUDA, 1 << 22)
     layout = given(arena, X, X + 1)
     arena.give(layout, [X, X + 1])
     assert arena.changed(layout, [X, X + 1]) == ()
@@ -133,7 +169,7 @@ def test_changed_input_is_named() -> None:
 
 
 def test_larger_call_follows_a_smaller_one() -> None:
-    arena = DeviceArena(CUDA, 1 << 16)
+    arena = DeviceArena(CUDA, 1 << 22)
     given(arena, X)
     large = np.arange(3000, dtype=np.float64)
 
@@ -144,7 +180,7 @@ def test_larger_call_follows_a_smaller_one() -> None:
 
 
 def test_scalar_is_read_on_the_host() -> None:
-    arena, memory = DeviceArena(CUDA, 1 << 16), DeviceMemory(CUDA, 1 << 16, 7)
+    arena, memory = DeviceArena(CUDA, 1 << 22), DeviceMemory(CUDA, 1 << 22, 7)
     layout = given(arena, np.asarray(np.float32(2.5)))
     arena.give(layout, [np.asarray(np.float32(2.5))])
 
@@ -153,7 +189,7 @@ def test_scalar_is_read_on_the_host() -> None:
 
 
 def test_memory_is_released_once() -> None:
-    arena = DeviceArena(CUDA, 1 << 16)
+    arena = DeviceArena(CUDA, 1 << 22)
     assert Memory.count == 1
 
     arena.close()
@@ -163,7 +199,7 @@ def test_memory_is_released_once() -> None:
 
 
 def test_keeping_the_device_busy_changes_nothing() -> None:
-    arena = DeviceArena(CUDA, 1 << 16)
+    arena = DeviceArena(CUDA, 1 << 22)
     layout = given(arena, X)
 
     arena.rouse()
@@ -175,7 +211,7 @@ def test_keeping_the_device_busy_changes_nothing() -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "sim:0"])
 def test_hosts_have_none(device: str) -> None:
-    assert DeviceArena.made(Device(device), 1 << 16) is None
+    assert DeviceArena.made(Device(device), 1 << 22) is None
 
 
 @pytest.mark.parametrize("error", [DriverError, OutOfMemoryError, CapabilityError])
@@ -185,12 +221,12 @@ def test_device_that_does_not_share_its_memory_has_none(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Memory, "descriptor", refused)
 
-    assert DeviceArena.made(CUDA, 1 << 16) is None
+    assert DeviceArena.made(CUDA, 1 << 22) is None
     assert Memory.count == 0
 
 
 def test_zeros_grow_with_the_largest_room() -> None:
-    memory = DeviceMemory(CUDA, 1 << 16, 7)
+    memory = DeviceMemory(CUDA, 1 << 22, 7)
     memory.array(Placed(0, 4, 0, dtype_number("float32"), (1,), (4,)))
 
     assert [memory.zeros(nbytes).nbytes for nbytes in (8, 4, 64)] == [8, 4, 64]

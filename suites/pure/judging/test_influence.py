@@ -48,6 +48,15 @@ def test_each_number_is_moved_once_and_a_quarter_at_a_time(dtype: str) -> None:
     assert all(0.1 < one.mean() <= 0.25 for one in moved)
 
 
+def test_a_quarter_of_a_large_array_is_moved() -> None:
+    sample = Sample((make()((LARGE + 99,)),))
+    (values,) = sample.host()[0]
+
+    (moved,) = drawn(moved_everywhere(sample, chance()))
+
+    assert 0.24 < (moved != values).mean() < 0.26
+
+
 def test_a_range_that_was_asked_for_is_kept() -> None:
     sample = Sample((make()((8, 40), low=0.5, high=2.0),))
 

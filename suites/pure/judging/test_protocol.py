@@ -169,3 +169,15 @@ def test_bell_wakes_and_ends_with_the_other_side() -> None:
     assert not bell.ring()
     os.close(ours)
     os.close(our_ring)
+
+
+def test_longest_reply_is_read_whole() -> None:
+    control = memoryview(bytearray(protocol.CONTROL_NBYTES))
+    claims = (protocol.Claim((1,) * protocol.MAX_NDIM, 0),) * protocol.MAX_OUTPUTS
+    text = bytes(range(1, 256)) * 17
+
+    protocol.write_reply(control, protocol.RawReply(7, claims, (text, text[::-1])))
+
+    found = protocol.read_reply(control, 7, [protocol.Room(0, 1)] * protocol.MAX_OUTPUTS)
+    assert found.claims == claims
+    assert found.error == (text[:4096], text[::-1][:4096])

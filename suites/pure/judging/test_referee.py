@@ -352,7 +352,7 @@ class Process:
         """Takes 2 s, after 1 s until it was ready, and says that what it was given is too small for the result."""
         due = args[0][args[0] > 0]
         is_large = due.size <= asked[0][0][0]
-        output = Output(due if is_large else None, due.shape, "float32", "" if is_large else "too large", 0)
+        output = Output(due if is_large else None, due.shape, "float32", "" if is_large else "too large", due, b"")
         return Reply((output,), 0, 0, 10**9, 3 * 10**9, (), 0.0, False, None)
 
 

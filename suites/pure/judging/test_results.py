@@ -42,6 +42,17 @@ def test_each_result_has_its_own_dtype(name: str, dtypes: list[str]) -> None:
     assert [str(one.dtype) for one in right] == dtypes
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("name", ["rms_norm", "moments", "top", "affine"])
+def test_shapes_and_dtypes_that_are_due_are_those_of_the_right_results(name: str, dtype: str) -> None:
+    found = results(name)
+    sample = next(found.spec.draw(3, dtype, "values"))
+
+    right = found.right(*sample.host())
+
+    assert found.due(*sample.host()) == tuple((one.shape, one.dtype) for one in right)
+
+
 def judged(change: Callable[[Any, Any], tuple[Any, ...]]) -> Finding | None:
     found = results("top")
     sample = first_sample(found)

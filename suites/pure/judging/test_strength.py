@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -21,7 +20,6 @@ from cuassay.judging.influence import influences
 from cuassay.judging.precision import looks_like
 from cuassay.judging.results import Results
 from cuassay.judging.schedule import Schedule, by_size, claimed, schedule
-from cuassay.judging.schedule import timed_calls as timed_calls_of
 from cuassay.judging.spec_file import load_declaration
 from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Answer, LocalSubject
@@ -464,20 +462,3 @@ def test_mutants_meet_small_samples_first() -> None:
     assert sizes[0] < 10
     assert sizes[-1] > 2900
     assert sorted(small_first.order) == sorted(plan.order)
-
-
-def test_our_own_candidates_take_few_calls_of_large_arrays() -> None:
-    """They say what a call costs that does nothing; one of a million numbers takes long, and ten say it as well."""
-    spec = replace(
-        declared("tanh"), samples=lambda make: [make(5)], bench=lambda make, sizes: [make(64), make(2**20 + 1)]
-    )
-    plan = schedule(Results([spec]), CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
-    shapes = {}
-    for probe in plan.probes:
-        if probe.case:
-            shapes.setdefault((probe.case, probe.dtype), probe.draws[0]())
-    counts = Counter(plan.probes[place].case for place in timed_calls_of(plan, shapes).order)
-
-    assert counts["1048577"] == 10
-    assert counts["64"] == sum(probe.case == "64" for probe in plan.probes)
-    assert sum(counts.values()) < sum(bool(probe.case) for probe in plan.probes)

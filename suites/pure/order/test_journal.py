@@ -211,7 +211,7 @@ def test_a_stream_is_ahead_after_two_launches_if_no_other_stream_has_unordered_w
     for number, stream in enumerate(streams):
         run.launch(number, stream, [(traits(64 * stream), True)])
 
-    assert (run.engine._journal.queue is run.queue(streams[-1])) is is_ahead
+    assert (run.engine.journal.queue is run.queue(streams[-1])) is is_ahead
 
 
 def test_a_stream_that_waits_for_all_others_is_ahead() -> None:
@@ -223,7 +223,7 @@ def test_a_stream_that_waits_for_all_others_is_ahead() -> None:
     for number in range(6, 10):
         run.launch(number, 2, [(traits(0), True)])
 
-    assert run.engine._journal.queue is run.queue(2)
+    assert run.engine.journal.queue is run.queue(2)
 
 
 def test_of_blocks_that_come_and_go_and_equal_accesses_little_is_kept() -> None:
@@ -233,7 +233,7 @@ def test_of_blocks_that_come_and_go_and_equal_accesses_little_is_kept() -> None:
         run.launch(number, 1, [(traits(0), False), (traits(64), True)])
         run.give(number, 64, 64, 1)
 
-    assert len(run.engine._journal.entries) <= MOST_ENTRIES
+    assert len(run.engine.journal.entries) <= MOST_ENTRIES
     assert len(run.engine) == 1
 
 

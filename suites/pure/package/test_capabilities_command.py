@@ -117,6 +117,19 @@ def test_an_operation_without_kernels_says_so(
     assert reason == "1: there is no kernel"
 
 
+def test_libraries_that_are_absent_for_one_reason_share_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("one", "", "", "none is here"), ("two", "/lib/two.so", "7.1", ""), ("three", "", "", "none is here")]
+    monkeypatch.setattr(type(devices.backend("cuda")), "libraries", lambda self: rows)
+
+    assert main(["devices", "-v"]) == 0
+
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "two          7.1  /lib/two.so" in lines
+    assert "one, three absent: none is here" in lines
+
+
 def test_a_kind_that_is_not_here_is_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     reason = devices.backend("cuda").why_absent()
     if reason is None:

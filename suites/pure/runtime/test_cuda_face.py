@@ -10,7 +10,7 @@ import pytest
 
 import cuassay
 from cuassay import cuda
-from cuassay.errors import DeviceError, LibraryNotFoundError
+from cuassay.errors import ArgumentError, DeviceError, LibraryNotFoundError
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,30 @@ def test_a_kernel_refuses_arrays_of_a_kind_without_cuda(kind: str, signature: tu
         DeviceError, match=rf"axpy: a kernel runs only on a CUDA device; got an array of kind '{kind}'.*if xp"
     ):
         kernel(1, 128, (array, array, 3))
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "said"),
+    [
+        (AXPY, "apxy", r"no kernel 'apxy' \(did you mean 'axpy'\?\); it defines axpy; give"),
+        ("kernels/axpy.cu", "axpy<float>", r"defines no kernel; got 'kernels/axpy.cu'; .*read_text\(\)"),
+        ("__global__ void __launch_bounds__(256) f(int* a) {} // g", "g", "no kernel 'g'; it defines f"),
+    ],
+    ids=["misspelt", "path", "comment"],
+)
+def test_a_source_without_the_kernel_is_an_error_before_any_launch(source: str, name: str, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        cuda.compile_kernel(source, name)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ('#include "kernels.cuh"', "axpy"),
+        ("#define MAKE(n) __global__ void n##_kernel(int* a) {}\nMAKE(add)", "add_kernel"),
+        ("namespace ns { template <typename T, int N> __global__ void put(T* a) {} }", "ns::put<float, 4>"),
+    ],
+    ids=["header", "pasted", "template"],
+)
+def test_a_kernel_that_a_header_or_a_macro_may_define_is_accepted(source: str, name: str) -> None:
+    assert cuda.compile_kernel(source, name)

@@ -283,6 +283,16 @@ def test_the_quick_lists_serve_again_when_nobody_watches() -> None:
     assert block.uses > 0
 
 
+@pytest.mark.parametrize(("event", "is_slowed"), [("memory_taken", True), ("memory_returned", True), ("copied", False)])
+def test_the_quick_lists_serve_on_while_only_other_events_are_watched(event: str, is_slowed: bool) -> None:
+    allocator = CachingAllocator(IntegerSource())
+    with watch(print, (event,)):
+        assert (allocator.history is not None) == is_slowed
+        assert (CachingAllocator(IntegerSource()).history is not None) == is_slowed
+
+    assert allocator.history is None
+
+
 def test_a_history_of_the_user_tells_and_goes_on_after() -> None:
     allocator = CachingAllocator(IntegerSource())
     allocator.record_history()

@@ -1,6 +1,7 @@
-"""NVTX ranges through the package ``nvtx``; without it, or without a listening tool, they cost almost nothing.
+"""NVTX ranges through the package ``nvtx``; without it, or without a listening tool, they do nothing.
 
-A message's attributes are made once, because making them is most of a range's cost.
+A message's attributes are made once, because making them is most of a range's cost. A tool attaches when NVTX is first
+used in a process or never, so that `is_heard` is asked once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["end", "is_available", "mark", "pop", "push", "start"]
+__all__ = ["end", "is_available", "is_heard", "mark", "pop", "push", "start"]
 
 #: The most messages whose attributes are kept: a program uses few names, but may put a step's number into each.
 _KEPT = 4096
@@ -23,8 +24,14 @@ def is_available() -> bool:
 
 
 @cache
+def is_heard() -> bool:
+    """Whether a tool listens; the first call loads the package and, through it, the tool."""
+    return is_available() and _attributes("") is not None  # without a tool the package gives a domain without content
+
+
+@cache
 def _domain() -> Any:
-    """Return the domain of plain calls, which does nothing if no tool listens."""
+    """Return the domain of plain calls."""
     return import_module("nvtx").get_domain()
 
 
@@ -35,28 +42,28 @@ def _attributes(message: str) -> Any:
 
 def push(message: str) -> None:
     """Begin a nested range of this thread."""
-    if is_available():
+    if is_heard():
         _domain().push_range(_attributes(message))
 
 
 def pop() -> None:
     """End this thread's innermost range."""
-    if is_available():
+    if is_heard():
         _domain().pop_range()
 
 
 def start(message: str) -> Any:
     """Begin a range that may end in another thread; return what `end` takes."""
-    return _domain().start_range(_attributes(message)) if is_available() else None
+    return _domain().start_range(_attributes(message)) if is_heard() else None
 
 
 def end(handle: Any) -> None:
     """End the range that `start` began."""
-    if is_available():
+    if is_heard():
         _domain().end_range(handle)
 
 
 def mark(message: str) -> None:
     """Mark a moment."""
-    if is_available():
+    if is_heard():
         _domain().mark(_attributes(message))

@@ -158,7 +158,7 @@ class SimDevice:
         """Return a range of the arena, in the order of `queue`."""
         low = self._take(nbytes, queue)
         if self.is_watched:
-            watchers.tell(Occurrence("memory_taken", str(self.device), low, queue.number, aligned(nbytes)))
+            watchers.tell_memory("memory_taken", str(self.device), low, queue.number, aligned(nbytes))
         return Block(low, low + aligned(nbytes), queue, self.release)
 
     def _take(self, nbytes: int, queue: Queue) -> int:
@@ -209,7 +209,7 @@ class SimDevice:
         self.arena.give_back(block.low, block.high, after)
         if self.is_watched:
             nbytes = block.high - block.low
-            watchers.tell(Occurrence("memory_returned", str(self.device), block.low, block.queue.number, nbytes))
+            watchers.tell_memory("memory_returned", str(self.device), block.low, block.queue.number, nbytes)
 
     def _early_free(self, block: Block, old: Access) -> RaceError:
         owner, user, site = block.queue, old.queue, call_site()

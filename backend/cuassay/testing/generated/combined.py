@@ -52,7 +52,7 @@ _EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 63, 64, 65, 100,
 
 @check(is_function, dtypes=[name for name in ALL if not is_coarse(name)])  # rounding to 16 bits would hide the faults
 def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Sizes, options and patterns of numbers are drawn together, within the ranges that the samples ask for.
+    """Results are right for sizes, options and patterns of numbers that are drawn together, within the samples' ranges.
 
     Patterns are numbers that are equal, in order or in runs, and truth values in blocks. A call is compared only if the
     reference accepts it, and if the function on the host gives a result of the reference's shape.
@@ -93,7 +93,7 @@ def check_combined(spec: OpSpec, device: Device, dtype: Any) -> None:
 _WRONG_FOR_MIXTURE = "right for the declared samples, wrong for a mixture of them"
 
 _WRONG_FOR_NAMED = (
-    "wrong for numbers that occur in the function's code, next to their multiples, or next to powers of two: is < "
+    "wrong for a number of the function's code, a multiple of one, a power of two, or a number next to these: is < "
     "written for <=, or a quotient rounded?"
 )
 

@@ -14,7 +14,7 @@ from cuassay.arrays.dtypes import epsilon, is_complex, is_float
 from cuassay.core.device import Device
 from cuassay.devices import to_host
 from cuassay.testing.answers import as_one, widened
-from cuassay.testing.compare import assert_close, collecting
+from cuassay.testing.compare import assert_close, collecting, is_within_units
 from cuassay.testing.generated.cases import retold
 from cuassay.testing.generated.doubts import counts_of_results, doubts, places_in_list
 from cuassay.testing.generated.reference_errors import accumulated_error, reference_errors
@@ -112,8 +112,11 @@ def _is_within_units(
     """
     if spec.op is not None or spec.magnitude is not None:
         return False
+    is_host = isinstance(actual, np.ndarray) and device.kind == "cpu" and wanted in (None, actual.dtype)
+    if is_host and is_float(precise) and is_within_units(actual, expected, _units_of(precise)):
+        return True
     size = finite_size(expected) if is_float(precise) or is_complex(precise) else 0.0
-    units = min(FUNCTION.ulps * epsilon(precise), FUNCTION.most) if np.ndim(size) else 0.0
+    units = _units_of(precise) if np.ndim(size) else 0.0
     try:
         with collecting({}):
             assert_close(
@@ -123,6 +126,10 @@ def _is_within_units(
     except AssertionError:
         return False
     return True
+
+
+def _units_of(precise: Any) -> float:
+    return min(FUNCTION.ulps * epsilon(precise), FUNCTION.most)
 
 
 def _place_of(actual: Any, device: Device) -> Device | None:
@@ -146,6 +153,8 @@ def _assert_agrees(
         return
     if on_host(actual).shape != expected.shape and (counts := counts_of_results(spec, sample)) is not None:
         raise retold(counts, failure)
+    if isinstance(spec.result_dtype, str) and str(failure).startswith("dtype is "):
+        raise retold(f"the declared result_dtype= is {spec.result_dtype!r}", failure)
     # Outside of the block, because pytest would print an error that is raised inside together with the first one.
     if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
         _assert_agrees(spec, device, sample, actual, same, limit, wanted)
@@ -240,6 +249,8 @@ def compare_values(
     if wanted is not None and not (is_float(wanted) or is_complex(wanted)):
         _assert_agrees(spec, device, sample, actual, expected, 0.0, wanted)
         return
+    if on_host(actual).shape != expected.shape:
+        _assert_agrees(spec, device, sample, actual, expected, 0.0, wanted)
     precise = coarsest(sample, dtype if wanted is None else wanted)
     if limit is None and _is_within_units(spec, device, actual, expected, precise, wanted):
         return

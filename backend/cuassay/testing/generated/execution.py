@@ -177,10 +177,12 @@ def check(
 
 
 @contextmanager
-def filled_from(spec: OpSpec, device: Device, dtype: Any, base: Sample, filled: Sample) -> Iterator[None]:
+def filled_from(
+    spec: OpSpec, device: Device, dtype: Any, base: Sample, filled: Sample, advice: str = ""
+) -> Iterator[None]:
     """Name `filled` in any error raised inside; if `base` passes, say which numbers make the function wrong."""
     what = filled.label.removeprefix(f"{base.label}, ")
-    sentence = f"right for the sample's own numbers, wrong for others: {what}"
+    sentence = f"right for the sample's own numbers, wrong for others: {what}{advice}"
     with on_sample(filled), explained(sentence, lambda: verify(spec, device, dtype, [base])):
         yield
 

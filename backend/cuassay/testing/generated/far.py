@@ -24,7 +24,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_branch_cuts", "check_far", "check_far_complex", "check_small_complex"]
+__all__ = ["check_branch_cuts", "check_far", "check_far_complex", "check_large_complex", "check_small_complex"]
 
 Array = NDArray[Any]
 
@@ -135,6 +135,29 @@ def check_small_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample
         if is_safely_taken(spec, filled):
             with on_sample(filled), explained("wrong for small complex numbers: does a difference lose their digits?"):
                 _compare_decided(spec, device, dtype, filled)
+
+
+#: Exponent of the factor at which ``exp(z)`` overflows in each dtype for most numbers.
+_LARGE = 9
+
+
+def check_large_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Try complex numbers of which exponentials overflow: what the reference has in the same dtype must not be NaN."""
+    if spec.reference is None:
+        return
+    for filled in _of_other_units(sample, (_LARGE,)):
+        if not is_safely_taken(spec, filled):
+            continue
+        narrow, expected = of_reference(spec, filled, errors="of casts"), spec.expected(filled)
+        if narrow is None or narrow.shape != expected.shape or expected.dtype.kind != "c":
+            continue
+        with on_sample(filled), explained("NaN for large complex numbers: is infinity divided by infinity?"):
+            result = run_sample(spec, device, filled)
+            got = on_host(result)
+            if got.shape == expected.shape:
+                is_lost = np.isnan(got) & np.isfinite(narrow) & np.isfinite(expected)
+                wanted = np.where(is_lost, expected, got)
+                compare_values(spec, device, dtype, filled, result, expected=wanted, limit=0.0)
 
 
 def check_branch_cuts(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:

@@ -80,11 +80,15 @@ _OF_FLOAT64: dict[str, Change] = {
 
 @check(lambda spec: is_function(spec) and not spec.is_its_own_reference)
 def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers half-way between two results of a rounding, below powers of two, and in or next to another array."""
+    """Results are right for numbers half-way between two results of a rounding, and for ties between two arrays.
+
+    Other numbers that are tried are those just below powers of two, numbers of one array that are also in another one,
+    integers next to the numbers of another array, and quotients by a scale that are half-way between two integers.
+    """
     if is_coarse(dtype):
         return
     for sample in islice(samples_of(spec, device, dtype, "values"), _MOST_SAMPLES):
-        for shared in _with_shared(sample):
+        for shared in (*_with_shared(sample), *_with_steps(sample)):
             if is_safely_taken(spec, shared):
                 with filled_from(spec, device, dtype, sample, shared):
                     if is_float(dtype):
@@ -128,6 +132,32 @@ def _with_shared(sample: Sample) -> Iterator[Sample]:
             where = "next to those of" if is_next else "also in"
             label = f"{sample.label}, half of the numbers of input {into} are {where} input {of}"
             yield replace(sample, args=tuple(args), label=label)
+
+
+def _with_steps(sample: Sample) -> Iterator[Sample]:
+    """The sample with one array of positive numbers filled with a power of two in its declared range.
+
+    Other arrays of its dtype get multiples of half of that number, so that quotients by a scale are ties.
+    """
+    floats = [
+        (place, given) for place, given in enumerate(sample.args)
+        if isinstance(given, HostArray) and given.dtype.kind == "f"
+    ]  # fmt: skip
+    for of, scale in floats:
+        low, high = scale.span or (0.0, 0.0)
+        step = 2.0 ** np.floor(np.log2(high)) if 0 < low < high < np.inf else 0.0
+        others = [(place, given) for place, given in floats if place != of and given.dtype == scale.dtype]
+        if not others or step < low or step == 0.0:
+            continue
+        args = list(sample.args)
+        args[of] = replace(scale, values=np.full(scale.shape, step, scale.dtype))
+        for place, given in others:
+            least, most = given.span or (-np.inf, np.inf)
+            multiples = (np.round(given.values.astype(np.float64) / step * 2) * step / 2).astype(given.dtype)
+            inside = (multiples >= least) & (multiples <= most)
+            args[place] = replace(given, values=np.where(inside, multiples, given.values))
+        label = f"{sample.label}, input {of} is {step:g}, the others are multiples of half of it: quotients are ties"
+        yield replace(sample, args=tuple(args), label=label)
 
 
 def _next_to(floats: Array) -> Array:

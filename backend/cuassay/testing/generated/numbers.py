@@ -94,7 +94,10 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """An offset, NaN, ties, -inf, a large last number; integers at both ends of their range; graphs that are chains."""
+    """Results are right with an offset, NaN, ties, -inf, large last numbers and integers, and graphs that are chains.
+
+    Integers are at both ends of their range.
+    """
     check_chains(spec, device, dtype)
     check_crossed(spec, device, dtype)
     if not is_float(dtype):
@@ -357,7 +360,10 @@ _COUNT = 1025
 
 @check(lambda spec: spec.op is None and spec.has_default_samples)
 def check_full_range(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Try numbers of every magnitude and sign; for integers, both ends of the range against the reference in int64."""
+    """Results are right for numbers of every magnitude and sign, and for integers at both ends of their range.
+
+    Integers are compared with the reference in int64.
+    """
     if dtype_name(dtype) in INTEGERS:
         check_default_integers(spec, device, dtype)
     elif is_float(dtype) and not dtype_name(dtype).startswith("float8"):

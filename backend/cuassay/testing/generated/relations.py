@@ -33,17 +33,17 @@ _UNITS = 16.0
 
 
 def even(call: Call, a: Array) -> None:
-    """f(-a) is f(a)."""
+    """f(-a) = f(a)."""
     _close(call(-a), call(a), a)
 
 
 def odd(call: Call, a: Array) -> None:
-    """f(-a) is -f(a)."""
+    """f(-a) = -f(a)."""
     _close(call(-a), -call(a), a)
 
 
 def shift_invariant(call: Call, a: Array) -> None:
-    """f(a + c) is f(a) for one number c, as for a softmax."""
+    """f(a + c) = f(a) for one number c, as for a softmax."""
     shifted = (a + a.dtype.type(2)).astype(a.dtype)
     back = (shifted - a.dtype.type(2)).astype(a.dtype)  # what the rounding of the sum has left of the numbers
     _close(call(shifted), call(back), shifted)
@@ -55,7 +55,7 @@ def permutation_of_axis(call: Call, a: Array) -> None:
 
 
 def linear(call: Call, a: Array) -> None:
-    """f(a + b) is f(a) + f(b), and f(2 a) is 2 f(a)."""
+    """f(a + b) = f(a) + f(b), and f(2 a) = 2 f(a)."""
     other = np.roll(a, 1)
     whole = (a + other).astype(a.dtype)
     rest = (whole - other).astype(a.dtype)
@@ -73,7 +73,7 @@ def batch_invariant(call: Call, a: Array) -> None:
 
 
 def idempotent(call: Call, a: Array) -> None:
-    """f(f(a)) is f(a)."""
+    """f(f(a)) = f(a)."""
     once = call(a)
     _close(call(once), once, a)
 
@@ -115,8 +115,13 @@ def check_relations(spec: OpSpec, device: Device, dtype: Any) -> None:
                     RELATIONS[word](call, a)
                 except AssertionError as error:
                     raise AssertionError(
-                        f"it is not {word.replace('_', ' ')}: {RELATIONS[word].__doc__} Declared by relations=\n{error}"
+                        f"relations= declares {word!r}, which does not hold: {_formula(word)}\n{error}"
                     ) from None
+
+
+def _formula(word: str) -> str:
+    """What the relation demands, as the end of a message."""
+    return str(RELATIONS[word].__doc__).partition("\n")[0].rstrip(".")
 
 
 #: Relations that hold at any magnitude, and a factor at which a clamp breaks them.

@@ -55,7 +55,7 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
         name_dtype(dtype)
         words = f"{layout} inputs of {dtype_name(dtype)}"
         fresh = functools.partial(verify, spec, device, dtype, [_of_new_shape(sample).laid_out(layout)])
-        always = f"wrong for {words}, of a shape that it meets for the first time as well"
+        always = f"wrong for {words}, also in the first call with a shape: no earlier call is the cause"
         try:
             with explained(f"{words}, after other calls with inputs of the same shape", fresh, always):
                 verify(spec, device, dtype, [sample])
@@ -71,7 +71,7 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
     _check_shorter(spec, device, plain)
     for sample in with_other_options(spec, device, plain):
         fresh = functools.partial(verify, spec, device, plain, [_of_new_shape(sample)])
-        always = "wrong with these options, for a shape that it meets for the first time as well"
+        always = "wrong with these options, also in the first call with a shape: no earlier call is the cause"
         with explained("with other options, after a call with inputs of the same shape", fresh, always):
             verify(spec, device, plain, [sample])
     for sample in with_mixed_options(spec, device, plain):

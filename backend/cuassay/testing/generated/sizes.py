@@ -68,7 +68,10 @@ _MOST_OF_GRIDS = 2**18
 
 @check(lambda spec: spec.op is None or (spec.op.schema.elementwise and len(spec.op.schema.arrays) < 3))
 def check_sizes(spec: OpSpec, device: Device) -> None:
-    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long; in one dtype."""
+    """Results are right at other sizes: around powers of two up to 2^20 + 3, more than 65,535 rows, every axis long.
+
+    One dtype is tested.
+    """
     dtype = plainest(spec, device)
     base = one(spec, device, dtype)
     for sample in _larger(spec, device, dtype):

@@ -31,7 +31,13 @@ from cuassay.testing.generated.execution import (
     on_sample,
     run_sample,
 )
-from cuassay.testing.generated.far import check_branch_cuts, check_far, check_far_complex, check_small_complex
+from cuassay.testing.generated.far import (
+    check_branch_cuts,
+    check_far,
+    check_far_complex,
+    check_large_complex,
+    check_small_complex,
+)
 from cuassay.testing.generated.filling import (
     conditioning,
     free_floats,
@@ -121,7 +127,10 @@ def _constant(array: Array) -> Array:
 
 @check(is_function)
 def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Zeros everywhere, at every other place, in one of several arrays; one number everywhere; the ends of ranges."""
+    """Results are right for zeros, for equal numbers, and for the ends of declared ranges.
+
+    Zeros are everywhere, at every other place, or in one of several arrays.
+    """
     for sample in samples_to_fill(spec, device, dtype):
         _check(spec, device, dtype, sample, refilled(sample, np.zeros_like, "all zero"))
         if any(array.dtype == np.bool_ for array in arrays_of(*sample.host())):
@@ -234,7 +243,9 @@ _UNITS = {"in units of 2^-27": _SMALL, "in units of 2^-8": _SMALLER, "times 16":
 
 @check(is_function)
 def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers 2^27 and 2^8 times smaller, 16 and 128 times larger; far from zero on either side; one very large number.
+    """Results are right for much smaller and larger numbers, far from zero on either side, and with one very large.
+
+    Numbers are 2^27 and 2^8 times smaller, 16 and 128 times larger, and in units whose squares overflow or underflow.
 
     Small numbers also replace arrays with a requested range that includes zero, such as variances. In a range of one
     sign that spans several orders of magnitude, numbers of each order are tried. Complex numbers get imaginary parts
@@ -262,6 +273,7 @@ def _check_complex(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in by_options(spec, device, dtype, most=MOST_ELEMENTS)[:1]:
         check_far_complex(spec, device, dtype, sample)
         check_small_complex(spec, device, dtype, sample)
+        check_large_complex(spec, device, dtype, sample)
         check_branch_cuts(spec, device, dtype, sample)
 
 

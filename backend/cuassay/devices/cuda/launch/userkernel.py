@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.nearest import did_you_mean
+from cuassay.core.words import shown
 from cuassay.devices.cuda.launch.block import Dims, Launch
 from cuassay.devices.cuda.launch.launch import Kernel, Loaded
 from cuassay.devices.cuda.launch.source import Compiled, compile_source
@@ -286,6 +288,7 @@ def compile_kernel(
     shared_memory: int = 0,
 ) -> UserKernel:
     """Make a kernel of CUDA C++ source callable; see `cuassay.cuda.compile_kernel` for parameters and errors."""
+    _check_name(source, name)
 
     def build(target: str) -> Compiled:
         return compile_source(source, name_expressions=[name], arch=target, options=options, include=include)
@@ -294,3 +297,28 @@ def compile_kernel(
         build(arch)
     known = tuple(signature) if signature is not None else parse_signature(source, name)
     return UserKernel(build, name, known, shared_memory, parse_reads(source, name))
+
+
+#: The name of a kernel in its definition, after an attribute such as ``__launch_bounds__(256)``.
+_DEFINED = re.compile(r"__global__[^;{}()]*(?:\([^()]*\)[^;{}()]*?)?\b(\w+)\s*\(")
+
+#: What may define a kernel that the text itself does not name: a header, or a macro that pastes names together.
+_DEFINES_MORE = re.compile(r"#\s*include\s*(?!<cuda_(?:fp16|bf16|fp8)\.h>)|##")
+
+
+def _check_name(source: str, name: str) -> None:
+    """Raise `ArgumentError` if the text does not name the kernel and includes nothing that may define it."""
+    text, plain = _COMMENTS.sub(" ", source), _plain_name(name)
+    is_named = "__global__" in text and re.search(rf"\b{re.escape(plain)}\b", text)
+    if not plain or is_named or _DEFINES_MORE.search(text):
+        return
+    kernels = list(dict.fromkeys(_DEFINED.findall(text)))
+    if not kernels:
+        raise ArgumentError(
+            f"the source of kernel {name!r} defines no kernel; got {shown(source)}; give CUDA C++, and for a file its "
+            "text: Path(...).read_text()"
+        )
+    raise ArgumentError(
+        f"the source defines no kernel {name!r}{did_you_mean(plain, kernels)}; it defines {', '.join(kernels)}; "
+        "give the name of one"
+    )

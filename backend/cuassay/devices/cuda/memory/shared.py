@@ -63,6 +63,7 @@ class SharedMemory(Closing):
         self._space, self._page = space, page
         self._memory = cupy.cuda.UnownedMemory(address, self.nbytes, self, index)
         self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._pinned: np.ndarray[Any, Any] = np.empty(0, np.uint8)
 
     def __repr__(self) -> str:
         return f"SharedMemory(cuda:{self.index}, {self.nbytes:,} bytes)"
@@ -89,16 +90,48 @@ class SharedMemory(Closing):
         spans : iterable of (int, int)
             The first byte of each part, in both arrays, and its number of bytes.
         """
+        into, from_ = to.data, source.data
         for first, nbytes in spans:
             if nbytes:
-                to[first:].data.copy_from_device_async(source[first:].data, nbytes, self._stream)
+                (into + first).copy_from_device_async(from_ + first, nbytes, self._stream)
+        self._stream.synchronize()
+
+    def fill(self, to: Any, pattern: bytes) -> None:
+        """Fill an array of bytes on the device with a repeated pattern, and wait for it."""
+        if not to.nbytes:
+            return
+        into, done = to.data, min(len(pattern), to.nbytes)
+        if len(pattern) == 1:
+            into.memset_async(pattern[0], to.nbytes, self._stream)
+            done = to.nbytes
+        else:
+            to[:done].set(np.frombuffer(pattern, np.uint8, done), stream=self._stream)
+        while done < to.nbytes:
+            count = min(done, to.nbytes - done)
+            (into + done).copy_from_device_async(into, count, self._stream)
+            done += count
         self._stream.synchronize()
 
     def on_host(self, array: Any) -> np.ndarray[Any, Any]:
-        """Return a copy of a device array on the host."""
-        found: np.ndarray[Any, Any] = array.get(stream=self._stream)
+        """Return a copy of a device array of bytes on the host."""
+        return self.seen(array).copy()
+
+    def seen(self, array: Any) -> np.ndarray[Any, Any]:
+        """Return a copy of a device array of bytes in pinned memory, which holds it until the next call.
+
+        A copy to other memory of the host takes several times as long.
+        """
+        if self._pinned.nbytes < array.nbytes:
+            self._pinned = np.empty(0, np.uint8)  # frees the old one first
+            memory = cupy.cuda.alloc_pinned_memory(array.nbytes)
+            self._pinned = np.frombuffer(memory, np.uint8, array.nbytes)
+        found = self._pinned[: array.nbytes]
+        if array.nbytes:
+            array.get(stream=self._stream, out=found)
+            self._stream.synchronize()
         return found
 
     def close(self) -> None:
         """Unmap the memory, whose arrays must not be used after; a second call does nothing."""
+        self._pinned = np.empty(0, np.uint8)
         self._undo.close()

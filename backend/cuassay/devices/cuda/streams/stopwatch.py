@@ -1,13 +1,17 @@
 """Times of work on streams, by pairs of events with reused handles, which costs less than two `Event` objects.
 
 Watchers are not notified of these events. Completed pairs are read while later ones are recorded, so few handles are
-needed.
+needed. A pair that follows another one on the same stream shares its event: recording and reading an event take the
+host longer than all the rest.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from itertools import count
 from time import perf_counter
+from typing import Any
 
 import cupy
 
@@ -26,7 +30,7 @@ _device = cupy.cuda.runtime.getDevice
 
 #: The most pairs that wait to be read before the oldest ones are checked.
 _WAITING = 64
-#: How many pairs are recorded between two looks at whether the oldest are done.
+#: How many pairs are recorded between two looks at whether the oldest are done, and how many are read at a time.
 _EACH = 32
 #: Flags of an event with timing.
 _TIMED = 0
@@ -34,8 +38,10 @@ _TIMED = 0
 _LAST_DEFAULT = 2
 
 
-#: Number of the pair, stream, first event, last event.
-_Pair = tuple[int, int, int, int]
+#: Stream, first event, the pair that it follows or None, last event, number, whether another pair follows, and the
+#: end in seconds once it was read. A list, because it is filled step by step and a class would take longer.
+_Pair = list[Any]
+_STREAM, _FIRST, _BEFORE, _LAST, _NUMBER, _IS_FOLLOWED, _END = range(7)
 
 #: With one device, it is always the current one.
 _has_many = runtime.device_count() > 1
@@ -52,7 +58,9 @@ class Stopwatch:
         self._waiting: deque[_Pair] = deque()
         self._times: list[tuple[int, int, float, float]] = []
         self._idle: list[int] = []
-        self._count = 0
+        self._numbers = count()
+        self._stopped: _Pair | None = None  # the last pair, which another one may follow
+        self._reading = threading.Lock()
         self._anchor = event_handles.take(index, _TIMED)
         with at(index):
             _record(self._anchor, get_current_stream(index).ptr)
@@ -60,22 +68,33 @@ class Stopwatch:
         self._began = perf_counter()
 
     def __repr__(self) -> str:
-        return f"Stopwatch(cuda:{self._index}, {self._count:,} pairs)"
+        return f"Stopwatch(cuda:{self._index}, {len(self._times) + len(self._waiting):,} pairs)"
 
-    def start(self) -> tuple[int, int] | None:
+    def start(self) -> _Pair | None:
         """Mark the current stream; return None while it is captured."""
         stream = get_current_stream(self._index).ptr
         if stream > _LAST_DEFAULT and _is_capturing(stream):
             return None
-        return stream, self._mark(stream)
+        return [stream, self._mark(stream), None, 0, 0, False, 0.0]
 
-    def stop(self, mark: tuple[int, int]) -> int:
+    def follow(self) -> _Pair | None:
+        """`start` without an event, if nothing was given to the current stream since the last pair ended there."""
+        before, stream = self._stopped, get_current_stream(self._index).ptr
+        if before is None or before[_STREAM] != stream:
+            return self.start()
+        if stream > _LAST_DEFAULT and _is_capturing(stream):
+            return None
+        self._stopped = None
+        before[_IS_FOLLOWED] = True
+        return [stream, before[_LAST], before, 0, 0, False, 0.0]
+
+    def stop(self, mark: _Pair) -> int:
         """Mark the stream of `mark` again; return the pair's number."""
-        stream, first = mark
-        number = self._count
-        self._count = number + 1
+        mark[_LAST] = self._mark(mark[_STREAM])
+        mark[_NUMBER] = number = next(self._numbers)
         waiting = self._waiting
-        waiting.append((number, stream, first, self._mark(stream)))
+        waiting.append(mark)
+        self._stopped = mark
         if len(waiting) > _WAITING and not number % _EACH:
             self._read_done()
         return number
@@ -90,15 +109,32 @@ class Stopwatch:
         return handle
 
     def _read_done(self) -> None:
-        waiting = self._waiting
-        while waiting and _query(waiting[0][3]) == 0:
-            self._read(waiting.popleft())
+        """Read the oldest pairs, if they are done: the last one of each stream tells."""
+        if not self._reading.acquire(blocking=False):  # pairs are read in order, by one thread
+            return
+        try:
+            waiting = self._waiting
+            while len(waiting) > _WAITING:
+                oldest = [waiting[place] for place in range(_EACH)]
+                if any(map(_query, {pair[_STREAM]: pair[_LAST] for pair in oldest}.values())):
+                    return
+                for pair in oldest:
+                    waiting.popleft()
+                    self._read(pair)
+        finally:
+            self._reading.release()
 
     def _read(self, pair: _Pair) -> None:
-        number, stream, first, last = pair
-        begin = self._began + _elapsed(self._anchor, first) / 1e3
-        self._times.append((number, stream, begin, begin + _elapsed(first, last) / 1e3))
-        self._idle += first, last
+        stream, first, before, last, number, is_followed, _ = pair
+        begin = self._began + _elapsed(self._anchor, first) / 1e3 if before is None else before[_END]
+        end = pair[_END] = begin + _elapsed(first, last) / 1e3
+        pair[_BEFORE] = None  # so that pairs do not keep all those before them
+        self._times.append((number, stream, begin, end))
+        self._idle.append(first)
+        if not is_followed:
+            if pair is self._stopped:
+                self._stopped = None
+            self._idle.append(last)
 
     def read(self) -> list[tuple[int, int, float, float]]:
         """Return all pairs, after the device was waited for; the stopwatch cannot be used again."""

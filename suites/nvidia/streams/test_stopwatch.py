@@ -1,0 +1,155 @@
+"""The stopwatch of kind `cuda`, with a made-up driver: which events it records, shares, reads and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cupy", reason="CuPy is not installed")
+
+from cuassay.devices.cuda.streams import event_handles, stopwatch
+
+#: Not a default stream.
+STREAM = 0x5000
+
+
+class Driver:
+    """Streams whose work takes 1 ms for each call of `work`; events have the time at which their stream reaches them.
+
+    Attributes
+    ----------
+    reached : dict of int to float
+        The time of each event in ms.
+    stream : int
+        The current stream.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.stream = 0
+        self.made = 0
+        self.records = 0
+        self.is_behind = self.is_capturing = False
+        self.reached: dict[int, float] = {}
+        self.idle: list[int] = []
+
+    def work(self, count: int = 1) -> None:
+        self.now += count
+
+    def take(self, index: int, flags: int) -> int:
+        assert (index, flags) == (0, 0)
+        self.made += 1
+        return self.made
+
+    def record(self, handle: int, stream: int) -> None:
+        assert stream == self.stream
+        self.records += 1
+        self.reached[handle] = self.now
+
+    def elapsed(self, first: int, last: int) -> float:
+        return self.reached[last] - self.reached[first]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    replaced: dict[str, Callable[..., Any]] = {
+        "_record": made.record,
+        "_elapsed": made.elapsed,
+        "_query": lambda handle: 600 if made.is_behind else 0,
+        "_is_capturing": lambda stream: made.is_capturing,
+        "at": lambda index: nullcontext(),
+        "get_current_stream": lambda index: SimpleNamespace(ptr=made.stream),
+        "perf_counter": lambda: 100.0,
+        "_has_many": False,
+    }
+    for name, function in replaced.items():
+        monkeypatch.setattr(stopwatch, name, function)
+    monkeypatch.setattr(stopwatch.cupy.cuda.runtime, "eventSynchronize", lambda handle: None)
+    monkeypatch.setattr(event_handles, "take", made.take)
+    monkeypatch.setattr(event_handles, "give_back", lambda index, handle, flags: made.idle.append(handle))
+    return made
+
+
+def timed(watch: Any, driver: Driver, *, is_next: bool, stream: int = 0) -> int:
+    driver.stream = stream
+    mark = watch.follow() if is_next else watch.start()
+    driver.work()
+    return int(watch.stop(mark))
+
+
+def milliseconds(watch: Any) -> list[tuple[float, float]]:
+    """Begin and end of each pair since the stopwatch was made, by number."""
+    return [(round((begin - 100) * 1e3, 6), round((end - 100) * 1e3, 6)) for _, _, begin, end in sorted(watch.read())]
+
+
+def test_each_pair_has_its_times_and_what_lies_between_two_belongs_to_none(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    driver.work(2)
+    numbers = [timed(watch, driver, is_next=False)]
+    driver.work(3)
+    numbers.append(timed(watch, driver, is_next=False))
+
+    assert numbers == [0, 1]
+    assert repr(watch) == "Stopwatch(cuda:0, 2 pairs)"
+    assert milliseconds(watch) == [(2, 3), (6, 7)]
+
+
+def test_a_pair_that_follows_another_one_records_one_event(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    before = driver.records
+    for _ in range(5):
+        timed(watch, driver, is_next=True)
+
+    assert driver.records - before == 6
+    assert milliseconds(watch) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_a_pair_on_another_stream_follows_none(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    before = driver.records
+    for stream in (0, STREAM, STREAM, 0):
+        timed(watch, driver, is_next=True, stream=stream)
+
+    assert driver.records - before == 7
+    assert [stream for _, stream, _, _ in sorted(watch.read())] == [0, STREAM, STREAM, 0]
+
+
+@pytest.mark.parametrize("is_next", [False, True], ids=["start", "follow"])
+def test_nothing_is_recorded_on_a_stream_that_is_captured(driver: Driver, is_next: bool) -> None:
+    watch = stopwatch.Stopwatch(0)
+    timed(watch, driver, is_next=False, stream=STREAM)
+    driver.is_capturing, before = True, driver.records
+
+    assert (watch.follow() if is_next else watch.start()) is None
+    assert driver.records == before
+    assert milliseconds(watch) == [(0, 1)]
+
+
+@pytest.mark.parametrize("is_next", [False, True], ids=["start", "follow"])
+def test_few_handles_serve_many_pairs_and_all_are_given_back_once(driver: Driver, is_next: bool) -> None:
+    watch = stopwatch.Stopwatch(0)
+    for _ in range(1000):
+        timed(watch, driver, is_next=is_next)
+
+    assert driver.made < 300
+    assert milliseconds(watch) == [(begin, begin + 1) for begin in range(1000)]
+    assert sorted(driver.idle) == list(range(1, driver.made + 1))
+
+
+def test_pairs_wait_while_the_device_is_behind(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    driver.is_behind = True
+    for number in range(300):
+        timed(watch, driver, is_next=number % 3 > 0, stream=STREAM * (number % 2))
+    made = driver.made
+    driver.is_behind = False
+    for _ in range(300):
+        timed(watch, driver, is_next=True)
+
+    assert driver.made < made + 100
+    assert milliseconds(watch) == [(begin, begin + 1) for begin in range(600)]
