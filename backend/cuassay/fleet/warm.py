@@ -27,7 +27,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from cuassay.core.handle import Handle
 from cuassay.fleet.template import TEMPLATE, request
@@ -47,7 +47,8 @@ _PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 #: Variables by which coverage.py measures new processes from their first line, which a fork would not be.
 _COVERAGE_VARIABLES = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
-_MESSAGE_NBYTES = 1 << 20
+#: More than any message has; an order is in a file, whose descriptor is sent.
+_MESSAGE_NBYTES = 64
 
 
 def can_warm(arguments: Sequence[str]) -> bool:
@@ -130,9 +131,11 @@ class Warm(Handle):
     def run(self, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         """Order a shard: the words after ``python -m``, the file for its output, and its variables."""
         self.returncode = None
-        order = {"words": words, "log": str(log), "environment": dict(environment)}
-        with suppress(OSError):  # it has ended, which `poll` finds
-            self._socket.send(json.dumps(order).encode())
+        with TemporaryFile("w+") as file:  # a message is limited to 208 KiB, and variables may be longer
+            json.dump({"words": words, "log": str(log), "environment": dict(environment)}, file)
+            file.seek(0)
+            with suppress(OSError):  # it has ended, which `poll` finds
+                socket.send_fds(self._socket, [b"order"], [file.fileno()])
 
     def poll(self, milliseconds: int | None = 0) -> int | None:
         """The exit status of the shard, or None if it still runs after that many milliseconds."""
@@ -203,8 +206,9 @@ def _fork_warm(requests: socket.socket) -> None:
 def _fork_shards(orders: socket.socket) -> None:
     """Fork a process for each order, until the worker has closed the socket."""
     parent = os.getpid()
-    while message := orders.recv(_MESSAGE_NBYTES):
-        order = json.loads(message)
+    while descriptors := socket.recv_fds(orders, _MESSAGE_NBYTES, 1)[1]:
+        with os.fdopen(descriptors[0]) as file:
+            order = json.load(file)
         child = os.fork()
         if child == 0:
             orders.close()
@@ -214,7 +218,7 @@ def _fork_shards(orders: socket.socket) -> None:
         if _is_closed_before_end(orders, child):
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        with suppress(BrokenPipeError):  # closed: the next `recv` says so
+        with suppress(BrokenPipeError):  # closed: `recv_fds` says so next
             orders.send(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 

@@ -111,11 +111,8 @@ class _Checker:
     def _statement(self, node: Any) -> None:
         if node is None:
             return
-        write = getattr(self, f"_check_{type(node).__name__}", None)
-        if write is None:
-            self._value(node)
-        else:
-            write(node)
+        check = getattr(self, f"_check_{type(node).__name__}", self._value)
+        check(node)
 
     def _check_Compound(self, node: Any) -> None:
         outer = dict(self._types)

@@ -13,7 +13,7 @@ import numpy as np
 
 from cuassay.judging.probes import LARGE, Probe, declared_probe, elements_of, judged_values, same
 from cuassay.judging.results import Results
-from cuassay.testing.generated.options import keeps_bounds, names_axis, options_of
+from cuassay.testing.generated.options import is_number, keeps_bounds, names_axis, options_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
@@ -155,11 +155,7 @@ def _numbers(spec: OpSpec, sample: Sample) -> dict[int | str, Any]:
     given: dict[int | str, Any] = dict(_scalars(sample))
     for name, default in options_of(spec, sample).items():
         given.setdefault(name, default)
-    return {place: one for place, one in given.items() if _is_number(one)}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return {place: one for place, one in given.items() if is_number(one)}
 
 
 def _are_fractions(values: Sequence[Any]) -> bool:

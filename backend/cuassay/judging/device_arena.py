@@ -24,7 +24,6 @@ from cuassay.judging.protocol import Placed
 
 __all__ = ["DeviceArena"]
 
-
 #: The most bytes of a call that are written on the host and copied to the device at once.
 _SMALL = 1 << 20
 
@@ -35,8 +34,8 @@ _BUSY_SECONDS = 0.002
 class DeviceArena(Arena):
     """Memory of a CUDA device that holds the arrays of one call at a time.
 
-    `place` and `prepare` write a call's arrays and the poison into a private image, which is on the device before the
-    clock starts.
+    `place` and `prepare` write a call's arrays and the poison into an image that only the judge sees. It is on the
+    device before the clock starts.
 
     Parameters
     ----------
@@ -78,6 +77,7 @@ class DeviceArena(Arena):
 
     def close(self) -> None:
         """Release the memory; a second call does nothing."""
+        super().close()
         with self._active():
             self._image = self._taken = self._all = self._all[:0]
             self._memory.close()
@@ -129,7 +129,7 @@ class DeviceArena(Arena):
                 part.set(host)
 
     def give(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> None:
-        """Copy the image of the arena into it."""
+        """Copy what `prepare` wrote into the arena, within the device."""
         self._copy(self._all, self._image, [(0, self._end)])
 
     def take(self, layout: Layout) -> Callable[[], list[NDArray[Any]]]:

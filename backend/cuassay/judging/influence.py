@@ -20,7 +20,7 @@ from cuassay.judging.probes import LARGE, Draw, Finding, Probe, judged_values, s
 from cuassay.judging.results import Outputs, Results
 from cuassay.judging.verdict import Evidence
 from cuassay.testing.generated.integers import in_64_bits
-from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_lists
+from cuassay.testing.samples import HostArray, Sample, each, is_sorted, over_arguments
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import finite_size
 
@@ -59,16 +59,14 @@ def spikes(sample: Sample, chance: np.random.Generator) -> Sample:
         if not isinstance(given, HostArray) or not _is_movable(given.values):
             return value
         flat = given.values.copy().reshape(-1)
-        count = _SPIKES if flat.size <= LARGE else _MANY_SPIKES
-        places = chance.integers(0, flat.size, min(count, flat.size))
-        ends = (-_far(flat), _far(flat)) if given.span is None else given.span
-        low, high = ends
+        most = _SPIKES if flat.size <= LARGE else _MANY_SPIKES
+        places = chance.integers(0, flat.size, min(most, flat.size))
+        low, high = given.span or (-_far(flat), _far(flat))
         inward = (high - low) * _STEP * np.arange(places.size)
         flat[places] = np.where(chance.random(places.size) < 0.5, low + inward, high - inward).astype(flat.dtype)
         return HostArray(flat.reshape(given.shape))
 
-    args = tuple(over_lists(one, put) for one in sample.args)
-    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
+    args, kwargs = over_arguments(sample.args, sample.kwargs, put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, spikes")
 
 
@@ -238,8 +236,7 @@ def _drawn_changed(sample: Sample, change: Callable[[HostArray], HostArray], lab
         given = _movable_array(value)
         return value if given is None else change(given)
 
-    args = tuple(over_lists(one, put) for one in sample.args)
-    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
+    args, kwargs = over_arguments(sample.args, sample.kwargs, put)
     return replace(sample, args=args, kwargs=kwargs, label=label)
 
 
@@ -316,10 +313,10 @@ def influences(
 
 def _with(sample: Sample, place: int, values: NDArray[Any]) -> Sample:
     """Return the sample with `values` as the array at `place` among its arrays."""
-    count = iter(range(len(arrays_of(*sample.host()))))
+    places = count()
 
     def put(value: Any) -> Any:
-        return HostArray(values) if isinstance(value, np.ndarray) and next(count) == place else value
+        return HostArray(values) if isinstance(value, np.ndarray) and next(places) == place else value
 
     args, kwargs = sample.changed(put)
     return replace(sample, args=args, kwargs=kwargs)

@@ -24,7 +24,7 @@ from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import run_sample
 from cuassay.testing.generated.result_dtypes import result_dtype
 from cuassay.testing.opspec import OpSpec, Work
-from cuassay.testing.samples import HostArray, Sample, over_lists
+from cuassay.testing.samples import HostArray, Sample, over_arguments
 from cuassay.testing.terms import arrays_of
 
 __all__ = ["Outputs", "Results"]
@@ -169,5 +169,4 @@ def _as_sample(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sample:
     def put(value: Any) -> Any:
         return HostArray(np.ascontiguousarray(value).reshape(value.shape)) if isinstance(value, np.ndarray) else value
 
-    named = {name: over_lists(one, put) for name, one in kwargs.items()}
-    return Sample(tuple(over_lists(one, put) for one in args), named)
+    return Sample(*over_arguments(args, kwargs, put))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.judging.arena import same_bits
-from cuassay.testing.samples import over_lists
+from cuassay.testing.samples import over_arguments
 from cuassay.testing.terms import arrays_of
 
 __all__ = ["Answer", "LocalSubject", "Status", "Subject"]
@@ -88,7 +88,7 @@ class LocalSubject:
         def copied(value: Any) -> Any:
             return value.copy(order="K") if isinstance(value, np.ndarray) else value
 
-        own = [over_lists(one, copied) for one in args], {k: over_lists(one, copied) for k, one in kwargs.items()}
+        own = over_arguments(args, kwargs, copied)
         given, after = arrays_of(args, kwargs), arrays_of(*own)
         began = time.perf_counter()
         try:

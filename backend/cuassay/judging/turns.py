@@ -1,4 +1,4 @@
-"""Turns of candidates: checks run at the same time, and a timed candidate runs alone."""
+"""Turns of candidates: several are checked at the same time, and a timed one runs alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Turns:
         try:
             yield
         finally:
-            self._end(checked=1)
+            with self._changed:
+                self._checked -= 1
+                self._changed.notify_all()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -39,10 +41,6 @@ class Turns:
         try:
             yield
         finally:
-            self._end(timed=True)
-
-    def _end(self, *, checked: int = 0, timed: bool = False) -> None:
-        with self._changed:
-            self._checked -= checked
-            self._timed = self._timed and not timed
-            self._changed.notify_all()
+            with self._changed:
+                self._timed = False
+                self._changed.notify_all()

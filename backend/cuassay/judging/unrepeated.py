@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import is_complex, is_float
-from cuassay.testing.samples import BENCH_TILE, HostArray, Sample, over_lists
+from cuassay.testing.samples import BENCH_TILE, HostArray, Sample, over_arguments
 
 __all__ = ["unrepeated"]
 
@@ -26,8 +26,8 @@ def unrepeated(sample: Sample, seed: int) -> Sample:
         is_drawn = isinstance(value, HostArray) and (value.is_free or value.span is not None)
         return _renewed(value, chance) if is_drawn and value.values.size > BENCH_TILE else value
 
-    kwargs = {name: over_lists(one, put) for name, one in sample.kwargs.items()}
-    return replace(sample, args=tuple(over_lists(one, put) for one in sample.args), kwargs=kwargs)
+    args, kwargs = over_arguments(sample.args, sample.kwargs, put)
+    return replace(sample, args=args, kwargs=kwargs)
 
 
 def _renewed(given: HostArray, chance: np.random.Generator) -> HostArray:

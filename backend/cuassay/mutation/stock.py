@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name, is_float
-from cuassay.testing.samples import each, over_lists
+from cuassay.testing.samples import each, over_arguments
 
 __all__ = ["STOCK", "Function", "Mutation", "replaced"]
 
@@ -138,8 +138,8 @@ def _on_changed(right: Function, change: Callable[[Any], Any]) -> Function:
         return change(value.copy()) if is_changed else value
 
     def changed(*args: Any, **kwargs: Any) -> Any:
-        named = {name: over_lists(one, put) for name, one in kwargs.items()}
-        return right(*(over_lists(one, put) for one in args), **named)
+        given, named = over_arguments(args, kwargs, put)
+        return right(*given, **named)
 
     return changed
 

@@ -30,7 +30,7 @@ __all__ = [
 Array = Any
 Shape = tuple[int, ...]
 
-#: From the arguments by name and the shape of the output to whether its channels are last in memory.
+#: From the arguments by name and the shape of the output, of 4 dimensions, to whether its channels are last in memory.
 Rule = Callable[[Arguments, Shape], bool]
 
 
@@ -65,7 +65,15 @@ def with_channels_last(make: Callable[[Shape], Array], shape: Shape) -> Array:
 
 
 def new_like(array: Array, memory_format: str, make: Callable[[Shape], Array]) -> Array:
-    """Return an array of the shape of `array` from `make`, which gives C order; raises like `_check`."""
+    """Return a new array of the shape of `array` in `memory_format`, from `make`, which gives arrays in C order.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such format.
+    ShapeError
+        If it is ``"channels_last"``, and the shape does not have 4 dimensions.
+    """
     shape = tuple(array.shape)
     _check("empty_like", memory_format, shape)
     return with_channels_last(make, shape) if _is_last(array, memory_format) else make(shape)

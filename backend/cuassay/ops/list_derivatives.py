@@ -25,18 +25,18 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _beside(value: Any, arrays: Arrays) -> Iterator[tuple[Array, Any]]:
-    """Yield each array with its array of the list `value`, or with `value` itself if it is one number."""
+def _paired(value: Any, arrays: Arrays) -> Iterator[tuple[Array, Any]]:
+    """Yield each array with the array at its place in the list `value`, or with `value` itself if it is one number."""
     return zip(arrays, value if _is_list(value) else [value] * len(arrays), strict=True)
 
 
 def _for(value: Any, grads: list[Array]) -> Any:
-    """Return `grads` as the gradient of a list, or their sum as that of a number by which all arrays were computed."""
+    """Return the gradient of `value`: `grads` for a list, and their sum for one number, which all arrays depend on."""
     return grads if _is_list(value) else reduce(ops.add, (ops.sum(wide(grad)) for grad in grads))
 
 
 def _times(factor: Callable[[Forward], Any]) -> Callable[[Arrays, Forward], list[Array]]:
-    return lambda grad, forward: [ops.mul(one, other) for one, other in _beside(factor(forward), grad)]
+    return lambda grad, forward: [ops.mul(one, other) for one, other in _paired(factor(forward), grad)]
 
 
 def _lerp_weight(grad: Arrays, forward: Forward) -> Array:

@@ -15,7 +15,7 @@ from cuassay.core.device import Device
 from cuassay.errors import SpecError
 from cuassay.ops import functional, registry
 from cuassay.ops.operation import Op
-from cuassay.testing.samples import Sample, over_lists
+from cuassay.testing.samples import Sample, over_arguments
 from cuassay.testing.terms import arrays_of, is_elementwise
 from cuassay.testing.tolerance import finite_size
 
@@ -90,8 +90,7 @@ def _copied(value: Any, device: str | Device, shift: int) -> Any:
 
 def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A sample's arguments with every array upcast, which is exact."""
-    args, kwargs = sample.host()
-    return tuple(over_lists(one, _wide) for one in args), {name: over_lists(one, _wide) for name, one in kwargs.items()}
+    return over_arguments(*sample.host(), _wide)
 
 
 def as_arrays(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -16,7 +16,8 @@ __all__ = ["asked_dtype", "refuse_unknown"]
 
 def refuse_unknown(unknown: Mapping[str, Any], owner: str) -> None:
     """Raise `SpecError` if ``make`` got arguments that it does not have, in the samples of `owner`."""
-    for name in unknown:
+    if unknown:
+        name = next(iter(unknown))
         raise SpecError(
             f"{_call_of(owner)} has no argument {name!r}{did_you_mean(name, _MADE)}; it takes a shape, low= and high= "
             f"(the range of the numbers), dtype= and layout="
@@ -24,7 +25,7 @@ def refuse_unknown(unknown: Mapping[str, Any], owner: str) -> None:
 
 
 def asked_dtype(dtype: Any, owner: str) -> np.dtype[Any]:
-    """The dtype that ``make`` was asked for; an unknown one raises `SpecError`, which names `owner`."""
+    """The dtype that ``make`` was asked for; for an unknown one, raise `SpecError`, which names `owner`."""
     try:
         return as_dtype(dtype)
     except DTypeError as error:

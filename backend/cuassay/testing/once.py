@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from cuassay.testing.samples import each, over_lists
+from cuassay.testing.samples import each, over_arguments
 
 __all__ = ["once_if_large"]
 
@@ -28,9 +28,7 @@ def once_if_large(
     if sum(one.size for one in each(args, kwargs) if isinstance(one, np.ndarray)) < _LARGE:
         return find()
     known = _KNOWN.setdefault(spec, {})
-    form = repr(
-        (what, [over_lists(one, _form) for one in args], {k: over_lists(one, _form) for k, one in kwargs.items()})
-    )
+    form = repr((what, *over_arguments(args, kwargs, _form)))
     if form not in known:
         known[form] = find()
     found: Found = known[form]

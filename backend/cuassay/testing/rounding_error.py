@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import as_dtype, compute_dtype, epsilon, is_float, reference_dtype
-from cuassay.testing.samples import over_lists
+from cuassay.testing.samples import over_arguments
 
 __all__ = ["RoundingError", "is_coarse", "rounding_error", "rounding_errors"]
 
@@ -125,10 +125,10 @@ def _widened(array: NDArray[Any]) -> NDArray[Any]:
 
 def _changed(
     args: Sequence[Any], kwargs: Mapping[str, Any], change: Callable[[NDArray[Any]], NDArray[Any]]
-) -> tuple[list[Any], dict[str, Any]]:
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with `change` applied to every array."""
 
     def put(value: Any) -> Any:
         return change(value) if isinstance(value, np.ndarray) else value
 
-    return [over_lists(one, put) for one in args], {name: over_lists(one, put) for name, one in kwargs.items()}
+    return over_arguments(args, kwargs, put)

@@ -41,6 +41,7 @@ __all__ = [
     "is_sorted",
     "joined",
     "normalized",
+    "over_arguments",
     "over_lists",
 ]
 
@@ -181,8 +182,7 @@ class Sample(Declared):
         return self._changed(put)
 
     def _changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        args = tuple(over_lists(value, change) for value in self.args)
-        return args, {name: over_lists(value, change) for name, value in self.kwargs.items()}
+        return over_arguments(self.args, self.kwargs, change)
 
 
 def is_sorted(array: NDArray[Any]) -> bool:
@@ -201,6 +201,13 @@ def each(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> Iterat
     """The arguments of a call, with the members of lists as separate items."""
     for value in (*args, *(kwargs or {}).values()):
         yield from value if isinstance(value, list) else (value,)
+
+
+def over_arguments(
+    args: Iterable[Any], kwargs: Mapping[str, Any], change: Callable[[Any], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Apply `change` to each argument of a call, and to each member of a list among them."""
+    return tuple(over_lists(one, change) for one in args), {k: over_lists(one, change) for k, one in kwargs.items()}
 
 
 def over_lists(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.testing.once import once_if_large
-from cuassay.testing.samples import each, over_lists
+from cuassay.testing.samples import each, over_arguments
 
 __all__ = ["arrays_of", "count_terms", "is_elementwise", "terms_of"]
 
@@ -66,7 +66,7 @@ def _changed(
         return other if value is array else value.copy() if isinstance(value, np.ndarray) else value
 
     try:
-        answer = call([over_lists(one, put) for one in args], {k: over_lists(one, put) for k, one in kwargs.items()})
+        answer = call(*over_arguments(args, kwargs, put))
     except Exception:  # noqa: BLE001  any error means that there is no result
         return None
     if answer.shape != expected.shape:

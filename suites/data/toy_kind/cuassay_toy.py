@@ -143,7 +143,8 @@ def _unwrap(value: Any) -> Any:
     if isinstance(value, ToyArray):
         return value.host
     if isinstance(value, (tuple, list)):
-        return type(value)(map(_unwrap, value))
+        found = map(_unwrap, value)
+        return list(found) if isinstance(value, list) else tuple(found)  # also for a named tuple of outputs
     return {name: _unwrap(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 

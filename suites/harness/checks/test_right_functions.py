@@ -224,6 +224,30 @@ def low_frequencies() -> OpSpec:
     )
 
 
+@right("stress")
+def sums_with_an_array_without_axes() -> OpSpec:
+    """A NaN is also put into the array without axes, which has no rows."""
+    return OpSpec(
+        fn=lambda xp, a, b: xp.where(xp.isnan(a), a, a + b),
+        name="sums_with_an_array_without_axes",
+        dtypes=("float32",),
+        samples=lambda make: [(make((5, 9)), make(()))],
+        reference=lambda a, b: np.where(np.isnan(a), a, a + b),
+    )
+
+
+@right("stress")
+def counts_above_an_array_without_axes() -> OpSpec:
+    return OpSpec(
+        fn=lambda xp, a, b: (a > b).sum(axis=-1),
+        name="counts_above_an_array_without_axes",
+        dtypes=("float32",),
+        result_dtype="int64",
+        samples=lambda make: [(make((5, 9)), make(()))],
+        reference=lambda a, b: (a > b).sum(axis=-1),
+    )
+
+
 # ------------------------------------------------------------------------------------------------ integers
 
 

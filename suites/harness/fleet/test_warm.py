@@ -76,6 +76,14 @@ def test_each_shard_runs_in_a_process_that_no_other_has_changed(warm: Warm, tmp_
     assert (status, warm.returncode, warm.is_well) == (3, -signal.SIGABRT, True)
 
 
+def test_a_shard_gets_variables_that_are_longer_than_a_message(warm: Warm, tmp_path: Path) -> None:
+    long = {f"LONG_{number}": "x" * 100_000 for number in range(4)}
+
+    told = ran(warm, tmp_path / "log", "end", GIVEN="1", **long)
+
+    assert told[0] == "words ['end'] variable 1 marked False"
+
+
 def begun(warm: Warm, log: Path) -> None:
     warm.run(("test_shard", "wait"), log, os.environ)
     while not log.exists() or "imported" not in log.read_text():

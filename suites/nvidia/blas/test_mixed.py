@@ -74,6 +74,13 @@ def test_one_scale_for_each_group(rows: int, bits: int, group: int) -> None:
     layer.check(ops.mixed_linear(*layer.arrays, None))
 
 
+def test_a_row_of_more_lines_than_the_kernel_can_divide() -> None:
+    group = 64 * (2**16 + 1)
+    layer = Layer(1, 2, 2 * group, 8, group)
+
+    layer.check(ops.mixed_linear(*layer.arrays, None))
+
+
 @pytest.mark.parametrize("rows", [5, 80])
 @pytest.mark.parametrize(("of_scales", "of_inputs"), [(2.0**-20, 2.0**13), (2.0**17, 2.0**-10)], ids=["small", "large"])
 def test_scaled_weights_that_float16_does_not_hold(of_scales: float, of_inputs: float, rows: int) -> None:

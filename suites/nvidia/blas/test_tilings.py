@@ -11,6 +11,7 @@ pytest.importorskip("cuassay.cuda")
 
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.devices.cuda.blas.tilings import Tiling, cuts, padded, refusal
+from cuassay.ops.products import MixedForm
 
 #: Of an H200: multiprocessors, bytes of shared memory on each, and most that a block may ask for.
 MULTIPROCESSORS, SHARED, MOST = 132, 233_472, 232_448
@@ -131,3 +132,23 @@ def test_pieces_of_16_bytes_are_not_cut(extent: str) -> None:
 
     assert refusal(make_problem(rows, 16, depth, is_turned=True)) is not None
     assert (refusal(make_problem(rows, 16, depth)) is None) == (extent == "rows")
+
+
+# ------------------------------------------------------------------------------------------------ integer weights
+
+
+@pytest.mark.parametrize("multiprocessors", [MULTIPROCESSORS, 4])
+@pytest.mark.parametrize("tokens", [1, 8, 9, 16])
+@pytest.mark.parametrize("rows", [1, 31, 2048, 4096, 7168, 28_672, 128_256])
+def test_the_tiling_of_integer_weights_fits_and_covers_all_rows(rows: int, tokens: int, multiprocessors: int) -> None:
+    mixed = pytest.importorskip("cuassay.devices.cuda.blas.mixed", reason="CuPy is not installed")
+    form = MixedForm(rows, 4096, 8, 1)
+
+    tiling = mixed.tiling_of(tokens, form, multiprocessors)
+
+    assert tiling.tokens >= tokens
+    assert (tiling.tiles(form) - 1) * tiling.rows < rows <= tiling.tiles(form) * tiling.rows
+    assert tiling.threads <= 1024
+    assert tiling.blocks * (tiling.shared_nbytes + 1024) <= SHARED
+    are_all_at_once = tiling.tiles(form) <= tiling.blocks * multiprocessors
+    assert are_all_at_once or (tiling.rows, tiling.blocks) == (32, 4)

@@ -37,7 +37,7 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], Any]] = {
 
 
 class Place:
-    """Arrays of CuPy on a GPU, or in the host's memory for kernels that run there."""
+    """Puts arrays on a GPU, or into the host's memory for kernels that run there."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

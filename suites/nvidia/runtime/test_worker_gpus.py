@@ -147,15 +147,15 @@ def test_a_benchmark_has_its_gpu_alone_beside_tests(pytester: pytest.Pytester, m
     pytester.makepyfile(BESIDE)
     command = (sys.executable, "-m", "pytest", "-q", "--device=cuda", "-p", "no:cacheprovider")
     uuid = backend("cuda").identity(0)["uuid"]
-    with (pytester.path / "timing.log").open("w") as log:
-        timing = subprocess.Popen(
-            [*command, "-p", "no:xdist", "-k", "timed"],
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": f"GPU-{uuid}"},
-            stdout=log,
-        )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": f"GPU-{uuid}"}
+    alone = [*command, "-p", "no:xdist", "-k", "timed"]
 
+    with (
+        (pytester.path / "timing.log").open("w") as log,
+        subprocess.Popen(alone, env=environment, stdout=log) as timing,
+    ):
         tests = subprocess.run([*command, "-n4", "--cuassay-workers=share", "-k", "plain"], check=False)
-        ended = timing.wait()
+    ended = timing.returncode
 
     assert (ended, tests.returncode) == (0, 0), (pytester.path / "timing.log").read_text()
     noted = [line.split() for line in (pytester.path / "times").read_text().splitlines()]

@@ -610,22 +610,25 @@ def test_waits_inside_a_capture_fork_and_join_it(side: Any) -> None:
 
 
 BLOCKING = """
-from cuassay import cuda
+from cuassay import cuda, ops
 from cuassay.errors import DeviceLostError
 import cupy
 good = cuda.compile_kernel("__global__ void good(float* p) { p[0] += 1; }", "good")
 bad = cuda.compile_kernel("__global__ void bad(float* p) { p[1ll << 40] = 1; }", "bad")
 array, stream = cupy.zeros(1, "float32"), cuda.Stream()
+ones, twos = cupy.ones((8, 8), "float32"), cupy.full((8, 8), 2, "float32")
+product = ops.mm(ones, ones)
 cuda.synchronize()
 with stream:
     cuda.spin(40_000_000)
     print(stream.query())
     stream.begin_capture()
     good(1, 1, (array,))
+    ops.mm(ones, twos, out=product)
     graph = stream.end_capture()
     graph.launch(stream)
     stream.synchronize()
-print(array[0])
+print(array[0], product[0, 0])
 try:
     bad(1, 1, (array,))
     print("not blocking")
@@ -635,8 +638,8 @@ except DeviceLostError as error:
 
 
 def test_launches_block_where_it_is_asked_for_and_captures_are_spared(theirs: Any) -> None:
-    assert in_process(BLOCKING, CUASSAY_LAUNCH_BLOCKING="1").split() == ["True", "1.0", "True"]
+    assert in_process(BLOCKING, CUASSAY_LAUNCH_BLOCKING="1").split() == ["True", "1.0", "16.0", "True"]
 
 
 def test_launches_do_not_block_by_default(theirs: Any) -> None:
-    assert in_process(BLOCKING, CUASSAY_LAUNCH_BLOCKING="0").split()[:2] == ["False", "1.0"]
+    assert in_process(BLOCKING, CUASSAY_LAUNCH_BLOCKING="0").split()[:3] == ["False", "1.0", "16.0"]

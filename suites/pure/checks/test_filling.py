@@ -93,6 +93,13 @@ def test_chosen_arrays_are_changed_and_others_stay(options: dict[str, Any], chan
     assert (sample.label, sample.kwargs) == ("drawn, negative", {"axis": 0})
 
 
+def test_numbers_of_a_changed_array_move_within_the_range_that_was_asked_for_it() -> None:
+    at_its_ends = refilled(Sample((MAKE(64, low=-1, high=1),)), np.sign, "at the ends", every=True)
+    spec = spec_of(lambda a: np.where(np.abs(a) <= 1, a, 1e6))
+
+    assert 0 < conditioning(spec, at_its_ends) < 1e-6
+
+
 @pytest.mark.parametrize(
     ("reference", "least", "most"),
     [

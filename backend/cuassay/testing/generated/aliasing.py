@@ -28,7 +28,7 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.filling import free_floats, is_general, refilled
+from cuassay.testing.generated.filling import free_floats, is_general, refilled, with_element
 from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
@@ -170,9 +170,7 @@ def _check_repeated_input(spec: OpSpec, device: Device) -> None:
 
 
 def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
-    changed = array.copy()
-    changed.reshape(-1)[array.size // 2] = np.nan
-    return changed
+    return with_element(array, array.size // 2, np.nan)
 
 
 def _compare_repeated_input(spec: OpSpec, device: Device, dtype: Any, copies: Sample, first: int, second: int) -> None:

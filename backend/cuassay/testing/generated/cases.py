@@ -35,7 +35,7 @@ _CASE: ContextVar[_Case | None] = ContextVar("cuassay_case", default=None)
 
 
 def name_dtype(dtype: Any) -> None:
-    """Say in which dtype a check that chooses it runs from now on; its failures name it."""
+    """Set the dtype that failures name from now on, for a check that chooses its dtypes itself."""
     if (case := _CASE.get()) is not None:
         case.dtype = dtype_name(dtype)
 

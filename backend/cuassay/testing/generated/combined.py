@@ -25,7 +25,7 @@ from cuassay.testing.generated.filling import last_digit_moves
 from cuassay.testing.generated.integers import wraps_in_reference
 from cuassay.testing.generated.mentions import names_of
 from cuassay.testing.generated.named import named_numbers
-from cuassay.testing.generated.options import is_plain, with_one_other_option, with_options_of
+from cuassay.testing.generated.options import is_number, is_plain, with_one_other_option, with_options_of
 from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
 from cuassay.testing.generated.patterns import may_be_filled, next_to_multiples, path, patterned
 from cuassay.testing.generated.result_dtypes import floats_of
@@ -306,14 +306,10 @@ def _least_error(bases: Sequence[Sample], sample: Sample) -> float:
     Even a reference fits a polynomial of degree eleven to fewer digits than one of degree four.
     """
     for name, value in sample.kwargs.items():
-        declared = [abs(one.kwargs[name]) for one in bases if _is_number(one.kwargs.get(name))]
-        if _is_number(value) and declared and abs(value) > max(declared):
+        declared = [abs(one.kwargs[name]) for one in bases if is_number(one.kwargs.get(name))]
+        if is_number(value) and declared and abs(value) > max(declared):
             return FEWER_DIGITS
     return 0.0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 #: Factor on the error that the function has on the host, and on the effect of changing each input's last digit.

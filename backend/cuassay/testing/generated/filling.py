@@ -15,7 +15,7 @@ from cuassay.testing.generated.execution import is_safely_taken, is_taken
 from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample, each
+from cuassay.testing.samples import HostArray, Sample, each, over_arguments
 
 __all__ = [
     "Change",
@@ -27,6 +27,7 @@ __all__ = [
     "refilled",
     "some_tiny",
     "span_of",
+    "with_element",
 ]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
@@ -38,16 +39,26 @@ def refilled(
     """The same call with `change` applied to some of its floats.
 
     By default these are the free floats: those drawn from the default range. If there are none, or with `every`, all
-    floats are changed; with `chosen`, only those arrays. An array without elements is left alone.
+    floats are changed; with `chosen`, only those arrays. An array without elements is left alone. A changed array keeps
+    the range that was asked for it.
     """
     chosen = chosen or (not every and free_floats(sample)) or floats_of(sample)
 
     def put(value: Any) -> Any:
-        is_changed = any(value is one for one in chosen) and value.size > 0
-        return HostArray(change(value)) if is_changed else value
+        array = value.values if isinstance(value, HostArray) else value
+        if not any(array is one for one in chosen) or not array.size:
+            return value
+        return HostArray(change(array), span=getattr(value, "span", None))
 
-    args, kwargs = sample.changed(put)
+    args, kwargs = over_arguments(sample.args, sample.kwargs, put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
+
+
+def with_element(array: NDArray[Any], place: int, number: complex) -> NDArray[Any]:
+    """A copy of the array with `number` at index `place` of the flattened array."""
+    changed = array.copy()
+    changed.reshape(-1)[place] = number
+    return changed
 
 
 def free_floats(sample: Sample) -> list[NDArray[Any]]:
@@ -57,7 +68,7 @@ def free_floats(sample: Sample) -> list[NDArray[Any]]:
 
 
 def span_of(sample: Sample, array: NDArray[Any]) -> tuple[float, float] | None:
-    """The range that was asked for this array of a call; None if there is none, as after `refilled`."""
+    """The range that was asked for this array of a call; None if there is none."""
     given = (one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray))
     return next((one.span for one in given if one.values is array), None)
 

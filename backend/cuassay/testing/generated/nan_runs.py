@@ -1,4 +1,4 @@
-"""Checks of rows of which the first half is NaN: longer than a window, and more than one NaN to count."""
+"""Checks with NaN in the first half of each row: more than a short window holds, and more than one to count."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Array = NDArray[Any]
 
 
 def with_nan_run(array: Array) -> Array:
-    """Set the first half of each row to NaN."""
+    """Set the first half of each row to NaN; an array without axes stays as it is."""
     filled = array.copy()
-    filled[..., : (array.shape[-1] + 1) // 2 if array.ndim else 0] = np.nan
+    if array.ndim:
+        filled[..., : (array.shape[-1] + 1) // 2] = np.nan
     return filled
 
 
@@ -40,7 +41,8 @@ def check_counts_of_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample) 
 
 
 def _with_first(array: Array) -> Array:
-    """Set the first number of each row to NaN."""
+    """Set the first number of each row to NaN; an array without axes stays as it is."""
     filled = array.copy()
-    filled[..., :1] = np.nan
+    if array.ndim:
+        filled[..., :1] = np.nan
     return filled

@@ -7,7 +7,7 @@ it does not overflow in an intermediate step, the function may not either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from cuassay.arrays.dtypes import epsilon, is_float
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.filling import conditioning, free_floats, refilled
+from cuassay.testing.generated.filling import Change, conditioning, free_floats, refilled, with_element
 from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
@@ -164,15 +164,9 @@ def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
                 compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-def with_number(number: float, part: float = 1 / 3) -> Callable[[Array], Array]:
+def with_number(number: float, part: float = 1 / 3) -> Change:
     """Make a function that puts `number` into a copy of an array, after the fraction `part` of its elements."""
-
-    def put(array: Array) -> Array:
-        flat = array.reshape(-1).copy()
-        flat[min(int(part * flat.size), flat.size - 1)] = number
-        return flat.reshape(array.shape)
-
-    return put
+    return lambda array: with_element(array, min(int(part * array.size), array.size - 1), number)
 
 
 def _with_specials(sample: Sample) -> Iterator[Sample]:

@@ -33,7 +33,7 @@ from cuassay.testing.generated.execution import (
     run_unchanging,
 )
 from cuassay.testing.generated.extents import elements_of
-from cuassay.testing.generated.filling import Change, conditioning, free_floats, is_general, refilled
+from cuassay.testing.generated.filling import Change, conditioning, free_floats, is_general, refilled, with_element
 from cuassay.testing.generated.integers import check_default_integers, check_given_integers
 from cuassay.testing.generated.mentions import names_finite, names_nan, tests_nan
 from cuassay.testing.generated.nan_runs import check_counts_of_nan, with_nan_run
@@ -62,16 +62,13 @@ def _offset(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
-    flat = array.reshape(-1).copy()
-    flat[min(2 * flat.size // 3 + 1, flat.size - 1)] = np.nan  # with three rows, not the first number of one
-    return flat.reshape(array.shape)
+    place = min(2 * array.size // 3 + 1, array.size - 1)  # with three rows, not the first number of one
+    return with_element(array, place, np.nan)
 
 
 def _with_first_nan(array: NDArray[Any]) -> NDArray[Any]:
     """Set the first number of the last row to NaN, as a series with a gap at its start has it."""
-    filled = array.copy()
-    filled.reshape(-1)[-array.shape[-1] if array.ndim else 0] = np.nan
-    return filled
+    return with_element(array, -array.shape[-1] if array.ndim else 0, np.nan)
 
 
 def _with_all_bits(array: NDArray[Any]) -> NDArray[Any]:
@@ -156,12 +153,7 @@ def _check_large_at_end(spec: OpSpec, device: Device, dtype: Any, sample: Sample
 
 
 def _large_at(place: int, number: float = _OFFSET) -> Change:
-    def put(array: NDArray[Any]) -> NDArray[Any]:
-        flat = array.reshape(-1).copy()
-        flat[place] = number
-        return flat.reshape(array.shape)
-
-    return put
+    return lambda array: with_element(array, place, number)
 
 
 def _overflowed(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Any:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from cuassay.testing.terms import arrays_of
 __all__ = [
     "MOST_OF_OPTIONS",
     "check_axis_beyond",
+    "is_number",
     "is_plain",
     "keeps_bounds",
     "names_axis",
@@ -46,6 +47,11 @@ def _are_plain(options: Mapping[str, Any]) -> bool:
 def is_plain(value: Any) -> bool:
     """Whether the value is a number, a string, None, or a tuple of these."""
     return all(map(is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether the value is a real number of Python or NumPy; truth values are not numbers here."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def names_axis(name: str) -> bool:

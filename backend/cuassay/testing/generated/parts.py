@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, on_host
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
+from cuassay.testing.generated.filling import refilled, with_element
 from cuassay.testing.generated.mentions import names_nan
 from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
@@ -31,9 +31,9 @@ def check_parts(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     sample = one(spec, device, dtype, most=9000)
     free = [given.values for given in each(sample.args, sample.kwargs) if _is_free(given, dtype)]
-    for label, number in _NUMBERS.items():
+    for label, number in _NUMBERS.items() if free else ():
         filled = _with_number(sample, number, free, label)
-        if free and is_safely_taken(spec, filled):
+        if is_safely_taken(spec, filled):
             with filled_from(spec, device, dtype, sample, filled):
                 _check(spec, device, dtype, filled)
 
@@ -43,15 +43,7 @@ def _is_free(given: Any, dtype: Any) -> bool:
 
 
 def _with_number(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: str) -> Sample:
-    def put(array: Any) -> Any:
-        if not any(array is one for one in chosen):
-            return array
-        flat = array.reshape(-1).copy()
-        flat[flat.size // 3] = number
-        return HostArray(flat.reshape(array.shape))
-
-    args, kwargs = sample.changed(put)
-    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
+    return refilled(sample, lambda array: with_element(array, array.size // 3, number), label, chosen=chosen)
 
 
 def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
@@ -83,12 +75,7 @@ def check_beside(spec: OpSpec, device: Device, dtype: Any, sample: Sample, free:
 
 
 def _with_nan_and_number(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: float) -> Sample:
-    def put(array: Any) -> Any:
-        if array is not nan and array is not other:
-            return array
-        flat = array.reshape(-1).copy()
-        flat[flat.size // 3] = np.nan if array is nan else number
-        return HostArray(flat.reshape(array.shape))
+    def put(array: NDArray[Any]) -> NDArray[Any]:
+        return with_element(array, array.size // 3, np.nan if array is nan else number)
 
-    args, kwargs = sample.changed(put)
-    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, a NaN in one array, {number:g} in another")
+    return refilled(sample, put, f"a NaN in one array, {number:g} in another", chosen=[nan, other])

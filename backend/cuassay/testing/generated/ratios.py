@@ -17,7 +17,7 @@ from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.extents import resized, seconds_of_reference
-from cuassay.testing.generated.options import keeps_bounds, options_of
+from cuassay.testing.generated.options import is_number, keeps_bounds, options_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
@@ -140,7 +140,7 @@ def _declared_shares(spec: OpSpec, several: Sequence[Sample]) -> dict[str, list[
     found: dict[str, list[float]] = {}
     for name in dict.fromkeys(name for sample in several for name in sample.kwargs):
         values = [options_of(spec, sample).get(name) for sample in several]
-        numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        numbers = [value for value in values if is_number(value)]
         if len(numbers) < len(values) or len(set(numbers)) == 1:
             continue
         low, high = min(numbers), max(numbers)

@@ -21,7 +21,7 @@ from cuassay.arrays.dtypes import epsilon, is_float
 from cuassay.testing.answers import as_one
 from cuassay.testing.generated.mentions import names_angles
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import Sample, over_lists
+from cuassay.testing.samples import Sample, over_arguments
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
@@ -155,9 +155,7 @@ def _again(reference: Callable[..., Any], sample: Sample, times: float | None = 
         wide = value.astype(np.float64)
         return wide.astype(np.longdouble) if times is None else wide * times
 
-    args, kwargs = sample.copied()
-    given = [over_lists(value, put) for value in args]
-    options = {name: over_lists(value, put) for name, value in kwargs.items()}
+    given, options = over_arguments(*sample.copied(), put)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

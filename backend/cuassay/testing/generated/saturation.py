@@ -24,7 +24,8 @@ _COUNT = 1025
 def check_saturation(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Compare the results that the reference limits to an end of the range, where no input is that end.
 
-    There is no wider integer that the function could use. A reference that wraps around gives other numbers.
+    There is no wider integer that the function could use. Where the reference wraps around instead, its result is not
+    an end of the range, and nothing is compared.
     """
     if dtype_name(dtype) != "int64" or spec.reference is None:
         return

@@ -18,7 +18,7 @@ from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.comparison import compare, on_host
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.filling import Change, free_floats, refilled
+from cuassay.testing.generated.filling import Change, free_floats, refilled, with_element
 from cuassay.testing.generated.options import options_of
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
@@ -83,12 +83,7 @@ def _in_marked_rows(sample: Sample, array: Array) -> list[int]:
 
 
 def _with_number(place: int, number: float) -> Change:
-    def put(array: Array) -> Array:
-        flat = array.reshape(-1).copy()
-        flat[place] = number
-        return flat.reshape(array.shape)
-
-    return put
+    return lambda array: with_element(array, place, number)
 
 
 def _not_using(spec: OpSpec, base: Sample, filled: Sample, array: Array, place: int) -> NDArray[np.bool_]:

@@ -60,8 +60,8 @@ _SERVED = (
     reduction,
 )
 
-#: Operation and kind of dtype that a kernel of CuPy computes.
-_KERNELS_OF_CUPY = {("sum", "c")}
+#: Operations and kinds of dtypes that need more than our kernels: a kernel of CuPy for `sum`, `amax` for `foreach_max`.
+_LEFT_OUT = {("sum", "c"), ("foreach_max", "f"), ("foreach_max", "V")}
 
 #: The card that launches are planned for: of compute capability 9.0, with few multiprocessors.
 _CARD = {
@@ -140,7 +140,7 @@ def register() -> None:
     for op in registry.ops():
         for dtype in op.schema.dtypes:
             found = registry.find(op, "cuda", as_dtype(dtype))
-            if _module(found) in _SERVED and (op.name, as_dtype(dtype).kind) not in _KERNELS_OF_CUPY:
+            if _module(found) in _SERVED and (op.name, as_dtype(dtype).kind) not in _LEFT_OUT:
                 registry.implement(op.name, kind="host", dtypes=[dtype])(_on_toy_arrays(found))
     jit.provide("host", lambda found: _on_toy_arrays(bodies.implementation(found)))
     jit.provide_reductions("host", lambda found: _on_toy_arrays(body_reductions.BodyReduction(found)))
@@ -158,6 +158,7 @@ def _replace_driver() -> None:
     for module in (*_SERVED, alignment, tables):
         module.cupy = _Cupy()  # type: ignore[attr-defined]
     normalization.compositions = _Compositions()  # type: ignore[assignment]
+    tables._empty = lambda shape, dtype: as_cupy(np.empty(shape, dtype))
     tables._upload = lambda host: as_cupy(host.copy())
     tables._record = lambda *arguments: None
     tables.Event, tables._current_stream = _Event, _Stream  # type: ignore[misc,assignment]

@@ -20,6 +20,7 @@ from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.handles import ThreadHandles
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Problem
 from cuassay.devices.cuda.driver.check import guarded
+from cuassay.devices.cuda.launch.launch import conclude
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
@@ -123,8 +124,8 @@ class CublasPlan(Handle):
         """
         library, handle, p = _library(), self._handle, self.problem
         memory = None if workspace else hook.allocate(self.workspace_nbytes)
-        stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-        _check(library.cublasSetStream_v2(handle, stream), "setting cuBLAS' stream")
+        stream = cupy.cuda.get_current_stream().ptr
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(stream)), "setting cuBLAS' stream")
         # This must follow cublasSetStream_v2, which resets the workspace to cuBLAS' own.
         size, address = ctypes.c_size_t(self.workspace_nbytes), workspace if memory is None else memory.ptr
         _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(address), size), "setting cuBLAS' workspace")
@@ -144,4 +145,4 @@ class CublasPlan(Handle):
             str(p),
         )  # fmt: skip
         if self._blocking:
-            cupy.cuda.runtime.streamSynchronize(stream.value)
+            conclude(0, stream, repr(self))

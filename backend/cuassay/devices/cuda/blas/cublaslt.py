@@ -22,6 +22,7 @@ from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas.handles import ThreadHandles
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Operand, Problem
 from cuassay.devices.cuda.driver.libraries import cublaslt as _lt
+from cuassay.devices.cuda.launch.launch import conclude
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
@@ -331,4 +332,4 @@ class CublasLtPlan(Handle):
         except self._error as error:
             raise _driver_error(error, str(self.problem)) from error
         if self._blocking:
-            cupy.cuda.runtime.streamSynchronize(stream)
+            conclude(0, stream, repr(self))

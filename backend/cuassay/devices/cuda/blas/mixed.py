@@ -1,10 +1,13 @@
-"""`mixed_linear`: a layer with weights of 8 or 4 bits, in three ways, all with the error of float32 sums.
+"""`mixed_linear`: a layer with weights of 8 or 4 bits, computed in one of three ways, each as exact as float32 sums.
 
-Up to 64 rows of 16-bit inputs take as long as reading the weights: on devices of compute capability 9.0 the kernel
-skinny_mixed.cu multiplies the weights as they are. More rows are a product of 16-bit operands in a library. The weights
-are exact in 16 bits, so scales of rows multiply the sums; scaled weights of groups are not, and become two products, of
-the rounded weights and of what rounding took. Everything else is a product in float32 or float64. Called by
-`cuassay.ops`; OpSpecs: `cuassay.testing.specs.scaled`.
+- Up to 64 rows of 16-bit inputs: this takes as long as reading the weights. On devices of compute capability 9.0 the
+  kernel skinny_mixed.cu multiplies the integers, and the scales multiply its sums.
+- More rows of 16-bit inputs: a library multiplies 16-bit operands, in which the integers are exact. One scale for each
+  row of the weights multiplies the sums. Scales of groups multiply the weights, which rounds them; a second product
+  adds what this rounding removed.
+- Everything else: a library multiplies the scaled weights in float32 or float64.
+
+Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.scaled`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import cupy
@@ -25,10 +29,9 @@ from cuassay.devices.cuda.blas import plans
 from cuassay.devices.cuda.blas.gemm import gemm, table
 from cuassay.devices.cuda.blas.skinny import ACTIVATIONS, Extents, why_not
 from cuassay.devices.cuda.driver import runtime
-from cuassay.devices.cuda.driver.check import error_of
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.launch.block import STREAM_WORD, first_argument_word
-from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.launch.launch import conclude, kernel
 from cuassay.devices.cuda.memory.alignment import aligned, copyto
 from cuassay.devices.cuda.ops.elementwise import cast
 from cuassay.ops import Op, catalog, products
@@ -44,6 +47,10 @@ _MOST_TOKENS, _TOKENS = 64, (8, 16)
 
 #: Bytes of a row that four lanes read; a group of terms is a multiple of them.
 _LINE = 64
+
+#: The kernel counts in 32 bits, and divides the number of a line by multiplying with an inverse, which is exact for
+#: 2**16 lines in a row.
+_MOST_ROW_NBYTES, _MOST_NBYTES = _LINE << 16, 1 << 35
 
 _BLOCK = 256
 
@@ -84,15 +91,16 @@ def _route(rows: Array, weight: Array, form: MixedForm) -> Route:
     """Return what computes the product."""
     name = dtype_name(rows.dtype)
     if name not in HALVES:
-        return _told(_wide, f"{name} weights")
+        return _noted(_in_wide_dtype, f"{name} weights")
     if len(rows) > _MOST_TOKENS:
         how = "scaled afterwards" if form.groups == 1 else "scaled, in two parts"
-        return _told(_parts, f"the weights as {name}, {how}")
+        return _noted(_in_16_bits, f"the weights as {name}, {how}")
     reason = _refusal(rows, weight, form)
-    return _told(_wide, f"float32 weights: {reason}") if reason else _few
+    return _noted(_in_wide_dtype, f"float32 weights: {reason}") if reason else _by_kernel
 
 
-def _told(route: Route, how: str) -> Route:
+def _noted(route: Route, how: str) -> Route:
+    """Return `route`, and tell `explain` how it computes."""
     if is_explaining():
         note(how)
     return route
@@ -109,6 +117,8 @@ def _refusal(rows: Array, weight: Array, form: MixedForm) -> str | None:
         return f"{of_weights} bytes in a row of weights at {at_weight:#x}, inputs at {at_rows:#x}: not multiples of 16"
     if form.groups > 1 and form.group % line:
         return f"groups of {form.group} terms, not a multiple of {line}"
+    if of_weights > _MOST_ROW_NBYTES or weight.size > _MOST_NBYTES:
+        return f"{weight.size:,} bytes of weights, {of_weights:,} in a row: more than the kernel can count"
     return None
 
 
@@ -126,9 +136,9 @@ class MixedTiling:
     rows, warps : int
         Rows of the weights of a warp, and the number of warps side by side in a tile.
     slices, depth : int
-        Groups of warps that share a row's lines of 64 bytes, and the lines that a warp has under way.
+        The groups of warps among which the 64-byte lines of a row are divided, and the lines that a warp loads ahead.
     blocks : int
-        The blocks for which the registers of a multiprocessor suffice.
+        How many blocks a multiprocessor must hold at a time, which limits the registers of a thread.
     """
 
     tokens: int
@@ -156,14 +166,14 @@ class MixedTiling:
 #: The slices of a tile, by its rows and by the number of blocks on a multiprocessor: 12 to 24 warps in all.
 _SLICES = {32: {1: 16, 2: 8, 3: 4, 4: 4}, 16: {1: 16, 2: 8, 3: 8, 4: 4}}
 
-#: What tiles of 16 rows are worth for 16 tokens: they read more inputs than weights.
+#: The value of tiles of 16 rows, relative to tiles of 32, for 16 tokens: they read more inputs than weights.
 _HALF_TILE = 0.7
 
 
 def tiling_of(tokens: int, form: MixedForm, multiprocessors: int) -> MixedTiling:
-    """Return the tiling with which all tiles run at a time and most multiprocessors are busy.
+    """Return a tiling whose tiles all run at the same time and keep most multiprocessors busy.
 
-    On an H200 it was within 15 % of the fastest that was tried for each of six layers, in 8 and in 4 bits.
+    On an H200 its time was within 15 % of the fastest tiling tried, for each of six layers in 8 and in 4 bits.
     """
     padded = next(most for most in _TOKENS if tokens <= most)
 
@@ -171,8 +181,8 @@ def tiling_of(tokens: int, form: MixedForm, multiprocessors: int) -> MixedTiling
         slices = 4 if blocks == 3 and padded == 16 else _SLICES[rows][blocks]  # registers of 24 warps do not suffice
         return MixedTiling(tokens=padded, rows=rows, warps=1, slices=slices, depth=2, blocks=blocks)
 
-    found = [(1.0, tiling(32, 4))]  # of more tiles than fit, the next one runs as soon as one has ended
-    for rows, blocks in ((32, 1), (32, 2), (32, 3), (32, 4), (16, 1), (16, 2), (16, 3), (16, 4)):
+    found = [(1.0, tiling(32, 4))]  # if not all tiles fit, the next one runs as soon as one has ended
+    for rows, blocks in product((32, 16), (1, 2, 3, 4)):
         share = tiling(rows, blocks).tiles(form) / multiprocessors
         if blocks - 1 < share <= blocks:
             worth = _HALF_TILE if (rows, padded) == (16, 16) else 1.0
@@ -232,15 +242,11 @@ class MixedPlan(Handle):
         words[first : first + 5] = array("Q", (weight, rows, scale, out, bias))
         words[STREAM_WORD] = stream
         status = self._fire()
-        if status:
-            from cuda.bindings import driver
-
-            raise error_of(driver.CUresult(status), f"launching {self!r}")
-        if self._blocking:
-            cupy.cuda.runtime.streamSynchronize(stream)
+        if status or self._blocking:
+            conclude(status, stream, repr(self))
 
 
-def _few(
+def _by_kernel(
     rows: Array, weight: Array, scale: Array, bias: Array | None, out: Array, form: MixedForm, activation: str | None
 ) -> None:
     """Multiply the weights as they are, for up to 16 rows at a time."""
@@ -265,7 +271,7 @@ def _few(
 # ------------------------------------------------------------------------------------------------ by a library
 
 
-def _wide(
+def _in_wide_dtype(
     rows: Array, weight: Array, scale: Array, bias: Array | None, out: Array, form: MixedForm, activation: str | None
 ) -> None:
     """Multiply scaled weights in the dtype in which `rows` are computed."""
@@ -278,10 +284,10 @@ def _wide(
         cast(result, dtype=out.dtype, out=out)
 
 
-def _parts(
+def _in_16_bits(
     rows: Array, weight: Array, scale: Array, bias: Array | None, out: Array, form: MixedForm, activation: str | None
 ) -> None:
-    """Multiply operands of the dtype of `rows`, add in float32, and round once."""
+    """Multiply operands of the 16-bit dtype of `rows`, add in float32, and round once."""
     sums = cupy.empty(out.shape, np.float32)
     if form.groups == 1:
         gemm(rows, _dequantized(weight, None, rows.dtype, form).T, sums)
@@ -289,7 +295,7 @@ def _parts(
     else:
         scales = scale.astype(np.float32, copy=False)
         largest = cupy.abs(scales).max(axis=1)
-        # Scaled weights are those of the row's largest scale, so that they neither overflow in float16 nor vanish.
+        # The scales are divided by the largest of their row, so that float16 holds the scaled weights.
         largest = cupy.where((largest > 0) & (largest < np.inf), largest, np.float32(1))
         shares = scales / largest[:, None]
         gemm(rows, _dequantized(weight, shares, rows.dtype, form).T, sums)
@@ -311,17 +317,17 @@ _ACTIVATED: dict[str, Callable[..., Any]] = {
 def _dequantized(weight: Array, scale: Array | None, dtype: Any, form: MixedForm, *, low: bool = False) -> Array:
     """Return the weights as an array (rows, depth) of `dtype`, scaled unless `scale` is None.
 
-    If `low`, return what rounding to `dtype` took from them.
+    If `low`, return what rounding to `dtype` removed from them.
     """
     out = cupy.empty((form.rows, form.depth), dtype)
     if not out.size:
         return out
     line = weight.shape[1]
     unit = next(unit for unit in (8, 4, 2, 1) if line % unit == 0 and weight.data.ptr % unit == 0)
-    made = kernel(
+    dequantize = kernel(
         "dequantize.cu", f"dequantize<{dtype_name(out.dtype)}, {form.bits}, {unit}, {'true' if low else 'false'}>"
     )
     scales = 0 if scale is None else scale.astype(compute_dtype(out.dtype), copy=False)
     blocks = -(-weight.size // (unit * _BLOCK))
-    made(blocks, _BLOCK, (weight, scales, out, weight.size, line, form.group, form.groups))
+    dequantize(blocks, _BLOCK, (weight, scales, out, weight.size, line, form.group, form.groups))
     return out

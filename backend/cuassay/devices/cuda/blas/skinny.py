@@ -29,9 +29,9 @@ from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.devices.cuda.blas.providers import Candidate, register
 from cuassay.devices.cuda.blas.tilings import PANEL, Tiling, cuts, padded, refusal
 from cuassay.devices.cuda.driver import runtime
-from cuassay.devices.cuda.driver.check import check, error_of
+from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.launch.block import STREAM_WORD, first_argument_word
-from cuassay.devices.cuda.launch.launch import Launch, kernel
+from cuassay.devices.cuda.launch.launch import Launch, conclude, kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError, CuassayError
 from cuassay.tune.space import distinct
@@ -189,12 +189,8 @@ class SkinnyPlan(Handle):
             words[first - 2], words[first - 1] = a, b
         words[first], words[first + 1], words[STREAM_WORD] = c, d, stream
         status = self._fire()
-        if status:
-            from cuda.bindings import driver
-
-            raise error_of(driver.CUresult(status), f"launching {self!r}")
-        if self._blocking:
-            cupy.cuda.runtime.streamSynchronize(stream)
+        if status or self._blocking:
+            conclude(status, stream, repr(self))
 
     def _encoded(self, a: int, b: int) -> memoryview:
         """Return the words of both tensor maps."""

@@ -10,7 +10,7 @@
 
 #include "body.cuh"
 
-// The type in which two operands meet; none for two real ones.
+// The complex type in which an operator computes; there is none for two real operands.
 template <typename A, typename B> struct Joint {};
 template <typename A, typename B> struct Joint<Complex<A>, B> { using type = Complex<decltype(A() + B())>; };
 template <typename A, typename B> struct Joint<A, Complex<B>> { using type = Complex<decltype(A() + B())>; };
@@ -145,7 +145,7 @@ template <typename T> __device__ Complex<T> tanh(Complex<T> z) {
     return {beta * rho * s / below, t / below};
 }
 
-// By way of the hyperbolic functions of i z.
+// sin, cos and tan are the hyperbolic functions of i z.
 template <typename T> __device__ __forceinline__ Complex<T> turned(Complex<T> z) { return {-z.imaginary, z.real}; }
 template <typename T> __device__ Complex<T> sin(Complex<T> z) {
     const Complex<T> found = sinh(turned(z));

@@ -1,4 +1,4 @@
-// out[i, k] = scale[i, k / group] * weights[i, k], of weights in 8 or 4 bits; if LOW, what rounding took from that
+// out[i, k] = scale[i, k / group] * weights[i, k], of weights in 8 or 4 bits; if LOW, what rounding to T removed from it
 //
 // Shapes: weights: `bytes` bytes, `line` in a row, signed; of 4 bits two in a byte, the first in the low half;
 //         scales: (rows, groups), or null for ones; out: (rows, line * 8 / BITS), contiguous.

@@ -1,5 +1,5 @@
-// Shared by skinny_narrow.cu and skinny_wide.cu, the two kernels for products with few tokens: how lines lie in shared
-// memory, when a launch that started early may read, how the blocks of a cluster cooperate, and the epilogue.
+// Shared by skinny_narrow.cu, skinny_wide.cu and skinny_mixed.cu, the kernels for products with few tokens: how lines lie
+// in shared memory, when a launch that started early may read, how the blocks of a cluster cooperate, and the epilogue.
 
 #pragma once
 

@@ -28,7 +28,8 @@ template <> struct Sixteen<bfloat16> {
     static __device__ __forceinline__ unsigned minus(unsigned a, unsigned b) {
         return reinterpreted<unsigned>(__hsub2(reinterpreted<__nv_bfloat162>(a), reinterpreted<__nv_bfloat162>(b)));
     }
-    // The sign of 8 bits does not fit: it becomes 128 + n or 256 + 2 * n, so it is taken apart.
+    // bfloat16 stores 7 bits after the leading one, so the sign bit of a byte lands in the exponent. The other 7 bits m
+    // become 128 + m, from which 128 is subtracted, or 256 if the sign is set.
     template <int SELECT> static __device__ __forceinline__ unsigned of_bytes(unsigned word) {
         const unsigned both = __byte_perm(word, 0x43434343, SELECT);
         return minus(both & 0xff7fff7f, both & 0xff80ff80);
@@ -83,7 +84,8 @@ __device__ __forceinline__ void read_again(unsigned (&to)[4], const uint4* from)
 }
 #endif
 
-// BLOCKS fit on a multiprocessor. `inverse` is 2^32 / (lines of a group), rounded up, or 0 for one line.
+// BLOCKS fit on a multiprocessor. `inverse` is 2^32 / (lines of a group), rounded up, or 0 for one line. A product with
+// it divides exactly, because a row has at most 2^16 lines.
 template <typename T, typename S, int BITS, bool GROUPED, int TOKENS, int ROWS, int WARPS, int SLICES, int DEPTH,
           int BLOCKS>
 __global__ void __launch_bounds__(32 * WARPS * SLICES, BLOCKS)
@@ -100,8 +102,9 @@ skinny_mixed(const uint8* weights, const T* inputs, const S* scales, T* out, con
     const Result<T> result = {nullptr, out, bias, {1, 0, activation}};
     const uint64 once = used_once();
 
-    // Rows and tokens outside the extents are those of the last one, whose sums nobody stores.
-    // Places are counted in pieces of 16 bytes, and fit into 32 bits: there are no registers to spare.
+    // Rows and tokens outside the extents read those of the last one; their sums are not stored.
+    // Offsets are counted in pieces of 16 bytes, in 32 bits, because there are no registers to spare; the caller checks
+    // that they fit.
     const uint4* pieces = reinterpret_cast<const uint4*>(weights);
     unsigned rows[kTiles][2];
     int scales_of[kTiles][2];
@@ -130,14 +133,14 @@ skinny_mixed(const uint8* weights, const T* inputs, const S* scales, T* out, con
     float scale[DEPTH][kTiles][2];
     auto load = [&](int slot, int line) {
         const bool is_inside = line * kLine + quarter * 16 < row_bytes;
-        const int of_row = GROUPED && inverse ? __umulhi(line, inverse) : line;
+        const int group = GROUPED && inverse ? __umulhi(line, inverse) : line;
 #pragma unroll
         for (int t = 0; t < kTiles; ++t)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 if (is_inside) {
                     read_once(w[slot][t][half], pieces + (rows[t][half] + line * 4), once);
-                    if (GROUPED) scale[slot][t][half] = widen<float>(scales[scales_of[t][half] + of_row]);
+                    if (GROUPED) scale[slot][t][half] = widen<float>(scales[scales_of[t][half] + group]);
                 } else {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) w[slot][t][half][i] = 0;

@@ -15,6 +15,7 @@ template <int LEFT> __device__ __forceinline__ void await_stages() {
 }
 __device__ __forceinline__ void prefetch(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
+// The instruction of a warp: adds to `s` the product of 16 rows of 16 terms, `a`, and 16 terms of 8 tokens, `b0` and `b1`.
 template <typename T> struct Warp;
 #define WARP(T, type)                                                                                                  \
     template <> struct Warp<T> {                                                                                       \

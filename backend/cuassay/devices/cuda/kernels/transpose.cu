@@ -4,8 +4,8 @@
 //         elementwise copy between such layouts ran at 1.1 TB/s on an H200, as that of torch does.
 // Shapes: `rows` elements are neighbours in out, `columns` are neighbours in a, with any strides otherwise; up to 6
 //         further axes with any strides. PACK > 1: extents, strides and addresses are multiples of PACK elements.
-// Launch: a block of THREADS threads a tile of TILE x TILE elements, each thread with TILE * TILE / THREADS of them in
-//         flight; one axis of the grid.
+// Launch: a block of THREADS threads for each tile of TILE x TILE elements, along one axis of the grid. Each thread
+//         loads TILE * TILE / THREADS elements before it stores the first.
 // Caller: devices/cuda/ops/transposed.py.
 // OpSpecs: cuassay/testing/specs/storage.py, `copy`; suites/nvidia/ops/test_transposed.py tests every layout.
 
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(THREADS)
 transpose(const Word* __restrict__ a, Word* __restrict__ out, const Transposition place) {
     constexpr int TILE = sizeof(Word) < 8 ? 64 : 32;
     constexpr int LANES = TILE / PACK, LINES = THREADS / LANES, TURNS = TILE / LINES;
-    // One element more a row: elements of a column are in different banks.
+    // The row is one element longer than a tile, so that the elements of a column are in different banks.
     __shared__ Word tile[TILE][TILE + 1];
 
     const int64 row_tiles = (place.rows + TILE - 1) / TILE, column_tiles = (place.columns + TILE - 1) / TILE;

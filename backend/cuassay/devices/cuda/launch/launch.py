@@ -31,6 +31,7 @@ __all__ = [
     "Launch",
     "Launched",
     "Loaded",
+    "conclude",
     "kernel",
     "note_launches",
     "stream_address",
@@ -334,16 +335,32 @@ class Kernel(Handle):
         return fire()
 
     def _conclude(self, status: int, shape: tuple[Any, Any, int], stream: int) -> None:
-        """Raise the error of a rejected launch; otherwise wait for the kernel if launches are blocking."""
-        from cuda.bindings import driver
+        grid, block, shared = shape
+        conclude(status, stream, f"{self.name!r}, grid {grid}, block {block}, {shared:,} shared bytes")
 
-        if status:
-            grid, block, shared = shape
-            doing = f"launching {self.name!r}, grid {grid}, block {block}, {shared:,} shared bytes"
-            raise error_of(driver.CUresult(status), doing)
-        doing = f"running {self.name!r} (CUASSAY_LAUNCH_BLOCKING is set)"
-        if not check(driver.cuStreamIsCapturing(stream), doing):  # a capture runs nothing, and waiting would break it
-            check(driver.cuStreamSynchronize(stream), doing)
+
+def conclude(status: int, stream: int, what: str) -> None:
+    """Raise the error of a rejected launch; otherwise wait until `stream` has run what was launched.
+
+    Called after a launch that failed, and after every launch if launches are blocking.
+
+    Parameters
+    ----------
+    status : int
+        The driver's status of the launch.
+    stream : int
+        The address of its stream. A stream that is capturing is not waited for: it runs nothing, and the wait would end
+        the capture with an error.
+    what : str
+        What was launched, for messages.
+    """
+    from cuda.bindings import driver
+
+    if status:
+        raise error_of(driver.CUresult(status), f"launching {what}")
+    doing = f"running {what} (CUASSAY_LAUNCH_BLOCKING is set)"
+    if not check(driver.cuStreamIsCapturing(stream), doing):
+        check(driver.cuStreamSynchronize(stream), doing)
 
 
 def _elsewhere(stream: Any) -> AbstractContextManager[Any] | None:

@@ -48,8 +48,12 @@ _BLOCK = 256
 
 #: What the kernels do not compute, apart from float8; complex ``exp`` is CuPy's.
 _LEFT_OUT = {"exp": COMPLEX}
-_GELU = {"none": "Gelu", "tanh": "GeluTanh"}
-_GELU_BACKWARD = {"none": "GeluBackward", "tanh": "GeluTanhBackward"}
+
+#: The structs of GELU and its derivative, by the op's ``approximate``.
+_GELU = {
+    "gelu": {"none": "Gelu", "tanh": "GeluTanh"},
+    "gelu_backward": {"none": "GeluBackward", "tanh": "GeluTanhBackward"},
+}
 
 #: Structs whose operands may be exchanged; the others need `Swapped` if the number is the first operand.
 _COMMUTE = frozenset(("Add", "Mul", "Maximum", "Minimum"))
@@ -219,16 +223,11 @@ def _filled(size: int, axes: list[tuple[int, list[int]]], arrays: int) -> _Layou
     return layout
 
 
-def _gelu(approximate: str) -> str:
-    if approximate not in _GELU:
-        raise ArgumentError(f"gelu's approximate must be 'none' or 'tanh'; got {approximate!r}")
-    return _GELU[approximate]
-
-
-def _gelu_backward(approximate: str) -> str:
-    if approximate not in _GELU_BACKWARD:
-        raise ArgumentError(f"gelu_backward's approximate must be 'none' or 'tanh'; got {approximate!r}")
-    return _GELU_BACKWARD[approximate]
+def _gelu(name: str, *, approximate: str) -> str:
+    """Return the struct of an op of `_GELU`."""
+    if approximate not in _GELU[name]:
+        raise ArgumentError(f"{name}'s approximate must be 'none' or 'tanh'; got {approximate!r}")
+    return _GELU[name][approximate]
 
 
 def copy(a: Array, *, device: object, memory_format: object, out: Array) -> None:
@@ -247,9 +246,9 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
     """Cast with a cuassay kernel: CuPy casts float64 to bfloat16 through float32, and rounds twice."""
     if not out.size:
         return
-    length = pack_length((a, out))
     names = f"{c_name(out.dtype)}, {c_name(a.dtype)}"
     if in_one_order(a, out):
+        length = pack_length((a, out))
         launched = kernel("elementwise.cu", f"dense_cast<{names}, {length}>")
         launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, out, out.size))
     else:
@@ -311,12 +310,11 @@ def register() -> None:
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in left_out]
         registry.implement(name, kind="cuda", dtypes=dtypes)(ElementwiseKernel(partial(str, functor)))
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
-    gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
-    registry.implement("gelu", kind="cuda", dtypes=gelu)(ElementwiseKernel(_gelu))
-    backward = registry.op("gelu_backward").schema.dtypes
-    registry.implement("gelu_backward", kind="cuda", dtypes=backward)(ElementwiseKernel(_gelu_backward))
+    for name in _GELU:
+        dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
+        registry.implement(name, kind="cuda", dtypes=dtypes)(ElementwiseKernel(partial(_gelu, name)))
     registry.implement("clamp", kind="cuda", dtypes=registry.op("clamp").schema.dtypes)(clamp)
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
-    for name in (*plain, "gelu", "gelu_backward", "clamp", "cast"):
+    for name in (*plain, *_GELU, "clamp", "cast"):
         Repeated(registry.op(name)).install()

@@ -1,4 +1,4 @@
-"""What the strides of CuPy arrays allow a kernel: how many elements an access may take, and which axes are one."""
+"""What the strides of CuPy arrays allow a kernel: how many elements an access takes, and which axes are merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MAX_AXES", "PACK_NBYTES", "merged_axes", "pack_length"]
 
 Array = Any
 
-#: The axes that a kernel's description of a layout has room for.
+#: The number of axes that a kernel's description of a layout has room for.
 MAX_AXES = 8
 
 #: Bytes of the widest access.
@@ -48,7 +48,7 @@ def merged_axes(out: Array, *operands: Array, in_c_order: bool = False) -> list[
     Raises
     ------
     ShapeError
-        If more than eight axes remain.
+        If more than `MAX_AXES` axes remain.
     """
     views = [cupy.broadcast_to(operand, out.shape) for operand in operands]
     arrays = (out, *views)

@@ -1,7 +1,7 @@
-"""Copies between arrays of which each is contiguous along another axis, such as ``a.T`` to C order.
+"""Copies between two arrays that are contiguous along different axes, such as ``a.T`` to C order.
 
-An elementwise kernel reads or writes single elements there: on an H200 such copies of CuPy and torch run at a quarter
-of the copy rate. This kernel moves tiles through shared memory. Kernel: kernels/transpose.cu. Called by
+An elementwise kernel accesses single elements of one of the arrays: on an H200 such copies of CuPy and torch run at a
+quarter of the copy rate. This kernel moves tiles through shared memory. Kernel: kernels/transpose.cu. Called by
 `elementwise.copy`.
 """
 
@@ -21,14 +21,14 @@ Array = Any
 _BLOCK = 256
 _OUTER_AXES = MAX_AXES - 2
 
-#: By the bytes of an element: the type in transpose.cu that holds it.
+#: The type that transpose.cu uses for an element, by the element's size in bytes.
 _WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "uint4"}
 
-#: A tile that is emptier than this reads as badly as single elements do.
-_FEWEST = 16
+#: The least extent of both axes. Below it a tile is so empty that its rows are read no faster than single elements.
+_LEAST_EXTENT = 16
 
-#: Bytes below which finding out takes longer than the kernel saves.
-_SMALL = 1 << 21
+#: The least size of a copy for which examining the strides takes less time than the kernel saves.
+_LEAST_NBYTES = 1 << 21
 
 
 class _Transposition(ctypes.Structure):
@@ -42,18 +42,26 @@ class _Transposition(ctypes.Structure):
 
 def copyto(out: Array, a: Array) -> None:
     """Copy `a`, of the same dtype and shape, into `out`, which shares no memory with it, on the current stream."""
-    if out.nbytes < _SMALL or not alignment.is_aligned(a) or not alignment.is_aligned(out) or not transpose(out, a):
+    if (
+        out.nbytes < _LEAST_NBYTES
+        or not alignment.is_aligned(a)
+        or not alignment.is_aligned(out)
+        or not transpose(out, a)
+    ):
         alignment.copyto(out, a)
 
 
 def transpose(out: Array, a: Array) -> bool:
-    """Copy `a` into `out` by tiles, if both are contiguous, each along another axis; return whether it was done."""
+    """Copy `a` into `out` by tiles, if they are contiguous along different axes; return whether it was done.
+
+    The elements of both arrays must be aligned.
+    """
     itemsize = out.dtype.itemsize
     if out.ndim > MAX_AXES or not out.size:
         return False
     inner, *axes = merged_axes(out, a) or [(1, [0, 0])]
     columns = next((axis for axis in axes if axis[1][1] == 1), None)
-    if columns is None or inner[1][0] != 1 or min(inner[0], columns[0]) < _FEWEST:
+    if columns is None or inner[1][0] != 1 or min(inner[0], columns[0]) < _LEAST_EXTENT:
         return False
     axes.remove(columns)
     place = _Transposition(inner[0], columns[0], inner[1][1], columns[1][0], len(axes))
