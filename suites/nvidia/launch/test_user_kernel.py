@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,10 +107,16 @@ def test_a_block_of_no_threads_is_refused_before_any_device_is_asked(block: Any)
         kernel(1, block, ())
 
 
-def test_a_kernel_that_is_not_there_is_named_when_compiled_for_an_architecture() -> None:
+def test_a_kernel_that_is_not_there_is_named() -> None:
+    with pytest.raises(ArgumentError, match="no kernel 'axpby'"):
+        cuda.compile_kernel(AXPY, "axpby")
+
+
+def test_a_kernel_that_no_header_defines_is_named_when_compiled_for_an_architecture(tmp_path: Path) -> None:
+    (tmp_path / "own.cuh").write_text(AXPY)
     try:
         with pytest.raises(CompileError, match="no kernel 'axpby'"):
-            cuda.compile_kernel(AXPY, "axpby", arch="sm_90")
+            cuda.compile_kernel('#include "own.cuh"', "axpby", arch="sm_90", include=[tmp_path])
     except LibraryNotFoundError as error:
         pytest.skip(str(error))
 

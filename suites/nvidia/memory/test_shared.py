@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuassay.devices import backend
 from cuassay.devices.cuda.memory.virtual import granularity
 
 
@@ -39,6 +40,7 @@ def test_pattern_fills_all_bytes(shared: Any, nbytes: int, pattern: bytes) -> No
     with shared(0, 200_000) as one:
         whole = one.array((200_000,), np.uint8, 0)
         whole[...] = 255
+        backend("cuda").synchronize(0)
 
         one.fill(whole[7 : 7 + nbytes], pattern)
 
@@ -50,9 +52,11 @@ def test_pinned_copy_grows_and_is_reused(shared: Any) -> None:
     with shared(0, 10_000) as one:
         whole = one.array((10_000,), np.uint8, 0)
         whole[...] = 3
+        backend("cuda").synchronize(0)
         assert one.seen(whole[:10]).tolist() == [3] * 10
         large = one.seen(whole)
         whole[...] = 4
+        backend("cuda").synchronize(0)
 
         again = one.seen(whole)
 

@@ -23,6 +23,9 @@ __all__ = ["SharedMemory"]
 class SharedMemory(Closing):
     """Memory of one device that another process can map; it is freed when every process has closed it.
 
+    Its methods copy and fill on a stream of its own, which waits for no other: earlier work on the arrays must have
+    ended.
+
     Parameters
     ----------
     index : int
