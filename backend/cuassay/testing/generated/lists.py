@@ -12,11 +12,13 @@ from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.answers import members
-from cuassay.testing.generated.execution import check, is_safely_taken, on_sample
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.options import runs
 from cuassay.testing.generated.selection import by_options, few, plainest
 from cuassay.testing.generated.sizes import check_larger
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import HostArray, Sample
 
 #: Lengths of lists: a single array, and more arrays than multi-tensor kernels take in one chunk.
 _COUNTS = (1, 2, 9, 33, 130)
@@ -38,6 +40,11 @@ def check_lists(spec: OpSpec, device: Device) -> None:
                 with on_sample(other):
                     _check_members(spec, device, other)
                     check_larger(spec, device, dtype, other, sample)
+        for other in _with_empty_member(sample):
+            if is_safely_taken(spec, other) and runs(spec, device, other):
+                with on_sample(other), explained("wrong where one array of a list has no elements: is it left out?"):
+                    _check_members(spec, device, other)
+                    compare(spec, device, dtype, other, run_sample(spec, device, other))
 
 
 def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
@@ -81,6 +88,27 @@ def _of_other_counts(sample: Sample) -> Iterator[Sample]:
             args = tuple(_of_length(one, count) for one in sample.args)
             kwargs = {name: _of_length(one, count) for name, one in sample.kwargs.items()}
             yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, lists of {count}")
+
+
+def _with_empty_member(sample: Sample) -> Iterator[Sample]:
+    """The call with a list of which the middle array has no elements along one of its axes, for each axis."""
+    given = {
+        name: value for name, value in (*enumerate(sample.args), *sample.kwargs.items()) if isinstance(value, list)
+    }
+    if len(given) != 1:
+        return
+    ((name, arrays),) = given.items()
+    middle = len(arrays) // 2
+    if not arrays or not isinstance(arrays[middle], HostArray):
+        return
+    shape = arrays[middle].shape
+    for axis in range(len(shape)):
+        empty = np.empty((*shape[:axis], 0, *shape[axis + 1 :]), arrays[middle].dtype)
+        changed = [*arrays[:middle], HostArray(empty), *arrays[middle + 1 :]]
+        args = tuple(changed if place == name else value for place, value in enumerate(sample.args))
+        kwargs = {key: changed if key == name else value for key, value in sample.kwargs.items()}
+        label = f"{sample.label}, array {middle} of the list has shape {empty.shape}"
+        yield replace(sample, args=args, kwargs=kwargs, label=label)
 
 
 def _of_length(value: Any, count: int) -> Any:

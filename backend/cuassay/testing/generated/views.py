@@ -21,7 +21,7 @@ from cuassay.testing.generated.execution import (
     run_sample,
     runs_on_host,
 )
-from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
+from cuassay.testing.generated.selection import axes_of, by_options, one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_permutation
 from cuassay.testing.terms import arrays_of
@@ -62,7 +62,10 @@ def _check_extents_of_one(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     if not any(_broadcasts(sample) for sample in samples_of(spec, device, dtype, "values", "broadcast")):
         return
-    for sample in by_options(spec, device, dtype, most=4096):
+    several = by_options(spec, device, dtype, most=4096)
+    if all(axes_of(sample) < 2 for sample in several):
+        several.append(one(spec, device, dtype, most=4096, axes=2))
+    for sample in several:
         shape = spec.expected(sample).shape
         for single, wanted in (*((single, shape) for single in _with_extents_of_one(sample)), *_of_one_element(sample)):
             if _is_broadcast(spec, single, wanted):
