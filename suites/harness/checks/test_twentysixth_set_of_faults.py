@@ -68,8 +68,12 @@ def test_the_check_finds_the_fault_and_passes_its_twin(name: str) -> None:
     assert_found(PAIRS[name], *FOUND[name])
 
 
-@pytest.mark.parametrize(("name", "check"), [("2 normalised_legendre", "units"), ("2 savgol_valid", "combined")])
-def test_a_twin_that_the_first_run_refused_passes(name: str, check: str) -> None:
+#: In float64 savgol_valid differs from SciPy by the error of both pseudo-inverses, which depends on the processor.
+@pytest.mark.parametrize(
+    ("name", "check", "dtype"),
+    [("2 normalised_legendre", "units", "float64"), ("2 savgol_valid", "combined", "float32")],
+)
+def test_a_twin_that_the_first_run_refused_passes(name: str, check: str, dtype: str) -> None:
     _, right, declare = PAIRS[name].make()
 
-    CHECKS[check](declare(right), "cpu", as_dtype("float64"))
+    CHECKS[check](declare(right), "cpu", as_dtype(dtype))
