@@ -6,6 +6,8 @@ for the classes of nine others.
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from fault_sets import pairs_of, run_check
 
@@ -80,6 +82,12 @@ MISSED = {
     "unit_peak": "found in most runs: whether an id is used again depends on what else is in memory",
     "resize_nearest": "one of 129 lengths shows it for the size of each sample",
 }
+
+
+@pytest.fixture(autouse=True)
+def _same_orders() -> None:
+    """`total` adds in orders drawn anew; one time in a hundred all that it draws give the same bits."""
+    random.seed(2026)
 
 
 def test_every_fault_of_the_set_is_found_or_named() -> None:
