@@ -86,7 +86,7 @@ MISSED = {
 
 @pytest.fixture(autouse=True)
 def _same_orders() -> None:
-    """`total` adds in orders drawn anew; one time in a hundred all that it draws give the same bits."""
+    """`total` adds in orders drawn again in each call; one time in a hundred all that it draws give the same bits."""
     random.seed(2026)
 
 
