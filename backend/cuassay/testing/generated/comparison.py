@@ -56,8 +56,8 @@ def of_reference(
     try:
         with warnings.catch_warnings(), np.errstate(**_ERRORS[errors]):
             if errors == "of casts":
-                warnings.filterwarnings("error", "invalid value encountered in cast", RuntimeWarning)
                 warnings.filterwarnings("ignore", "invalid value", RuntimeWarning)
+                warnings.filterwarnings("error", "invalid value encountered in cast", RuntimeWarning)  # comes first
             return np.asarray(as_one(spec.reference(*args, **kwargs))) if spec.reference is not None else None
     except Exception:  # noqa: BLE001  the reference was declared for wide dtypes and may fail in any way
         return None

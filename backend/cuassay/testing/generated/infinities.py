@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare_values, on_host
+from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.filling import Change, is_general, refilled
@@ -49,6 +49,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
         check_unused(spec, device, sample)
         if len(floats_of(sample)) > 1:
             _check_counts(spec, device, dtype, sample)
+            _check_finite(spec, device, dtype, sample)
             continue
         changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
         changes |= {"the last number is inf": with_number(np.inf, 1.0), "a row of minus infinity": _low_row}
@@ -87,6 +88,44 @@ def _check_counts(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> N
             if is_safely_taken(spec, filled) and _makes_no_nan(spec, filled):
                 with filled_from(spec, device, dtype, sample, filled):
                     _check_positions(spec, device, dtype, filled, sample, run_sample(spec, device, filled))
+
+
+def _check_finite(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Try infinities in each array of the result's shape, and in all: a number of the reference must not become NaN.
+
+    Arrays of other shapes are left out: a weight that meets zeros at a border makes NaN of infinity in every library.
+    """
+    if spec.is_its_own_reference or spec.expected(sample).dtype.kind != "f":
+        return
+    shape = spec.expected(sample).shape
+    for number in (np.inf, -np.inf):
+        _check_no_nan(spec, device, dtype, sample, refilled(sample, _all(number), f"all numbers are {number}"))
+        for place, array in enumerate(floats_of(sample)):
+            if array.shape == shape:
+                label = f"one number of float array {place} is {number}"
+                filled = refilled(sample, with_number(number), label, chosen=[array])
+                _check_no_nan(spec, device, dtype, sample, filled)
+
+
+def _check_no_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:
+    """Compare where the reference gives a number in the dtype of the inputs too, and the function gives NaN.
+
+    First of all, the reference must not convert infinities to integers: ``np.take(..., mode="wrap")`` never ends with
+    such an index. A function that spreads NaN over whole lines, as an FFT does, is not meant for infinities.
+    """
+    narrow = of_reference(spec, sample, errors="of casts")
+    if narrow is None or not is_safely_taken(spec, sample):
+        return
+    expected = spec.expected(sample)
+    with filled_from(spec, device, dtype, base, sample):
+        result = run_sample(spec, device, sample)
+        got = on_host(result)
+        if not narrow.shape == expected.shape == got.shape or got.dtype.kind != "f":
+            return
+        is_lost = np.isnan(got) & np.isfinite(narrow) & np.isfinite(expected)
+        if is_lost.any() and not is_spread(np.isnan(got), np.ones_like(is_lost)):
+            wanted = np.where(is_lost, expected, got)
+            compare_values(spec, device, dtype, sample, result, expected=wanted, limit=0.0)
 
 
 def _makes_no_nan(spec: OpSpec, sample: Sample) -> bool:
