@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cuassay import ops
+from cuassay import empty, ops
 from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError, DTypeError, SchemaError, ShapeError
 from cuassay.linalg import preferred_linalg_library
@@ -245,3 +245,31 @@ def test_a_variance_of_parts_is_numpys(correction: int, keepdims: bool) -> None:
     found = compositions.var(a, axis=1, correction=correction, keepdims=keepdims)
 
     np.testing.assert_allclose(found, a.var(axis=1, ddof=correction, keepdims=keepdims), rtol=1e-6)
+
+
+def test_lists_have_as_many_arrays_each() -> None:
+    a = np.ones(2)
+
+    with pytest.raises(ArgumentError, match="a has 2 arrays and b 1; give as many in each"):
+        ops.foreach_add_([a, a.copy()], [a.copy()])
+
+
+def test_a_slice_keeps_the_axes_behind_it() -> None:
+    assert ops.slice(empty((4, 3, 2), "float32", "meta"), axis=0, start=1).shape == (3, 3, 2)
+    assert ops.slice(empty((4, 3, 2), "float32", "meta"), axis=1, step=2).shape == (4, 2, 2)
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "var"])
+def test_compositions_are_as_precise_as_their_dtype(name: str) -> None:
+    a = np.linspace(-1, 1, 7)
+    expected = {"logsumexp": np.log(np.exp(a).sum()), "var": a.var()}[name]
+
+    found = getattr(compositions, name)(a, axis=-1, keepdims=False, **({"correction": 0} if name == "var" else {}))
+
+    assert found.dtype == np.float64
+    assert abs(float(found) - expected) < 1e-14
+
+
+@pytest.mark.parametrize("name", ["solve", "inv", "cholesky", "qr", "svd", "eigh", "lstsq"])
+def test_decompositions_are_declared_for_what_lapack_has(name: str) -> None:
+    assert getattr(ops, name).schema.dtypes == ("float32", "float64", "complex64", "complex128")
