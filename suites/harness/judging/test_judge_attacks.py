@@ -75,11 +75,15 @@ def test_what_is_said_not_to_be_defended(referees: Referees, name: str) -> None:
 
 @pytest.mark.parametrize("name", DRIFTING)
 def test_a_time_that_depends_on_the_number_of_calls_is_withheld(timing: Referees, name: str) -> None:
-    verdict = timing.of("rms_norm").judge(DATA / "inside" / f"{name}.py", nonce=NONCE)
+    reasons = []
+    for _ in range(3):  # on a busy host the scatter may hide the change: then the time is withheld for its error
+        (case,) = timing.of("rms_norm").judge(DATA / "inside" / f"{name}.py", nonce=NONCE).cases
+        assert case.median_s is None
+        reasons.append(case.withheld)
+        if "it drifts: its later calls take" in reasons[-1]:
+            return
 
-    (case,) = verdict.cases
-    assert case.median_s is None
-    assert "it drifts: its later calls take" in case.withheld
+    pytest.fail(f"no verdict tells of the change: {reasons}")
 
 
 def test_a_time_that_a_candidate_writes_into_its_reply_is_refused(timing: Referees) -> None:
