@@ -71,7 +71,14 @@ def test_the_check_finds_the_fault_and_passes_its_twin(name: str) -> None:
 #: In float64 savgol_valid differs from SciPy by the error of both pseudo-inverses, which depends on the processor.
 @pytest.mark.parametrize(
     ("name", "check", "dtype"),
-    [("2 normalised_legendre", "units", "float64"), ("2 savgol_valid", "combined", "float32")],
+    [
+        ("2 normalised_legendre", "units", "float64"),
+        ("2 savgol_valid", "combined", "float32"),
+        pytest.param(
+            *("2 savgol_valid", "combined", "float64"),
+            marks=pytest.mark.xfail(raises=AssertionError, strict=False, reason="1.1 times over on some processors"),
+        ),
+    ],
 )
 def test_a_twin_that_the_first_run_refused_passes(name: str, check: str, dtype: str) -> None:
     _, right, declare = PAIRS[name].make()

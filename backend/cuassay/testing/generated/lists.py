@@ -92,12 +92,11 @@ def _of_other_counts(sample: Sample) -> Iterator[Sample]:
 
 def _with_empty_member(sample: Sample) -> Iterator[Sample]:
     """The call with a list of which the middle array has no elements along one of its axes, for each axis."""
-    given = {
-        name: value for name, value in (*enumerate(sample.args), *sample.kwargs.items()) if isinstance(value, list)
-    }
-    if len(given) != 1:
+    named = (*enumerate(sample.args), *sample.kwargs.items())
+    lists = [(name, value) for name, value in named if isinstance(value, list)]
+    if len(lists) != 1:
         return
-    ((name, arrays),) = given.items()
+    ((name, arrays),) = lists
     middle = len(arrays) // 2
     if not arrays or not isinstance(arrays[middle], HostArray):
         return
