@@ -3,9 +3,9 @@
 For each candidate of ``suites/data/judging/timed`` and each of some nonces, this measures its median time by the judge
 and, just before, the median by `cuassay.benchmarking.measure` of the same work in an unguarded process. The times of
 any two verdicts on a candidate give a ratio of the candidate against itself. Verdicts per second are measured with many
-copies of one candidate, which are only checked. A call that does nothing shows what the protocol takes.
+copies of one candidate, which are only checked. Empty calls show what the protocol takes.
 
-    python ci/judge_times.py --device cuda:0 [--nonces 12] [--copies 48] [--jobs 8] [--null 200] [--out FILE]
+    python ci/judge_times.py --device cuda:0 [--tier program] [--nonces 12] [--copies 48] [--jobs 8] [--empty 200]
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from referees import DATA, Referees  # type: ignore[import-not-found]  # in suit
 from cuassay import Device
 from cuassay.benchmarking.timing import measure
 from cuassay.cli import main as cuassay
+from cuassay.judging.clocks import busy_seconds
 from cuassay.judging.limits import Limits
 from cuassay.judging.plan import KERNEL
 from cuassay.judging.process import CandidateProcess
@@ -102,31 +103,26 @@ def _spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.4f} ({values[0]:.4f} to {values[-1]:.4f})" if values else "none"
 
 
-#: The array of a call that does nothing: 8 MiB.
-NULL_SHAPE = (256, 8192)
-
-_NULL = """\
-kept = []
+#: The array of an empty call: 8 MiB.
+EMPTY_SHAPE = (256, 8192)
 
 
-def run(xp, a):
-    if not kept:
-        kept.append(xp.zeros(a.shape, a.dtype))
-    return kept[0]
-"""
+def _empty_calls(device: Device, count: int) -> str:
+    """Return the time of empty calls by the judge's clock, without the device's work in them.
 
-
-def _null_calls(device: Device, count: int) -> str:
-    """Return the time of calls that do nothing, by the judge's clock, of the second half of `count` calls."""
+    The first half of `count` calls does not count.
+    """
+    busy = busy_seconds(device)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "null.py"
-        file.write_text(_NULL, encoding="utf-8")
-        array = np.ones(NULL_SHAPE, np.float32)
+        file = Path(folder) / "program.py"
+        file.write_text("def run(xp, a):\n    return a\n", encoding="utf-8")
+        array, asked = np.ones(EMPTY_SHAPE, np.float32), [(EMPTY_SHAPE, "float32")]
         with CandidateProcess(file, device=device, limits=Limits(processes=512, memory_nbytes=16 << 30)) as process:
             process.load()
-            times = [process.time((array,), {}, [(NULL_SHAPE, "float32")], limit_s=60.0) for _ in range(count)]
-    low, middle, high = statistics.quantiles([1e6 * (one or 0.0) for one in times[count // 2 :]], n=4)
-    return f"a call that does nothing, {array.nbytes:,} bytes: {middle:.0f} us ({low:.0f} to {high:.0f})"
+            process.time((array,), {}, asked, limit_s=60.0)
+            times = [process.empty(limit_s=60.0) for _ in range(count)]
+    low, middle, high = statistics.quantiles([1e6 * ((one or 0.0) - busy) for one in times[count // 2 :]], n=4)
+    return f"an empty call, {array.nbytes:,} bytes: {middle:.0f} us ({low:.0f} to {high:.0f})"
 
 
 def _throughput(device: str, copies: int, jobs: int) -> str:
@@ -153,15 +149,17 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--copies", type=int, default=48, help="candidates of the count (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=8, help="at a time (default: %(default)s)")
-    parser.add_argument("--null", type=int, default=0, help="calls that do nothing (default: %(default)s)")
+    parser.add_argument("--empty", type=int, default=0, help="empty calls (default: %(default)s)")
+    parser.add_argument("--tier", choices=list(CANDIDATES), help="judge in this tier only")
     parser.add_argument("--out", type=Path, help="write the rows here, as JSON")
     options = parser.parse_args(words)
     device = Device(options.device)
     tiers = {tier: names for tier, names in CANDIDATES.items() if tier == "program" or device.kind == "cuda"}
+    tiers = {tier: names for tier, names in tiers.items() if options.tier in (None, tier)}
     made = {tier: Referees(str(device), data=TIMED, tier=tier, allow_unjailed=True) for tier in tiers}
     rows: list[dict[str, Any]] = []
-    if options.null:
-        print(_null_calls(device, options.null), flush=True)
+    if options.empty:
+        print(_empty_calls(device, options.empty), flush=True)
     if options.copies:
         print(_throughput(str(device), options.copies, options.jobs), flush=True)
     try:

@@ -1,8 +1,11 @@
-"""The times of the trusted processes: one that does nothing, and several that run the declared function.
+"""The times of trusted processes, which run the declared function and answer empty calls.
 
 A program's time depends on the process that it runs in, such as on where its memory lies: the same program is a few
 percent faster or slower in another process. The declared function is timed in several new processes, which show how
 large this offset is here. The candidate itself has one process, because it may do other things in a second one.
+
+An empty call does all that a call does but for the candidate's function, and its time is taken off the time of a call.
+On a GPU it takes about 0.5 ms, and by a tenth more or less in another process, so each process answers its own.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cuassay.judging.probes import LARGE, elements_of
@@ -19,17 +22,32 @@ from cuassay.judging.schedule import WARM_UP
 from cuassay.judging.trial import given
 from cuassay.testing.samples import Sample
 
-__all__ = ["LEAST_OFFSET", "PROCESSES", "Baseline", "Key", "Seconds", "StartTimed", "Timed", "measured", "times_of"]
+__all__ = [
+    "LEAST_OFFSET",
+    "MOST_EMPTY",
+    "PROCESSES",
+    "Baseline",
+    "Key",
+    "Seconds",
+    "StartTimed",
+    "Timed",
+    "measured",
+    "times_of",
+]
 
 #: A case, by label and dtype, and its times.
 Key = tuple[str, str]
 Seconds = Mapping[Key, Sequence[float]]
 
-#: The number of processes of each trusted candidate.
-PROCESSES: Mapping[str, int] = {"null": 1, "reference": 2}
+#: The number of trusted processes.
+PROCESSES = 2
 
 #: The calls of a case in one process after warm-up, and those with large arrays, because each takes long.
 _CALLS, _FEW_CALLS = 12, 8
+
+#: At most this many times the time of the trusted processes' empty calls is taken off a candidate's times: it could
+#: make its own empty calls longer.
+MOST_EMPTY = 1.1
 
 #: The least relative offset between two processes that is assumed, by tier: two processes may agree by chance. On an
 #: H200 programs of 0.7 ms differed by 2 to 4 % between processes. Kernels, which the device times, differed by 1.5 % at
@@ -47,66 +65,111 @@ class Timed(Protocol):
     def time(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:
         """Return the seconds of one call by the judge's clock, or None if it failed."""
 
+    def empty(self) -> float | None:
+        """Return the seconds of an empty call like the last call, or None if it failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The times of the trusted processes by case: null calls, and the declared function in each of its processes."""
+    """The times of the trusted processes by case: of the declared function, and of empty calls, in each process.
 
-    null: Seconds = field(default_factory=dict)
+    Parameters
+    ----------
+    busy_s : float
+        Seconds for which each empty call keeps the device busy; they are not taken off the times of other calls.
+    """
+
     reference: Sequence[Seconds] = ()
+    empty: Sequence[Seconds] = ()
+    busy_s: float = 0.0
 
     def reference_of(self, key: Key) -> list[float]:
-        """Return the times of the declared function in all processes."""
-        return [seconds for times in self.reference for seconds in times.get(key, ())]
+        """Return the times of the declared function in all processes, each without those of its empty calls."""
+        return [seconds for times in self._net(key) for seconds in times]
+
+    def empty_of(self, key: Key, own: Sequence[float] = ()) -> float:
+        """Return the seconds to take off a candidate's times whose own empty calls took `own`.
+
+        They are at most `MOST_EMPTY` times those of the trusted processes.
+        """
+        trusted = self._trusted(key)
+        if not trusted:
+            return 0.0
+        found = min(statistics.median(own), MOST_EMPTY * max(trusted)) if own else statistics.median(trusted)
+        return found - self.busy_s
 
     def offset_of(self, key: Key, tier: str) -> float:
         """Return the relative offset to expect of another process: the standard deviation of those of the reference.
 
         It is at least `LEAST_OFFSET`.
         """
-        empty = statistics.median(self.null.get(key) or (0.0,))
-        medians = [statistics.median(times[key]) - empty for times in self.reference if times.get(key)]
+        medians = [statistics.median(times) for times in self._net(key)]
         if len(medians) < 2 or min(medians) <= 0:
             return LEAST_OFFSET[tier]
         return max(LEAST_OFFSET[tier], statistics.stdev(medians) / statistics.mean(medians))
 
+    def _trusted(self, key: Key) -> list[float]:
+        return [statistics.median(times[key]) for times in self.empty if times.get(key)]
 
-#: Starts a trusted process for calls with these samples.
+    def _net(self, key: Key) -> list[list[float]]:
+        """Return the times of each process that has some, without those of its own empty calls."""
+        found, usual = [], self.empty_of(key)
+        for place, times in enumerate(self.reference):
+            own = self.empty[place].get(key) if place < len(self.empty) else None
+            empty = statistics.median(own) - self.busy_s if own else usual
+            found.append([one - empty for one in times.get(key, ())])
+        return [times for times in found if times]
+
+
+#: Starts a trusted process that runs the declared function.
 StartTimed = Callable[[Mapping[Any, Sample]], AbstractContextManager[Timed]]
 
 
-def measured(ours: Mapping[str, StartTimed], samples: Mapping[Key, Sample]) -> Baseline:
+def measured(start: StartTimed | None, samples: Mapping[Key, Sample], *, busy_s: float = 0.0) -> Baseline:
     """Start the trusted processes and time calls on one sample of each case, one process after another.
 
     All are started and called once at the same time, because on a GPU each takes a second until its first answer.
+
+    Parameters
+    ----------
+    start : callable, optional
+        Starts a trusted process; without it there are no times.
+    busy_s : float
+        Seconds for which an empty call keeps the device busy.
     """
     arguments = {key: given(sample) for key, sample in samples.items()}
-    names = [name for name in ours for _ in range(PROCESSES[name])]
-    found: dict[str, list[Seconds]] = {name: [] for name in PROCESSES}
+    reference, empty = list[Seconds](), list[Seconds]()
+    if start is None:
+        return Baseline(busy_s=busy_s)
     with ExitStack() as held:
 
-        def started(name: str) -> Timed:
-            process = held.enter_context(ours[name](samples))
+        def started(_: int) -> Timed:
+            process = held.enter_context(start(samples))
             if not process.problem:
                 for args, kwargs in arguments.values():
                     process.time(args, kwargs)
             return process
 
-        with ThreadPoolExecutor(max(len(names), 1)) as pool:
-            processes = list(pool.map(started, names))
-        for name, process in zip(names, processes, strict=True):
-            found[name].append({} if process.problem else times_of(process, samples))
-    return Baseline(next(iter(found["null"]), {}), found["reference"])
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            processes = list(pool.map(started, range(PROCESSES)))
+        for process in processes:
+            calls, empty_calls = ({}, {}) if process.problem else times_of(process, samples)
+            reference.append(calls)
+            empty.append(empty_calls)
+    return Baseline(reference, empty, busy_s)
 
 
-def times_of(process: Timed, samples: Mapping[Key, Sample]) -> dict[Key, list[float]]:
-    """Time the calls of all cases in turn; return the seconds without those of warm-up."""
+def times_of(process: Timed, samples: Mapping[Key, Sample]) -> tuple[Seconds, Seconds]:
+    """Time the calls of all cases in turn, each followed by an empty one; return the seconds without warm-up."""
     arguments = {key: given(sample) for key, sample in samples.items()}
     counts = {key: _FEW_CALLS if elements_of(sample) > LARGE else _CALLS for key, sample in samples.items()}
-    found: dict[Key, list[float]] = {}
+    calls: dict[Key, list[float]] = {}
+    empty: dict[Key, list[float]] = {}
     for turn in range(WARM_UP + _CALLS):
         for key, (args, kwargs) in arguments.items():
-            seconds = process.time(args, kwargs) if turn < WARM_UP + counts[key] else None
-            if seconds is not None and turn >= WARM_UP:
-                found.setdefault(key, []).append(seconds)
-    return found
+            if turn >= WARM_UP + counts[key]:
+                continue
+            for found, seconds in ((calls, process.time(args, kwargs)), (empty, process.empty())):
+                if seconds is not None and turn >= WARM_UP:
+                    found.setdefault(key, []).append(seconds)
+    return calls, empty

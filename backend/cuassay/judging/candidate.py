@@ -13,7 +13,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +24,7 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.capability import DTYPE_NAMES
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.core.generator import GeneratorState
 from cuassay.judging import protocol
 from cuassay.judging.device_memory import DeviceMemory
@@ -43,8 +43,11 @@ _POLLS = 200
 #: Seconds of polling after the judge has asked for readiness, so that no candidate gains by waiting differently.
 _READY_SECONDS = 0.1
 
-#: Times that the arrays of the last call are handled before the next one, on a device that shares memory.
+#: Times that the last call is made again before the next one, on a device that shares memory with the judge.
 _REHEARSALS = 3
+
+#: Only a call that took fewer seconds is made again: on a longer one the state of the host has little influence.
+_SHORT_SECONDS = 0.005
 
 #: The module name that a candidate's file is loaded under.
 _MODULE = "candidate"
@@ -94,6 +97,8 @@ class Server:
         Wakes the judge, and is rung by the judge.
     memory : DeviceMemory, optional
         Memory of the device that is shared with the judge, for requests whose arrays are there.
+    kept : dict
+        The results of empty calls, by their number of bytes.
     """
 
     device: Device
@@ -101,6 +106,7 @@ class Server:
     arena: memoryview
     bell: Bell
     memory: DeviceMemory | None = None
+    kept: dict[int, Any] = field(default_factory=dict)
 
     def answer(self, number: int, answering: Callable[[], Answer]) -> None:
         """Reply with the result of `answering`, or with the exception that it raises."""
@@ -115,27 +121,19 @@ class Server:
     def run(self, call: Callable[[Server, Request], Answer]) -> None:
         """Answer calls until the judge has closed the connection."""
         last = 0  # the number of the last request; none yet
-        called: Request | None = None
+        again: Callable[[], Answer] | None = None
         while self._wait(last):
             request = protocol.read_request(self.control)
             last = request.number
             if request.form:
-                self.answer(last, partial(call, self, request))
-                called = request
+                calling, began = partial(call, self, request), time.perf_counter()
+                self.answer(last, calling)
+                is_short = time.perf_counter() - began < _SHORT_SECONDS
+                if not request.is_empty:
+                    again = calling if is_short and self._memory_of(request) is not None else None
             else:
-                self.answer(last, partial(self._ready, called))
+                self.answer(last, partial(_rehearsed, again))
                 self._poll(last)
-
-    def _ready(self, called: Request | None) -> Answer:
-        """Handle the arrays of the last call again, without a call: after a pause each step would take longer."""
-        if called is not None and (memory := self._memory_of(called)) is not None:
-            backend = devices.backend(self.device.kind)
-            with backend.activate(self.device.index):
-                for _ in range(_REHEARSALS):
-                    self.arguments(called, memory.array)
-                    self.write([memory.zeros(room.nbytes) for room in called.rooms], called)
-                    backend.synchronize(self.device.index)
-        return (), 0.0, False
 
     def _poll(self, last: int) -> None:
         deadline = time.monotonic() + _READY_SECONDS
@@ -170,6 +168,15 @@ class Server:
 
         args, options = _decoded(request.form, array, scalar)
         return args, options, given
+
+    def nothing(self, request: Request) -> list[Any]:
+        """Return results that fill the rooms of an empty call. On a GPU this keeps the device busy for a known time."""
+        if self.device.kind not in HOST_KINDS:
+            backend: Any = devices.backend(self.device.kind)
+            backend.spin(self.device.index, protocol.BUSY_CYCLES)
+        for nbytes in {room.nbytes for room in request.rooms} - self.kept.keys():
+            self.kept[nbytes] = devices.zeros((nbytes,), "uint8", self.device)
+        return [self.kept[room.nbytes] for room in request.rooms]
 
     def write(self, results: Sequence[Any], request: Request) -> tuple[Claim, ...]:
         """Write outputs to their rooms, and return claims that describe them."""
@@ -239,6 +246,17 @@ class Server:
         return result
 
 
+def _rehearsed(again: Callable[[], Answer] | None) -> Answer:
+    """Make the last call again and drop its results: the next call would take longer after a pause of this process.
+
+    Its inputs are those that the candidate has had, so that it learns nothing of the next ones.
+    """
+    if again is not None:
+        for _ in range(_REHEARSALS):
+            again()
+    return (), 0.0, False
+
+
 def load_program(path: Path) -> Callable[[Server, Request], Answer]:
     """Return the function that answers calls of a Python file: its own function runs on arrays of the device."""
     function = load(path)
@@ -250,7 +268,7 @@ def load_program(path: Path) -> Callable[[Server, Request], Answer]:
             if not namespaces:
                 namespaces.append(devices.namespace(device))
             args, options, given = server.arguments(request, server.array_of(request))
-            result = function(namespaces[0], *args, **options)
+            result = server.nothing(request) if request.is_empty else function(namespaces[0], *args, **options)
             claims = server.write(list(result) if isinstance(result, tuple | list) else [result], request)
             server.give_back(given, request)
             backend.synchronize(device.index)  # work on other streams counts as part of the call

@@ -1,10 +1,10 @@
-"""Processes that answer calls: those of candidates, and two trusted ones, a null process and the declared function."""
+"""Processes that answer calls: those of candidates, and trusted ones with the declared function."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -49,8 +49,8 @@ def run(xp, *args, **options):
     return [first, *nothing(xp, *args, **options)[1:]] if {is_one_of_several} else first
 """
 
-#: It returns arrays of the right shapes, made only once, so that only the protocol and the copies take time.
-_NULL = """\
+#: Returns arrays of the right shapes, made only once, so that the second of several results takes no time.
+_NOTHING = """\
 outputs = {table!r}
 kept = {{}}
 
@@ -61,9 +61,6 @@ def nothing(xp, *args, **options):
     if key not in kept:
         kept[key] = [xp.zeros(shape, dtype) for shape, dtype in outputs[key]]
     return kept[key]
-
-
-run = nothing
 """
 
 Key = tuple[Any, ...]
@@ -119,15 +116,9 @@ class Candidates(Closing):
         If several results are declared one by one, only the function of the first is called, and is assumed to compute
         all: calling each would take several times as long as a single function that returns all results.
         """
-        source = _NULL.format(table=self._table(shapes))
+        source = _NOTHING.format(table=self._table(shapes))
         source += _REFERENCE.format(target=self._declaration.target, is_one_of_several=len(self._declaration.specs) > 1)
         with self._of_ours("reference.py", source) as candidate:
-            yield candidate
-
-    @contextmanager
-    def null(self, shapes: Mapping[Any, Sample]) -> Iterator[_Candidate]:
-        """Start a process that does nothing, for calls with the shapes of these samples."""
-        with self._of_ours("null.py", _NULL.format(table=self._table(shapes))) as candidate:
             yield candidate
 
     def _table(self, shapes: Mapping[Any, Sample]) -> dict[Any, Any]:
@@ -141,9 +132,9 @@ class Candidates(Closing):
             ]
         return table
 
-    def ours(self) -> dict[str, Callable[..., Any]]:
-        """Return both trusted processes by name; the kernel tier needs none, because the device times it."""
-        return {"null": self.null, "reference": self.reference} if self._options.tier == "program" else {}
+    def ours(self) -> Callable[[Mapping[Any, Sample]], AbstractContextManager[_Candidate]] | None:
+        """Return what starts a trusted process; None for the kernel tier, which the device times."""
+        return self.reference if self._options.tier == "program" else None
 
     @contextmanager
     def _of_ours(self, name: str, source: str) -> Iterator[_Candidate]:
@@ -238,9 +229,18 @@ class _Candidate:
 
     def time(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:
         """Make one call of a trusted process; return its seconds, or None if it failed."""
-        try:
+        with suppress(CandidateLostError):
             return self._process.time(args, kwargs, self._rooms.of(args, kwargs), limit_s=self._seconds)
-        except CandidateLostError:
+        return None
+
+    def empty(self) -> float | None:
+        """Make an empty call like the last call; return its seconds, or None if it failed or the device times calls."""
+        if self._process.tier == "kernel":
+            return None
+        try:
+            return self._process.empty(limit_s=self._seconds)
+        except CandidateLostError as lost:
+            self._note(lost)
             return None
 
     def _look_at(self, reply: Reply) -> None:

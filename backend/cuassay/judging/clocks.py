@@ -1,4 +1,4 @@
-"""The times of a verdict: by the judge's clock, minus the time of a null candidate, or withheld.
+"""The times of a verdict: by the judge's clock, minus the time of an empty call, or withheld.
 
 A call's time ends when the snapshot of its outputs is complete, so that it includes late work. A figure is given only
 if the times do not drift over the calls. If a device's peak rates are known, a time below the physical floor is
@@ -11,13 +11,16 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from cuassay import devices
 from cuassay.benchmarking.empty import empty_interval
 from cuassay.benchmarking.timing import measure
-from cuassay.core.device import Device
+from cuassay.core.device import HOST_KINDS, Device
 from cuassay.judging.baseline import Baseline, Key
+from cuassay.judging.protocol import BUSY_CYCLES
 from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
 from cuassay.judging.verdict import CaseTime
@@ -28,6 +31,7 @@ __all__ = [
     "MOST_DRIFT",
     "MOST_ERROR",
     "Peaks",
+    "busy_seconds",
     "case_times",
     "drift_of",
     "floor_of",
@@ -136,7 +140,7 @@ def case_times(
     Parameters
     ----------
     baseline : Baseline
-        The times of null calls, and of calls of the declared implementation, by the same protocol.
+        The times of empty calls, and of calls of the declared implementation, by the same protocol.
     tier : str
         ``program`` or ``kernel``.
     on : str
@@ -145,7 +149,7 @@ def case_times(
         From the bytes that a call must move to the peak rates of the device; see `peaks_of`.
     """
     return tuple(
-        _case(results, key, samples, baseline, trial.shapes[key], tier, on, peaks)
+        _case(results, key, samples, trial.empty.get(key, ()), baseline, trial.shapes[key], tier, on, peaks)
         for key, samples in sorted(trial.times.items())
     )
 
@@ -155,6 +159,15 @@ def empty_intervals(device: Device, trial: Trial) -> dict[Key, list[float]]:
     found = empty_interval(device)
     seconds = [0.0 if found is None else found.median_s]
     return dict.fromkeys(trial.times, seconds)
+
+
+def busy_seconds(device: Device) -> float:
+    """Return the seconds for which an empty call keeps `device` busy; 0 on host devices, where it does not."""
+    if device.kind in HOST_KINDS:
+        return 0.0
+    backend: Any = devices.backend(device.kind)
+    busy = measure(partial(backend.spin, device.index, BUSY_CYCLES), device, max_seconds=_SECONDS)
+    return busy.median_s - busy.empty_s
 
 
 def declared_times(results: Results, device: Device, trial: Trial) -> dict[Key, list[float]]:
@@ -175,6 +188,7 @@ def _case(
     results: Results,
     key: Key,
     samples: Sequence[float],
+    own: Sequence[float],
     baseline: Baseline,
     sample: Sample,
     tier: str,
@@ -182,13 +196,10 @@ def _case(
     peaks: Callable[[int], Peaks],
 ) -> CaseTime:
     label, dtype = key
-    null = baseline.null.get(key, ())
-    empty = statistics.median(null) if null else 0.0
+    empty = baseline.empty_of(key, own)
     low, middle, high = (one - empty for one in _quartiles(samples))
     offset = baseline.offset_of(key, tier)
-    error = math.hypot(
-        standard_error(samples), standard_error(null) if len(null) > 1 else 0.0, offset * max(middle, 0.0)
-    )
+    error = math.hypot(standard_error(samples), standard_error(own) if own else 0.0, offset * max(middle, 0.0))
     work = results.least_work(sample)
     least = floor_of(work, dtype, peaks(work.bytes))
     drift = drift_of(samples)
@@ -200,7 +211,7 @@ def _case(
     )  # fmt: skip
     if withheld:
         return found
-    reference, ratios = _against(baseline.reference_of(key), empty, (low, middle, high))
+    reference, ratios = _against(baseline.reference_of(key), (low, middle, high))
     offsets = 1 + offset * math.sqrt(1 + 1 / max(len(baseline.reference), 1))  # the candidate's, and that of a mean
     return CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error, floor_s=least, median_s=middle, q25=low, q75=high,
@@ -231,7 +242,7 @@ def _why_withheld(median: float, error: float, on: str, drift: float | None) -> 
             "number of its calls"
         )
     if median <= 0:
-        return "the calls took no longer than those of a candidate that does nothing"
+        return "the calls took no longer than empty ones, which leave the candidate out"
     if error > MOST_ERROR * median:
         return (
             f"its error is {100 * error / median:,.1f} %, and at most {100 * MOST_ERROR:g} % is allowed; {_REMEDY[on]}"
@@ -240,12 +251,12 @@ def _why_withheld(median: float, error: float, on: str, drift: float | None) -> 
 
 
 def _against(
-    baseline: Sequence[float], empty: float, mine: tuple[float, float, float]
+    baseline: Sequence[float], mine: tuple[float, float, float]
 ) -> tuple[float | None, tuple[float | None, float | None]]:
     """Return the baseline's median, and the quartiles of its time over the candidate's, less favourable first."""
     if len(baseline) < 4:
         return None, (None, None)
-    low, middle, high = (one - empty for one in _quartiles(baseline))
+    low, middle, high = _quartiles(baseline)
     if low <= 0 or mine[0] <= 0:
         return middle if middle > 0 else None, (None, None)
     return middle, (low / mine[2], high / mine[0])

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.device import Device
@@ -34,7 +33,6 @@ class DeviceMemory:
     def __init__(self, device: Device, nbytes: int, descriptor: int) -> None:
         self._device, self._nbytes, self._descriptor = device, nbytes, descriptor
         self._memory: Any = None
-        self._zeros: Any = None
 
     def __repr__(self) -> str:
         return f"DeviceMemory({self._device}, {self._nbytes:,} bytes)"
@@ -48,12 +46,6 @@ class DeviceMemory:
         """Return a copy of an input on the host."""
         found: NDArray[Any] = self.array(placed).get()
         return found
-
-    def zeros(self, nbytes: int) -> Any:
-        """Return an array of zero bytes on the device, the same for each call."""
-        if self._zeros is None or self._zeros.nbytes < nbytes:
-            self._zeros = devices.zeros((nbytes,), "uint8", self._device)
-        return self._zeros[:nbytes]
 
     def put(self, result: Any, room: Room) -> None:
         """Copy an output to its room, ordered on the current stream."""

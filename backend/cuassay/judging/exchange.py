@@ -47,10 +47,10 @@ class Prepared:
         arena.prepare(layout, arrays)
         return cls(arena, layout, form, arrays)
 
-    def message(self, number: int) -> bytes:
+    def message(self, number: int, *, is_empty: bool = False) -> bytes:
         """Return the request number `number`, as it is stored while the clock runs."""
         is_on_device = isinstance(self.arena, DeviceArena)
-        return packed(Request(number, self.form, self.layout.inputs, self.layout.rooms, is_on_device=is_on_device))
+        return packed(Request(number, self.form, self.layout.inputs, self.layout.rooms, is_on_device, is_empty))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +63,11 @@ class Exchange:
     asked_ns: int
     begun_ns: int
     ended_ns: int
+
+    @property
+    def seconds(self) -> float | None:
+        """The time from the release of the arguments to the end of the copies; None if the candidate raised."""
+        return None if self.reply.error is not None else (self.ended_ns - self.begun_ns) * 1e-9
 
     def read(self, taken: Sequence[NDArray[Any]], outputs: int) -> Reply:
         """Return the call as the judge saw it, with the copies that `take` gave; `outputs` is the expected number."""

@@ -104,6 +104,7 @@ class CandidateProcess(Closing):
         self.late_writes = 0
         self._arenas: list[Arena] = []
         self._taken: tuple[Arena, Layout, list[NDArray[Any]]] | None = None
+        self._call: Prepared | None = None
         self._lifeline = -1
         self._is_stopped = False
         self._zygote, self._owns_zygote = zygote, zygote is None
@@ -243,12 +244,7 @@ class CandidateProcess(Closing):
         StateError
             If `load` was not called, or `close` was.
         """
-        if self._lost is not None:
-            raise self._lost
-        if self._state != "loaded":
-            raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
-        self._look_for_late_writes()
-        made = self._exchange(arguments, options or {}, outputs, seed, limit_s or self.limits.call_s)
+        made = self._exchange(self._placed(arguments, options or {}, outputs, seed), limit_s or self.limits.call_s)
         taken = made.take()
         self._taken = made.call.arena, made.call.layout, taken
         return made.read(taken, len(outputs))
@@ -256,49 +252,54 @@ class CandidateProcess(Closing):
     def time(
         self, arguments: Sequence[Any], options: Mapping[str, Any], outputs: Sequence[Asked], *, limit_s: float
     ) -> float | None:
-        """Call ``run`` of a trusted process once; return its seconds as those of `call`, or None if it raised.
+        """Call ``run`` once; return its seconds as those of `call`, or None if it raised. Nobody reads the outputs."""
+        return self._exchange(self._placed(arguments, options, outputs), limit_s).seconds
 
-        The protocol is the same while the clock runs. Afterwards nothing is read, compared or looked for.
+    def empty(self, *, limit_s: float) -> float | None:
+        """Make the last call again without ``run``; return its seconds, or None if there is none or it raised.
+
+        On a GPU this call keeps the device busy for `protocol.BUSY_CYCLES` instead.
         """
-        made = self._exchange(arguments, options, outputs, None, limit_s)
-        return None if made.reply.error is not None else (made.ended_ns - made.begun_ns) * 1e-9
+        self._look_for_late_writes()
+        if self._call is None:
+            return None
+        return self._exchange(self._call, limit_s, is_empty=True).seconds
 
-    def _exchange(
-        self,
-        arguments: Sequence[Any],
-        options: Mapping[str, Any],
-        outputs: Sequence[Asked],
-        seed: int | None,
-        limit_s: float,
-    ) -> Exchange:
-        """Send one call and wait for its reply. The clock runs only from the inputs to the copies of the outputs."""
+    def _placed(
+        self, arguments: Sequence[Any], options: Mapping[str, Any], outputs: Sequence[Asked], seed: int | None = None
+    ) -> Prepared:
+        """Prepare the next call, after a last look at the outputs of the one before."""
         if self._lost is not None:
             raise self._lost
         if self._state != "loaded":
             raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
-        call = Prepared.of(self._arenas, arguments, options, outputs, seed)
-        arena, layout = call.arena, call.layout
-        asked_ns, within = time.perf_counter_ns(), (time.monotonic(), limit_s)
-        number = self._wake(within) + 1
-        message = call.message(number)
+        self._look_for_late_writes()
+        self._call = Prepared.of(self._arenas, arguments, options, outputs, seed)
+        return self._call
+
+    def _exchange(self, call: Prepared, limit_s: float, *, is_empty: bool = False) -> Exchange:
+        """Send one call and wait for its reply. The clock runs only from the inputs to the copies of the outputs."""
+        arena, layout, asked_ns = call.arena, call.layout, time.perf_counter_ns()
+        number = self._wake(limit_s) + 1
+        message = call.message(number, is_empty=is_empty)
         arena.rouse()
         begun_ns = time.perf_counter_ns()
         arena.give(layout, call.arrays)
-        self._ask(message, number, within)
+        self._ask(message, number, limit_s)
         take = arena.take(layout)
         ended_ns = time.perf_counter_ns()
         return Exchange(call, take, self._read(layout.rooms), asked_ns, begun_ns, ended_ns)
 
-    def _wake(self, within: tuple[float, float]) -> int:
+    def _wake(self, limit_s: float) -> int:
         """Wait until the process polls for the next call, however it slept; return the number of this request."""
         number = max(self._last, protocol.LOADED) + 1
-        self._ask(protocol.packed(Request(number, b"", (), ())), number, within)
+        self._ask(protocol.packed(Request(number, b"", (), ())), number, limit_s)
         return number
 
-    def _ask(self, message: bytes, number: int, within: tuple[float, float]) -> None:
+    def _ask(self, message: bytes, number: int, limit_s: float) -> None:
         protocol.send(self._control, message)
         self._bell.ring()
-        self._wait(number, *within)
+        self._wait(number, time.monotonic(), limit_s)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from cuassay.core.capability import DTYPE_NAMES
 
 __all__ = [
     "ARENA_ALIGNMENT",
+    "BUSY_CYCLES",
     "CONTROL_NBYTES",
     "LOADED",
     "MAX_ARRAYS",
@@ -64,9 +65,13 @@ ARENA_ALIGNMENT = 256
 #: The number of the reply that says whether the candidate's file was loaded. Calls have the following numbers.
 LOADED = 1
 
+#: Cycles of its clock for which an empty call keeps a GPU busy, about 0.3 ms. In other calls the host prepares the
+#: copies of the outputs while the GPU still works; without this work only the empty call would contain that time.
+BUSY_CYCLES = 600_000
+
 _HEAD = 64  # bytes before a region's message; its counter has its own cache line
 
-_REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether on the device, pad
+_REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether on the device, whether empty
 _PLACED = struct.Struct(f"<QQQII{MAX_NDIM}q{MAX_NDIM}q")  # low, nbytes, first, dtype, ndim, shape, strides
 _ROOM = struct.Struct("<QQ")  # offset, nbytes
 _REPLY_HEAD = struct.Struct(
@@ -114,13 +119,17 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call, with its arrays in the host's or the device's arena; one without a form asks to be ready for a call."""
+    """One call, with its arrays in the host's or the device's arena; one without a form asks to be ready for a call.
+
+    An empty call is handled like any other, but the candidate's function is not called; see `BUSY_CYCLES`.
+    """
 
     number: int
     form: bytes
     arrays: tuple[Placed, ...]
     rooms: tuple[Room, ...]
     is_on_device: bool = False
+    is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +214,8 @@ def packed(request: Request) -> bytes:
             f"a call takes at most {MAX_ARRAYS} arrays and {MAX_OUTPUTS} outputs; got {len(request.arrays)} and "
             f"{len(request.rooms)}; use fewer"
         )
-    head = _REQUEST.pack(
-        request.number, len(request.arrays), len(request.rooms), len(request.form), request.is_on_device, 0
-    )
+    counts = (len(request.arrays), len(request.rooms), len(request.form))
+    head = _REQUEST.pack(request.number, *counts, request.is_on_device, request.is_empty)
     arrays = b"".join(map(_packed_array, request.arrays))
     rooms = b"".join(_ROOM.pack(room.offset, room.nbytes) for room in request.rooms)
     message = head + arrays + rooms + request.form
@@ -227,13 +235,13 @@ def _packed_array(placed: Placed) -> bytes:
 
 def read_request(control: Buffer) -> Request:
     """Return the last request; called by the candidate's process, which trusts the judge."""
-    number, arrays, rooms, form_nbytes, is_on_device, _ = _REQUEST.unpack_from(control, _HEAD)
+    number, arrays, rooms, form_nbytes, is_on_device, is_empty = _REQUEST.unpack_from(control, _HEAD)
     at = _HEAD + _REQUEST.size
     placed = tuple(_unpacked(_PLACED.unpack_from(control, at + i * _PLACED.size)) for i in range(arrays))
     at += arrays * _PLACED.size
     given = tuple(Room(*_ROOM.unpack_from(control, at + i * _ROOM.size)) for i in range(rooms))
     at += rooms * _ROOM.size
-    return Request(number, bytes(control[at : at + form_nbytes]), placed, given, bool(is_on_device))
+    return Request(number, bytes(control[at : at + form_nbytes]), placed, given, bool(is_on_device), bool(is_empty))
 
 
 def _unpacked(fields: tuple[int, ...]) -> Placed:

@@ -24,6 +24,7 @@ from cuassay.judging.baseline import Baseline, StartTimed, measured
 from cuassay.judging.catalogue import CATALOGUE
 from cuassay.judging.clocks import (
     FLOOR_SLACK,
+    busy_seconds,
     case_times,
     declared_times,
     empty_intervals,
@@ -151,9 +152,8 @@ class Referee:
         How they are judged.
     start : callable
         ``start(path)`` starts a candidate.
-    ours : mapping of str to callable
-        Starts the null process, under ``null``, and the declared implementation, under ``reference``; each takes a
-        sample of every case.
+    ours : callable, optional
+        Starts a trusted process with the declared function, for calls on a sample of every case.
     """
 
     def __init__(
@@ -161,10 +161,10 @@ class Referee:
         declaration: Declaration,
         options: JudgeOptions,
         start: Start,
-        ours: Mapping[str, StartTimed] | None = None,
+        ours: StartTimed | None = None,
     ) -> None:
         self.declaration, self.options = declaration, options
-        self._start, self._ours = start, ours or {}
+        self._start, self._ours = start, ours
         self._turns = Turns()
         self.results = Results(declaration.specs)
         self.dtypes = claimed(declaration.spec, options.device)
@@ -229,9 +229,9 @@ class Referee:
         """Return the time of each case. The trusted processes are timed after this candidate has ended."""
         results, device = self.results, self.options.device
         if self.options.tier == "kernel":
-            baseline = Baseline(empty_intervals(device, trial), [declared_times(results, device, trial)])
+            baseline = Baseline([declared_times(results, device, trial)], [empty_intervals(device, trial)])
         else:
-            baseline = measured(self._ours, trial.shapes)
+            baseline = measured(self._ours, trial.shapes, busy_s=busy_seconds(device))
         return case_times(
             results, trial, baseline, tier=self.options.tier, on="host" if device.kind in HOST_KINDS else "device",
             peaks=partial(peaks_of, device, self.dtypes),

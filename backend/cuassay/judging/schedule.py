@@ -31,7 +31,10 @@ __all__ = ["WARM_UP", "Schedule", "by_size", "claimed", "schedule"]
 WARM_UP = 2
 
 #: The least and the most timed calls of a case, without warm-up.
-_TIMED = 12, 20
+_TIMED = 16, 24
+
+#: The least and the most timed calls of a case one after another.
+_RUN = 3, 5
 
 #: The number of samples that are run three times; in a single one, noise in the last bits may be equal by chance.
 _EQUAL = 4
@@ -95,8 +98,27 @@ def schedule(
         measured = [dtype for dtype in DTYPES if dtype in dtypes] or list(dtypes[:1])
         for dtype in measured:
             probes += _timed(results, device, dtype, chance, notes, times=times)
-    places = np.repeat(np.arange(len(probes)), [len(probe.draws) for probe in probes])
-    return Schedule(tuple(probes), tuple(int(place) for place in chance.permutation(places)), notes)
+    return Schedule(tuple(probes), _order(probes, chance), notes)
+
+
+def _order(probes: Sequence[Probe], chance: np.random.Generator) -> tuple[int, ...]:
+    """Return the places of all calls in random order. Timed calls of a case come in short runs.
+
+    The first call of a run takes longer than the others if a call of another kind came before it.
+    """
+    runs: list[list[int]] = []
+    open_runs: dict[tuple[str, str], list[int]] = {}
+    for place, probe in enumerate(probes):
+        if not probe.case:
+            runs += [[place] for _ in probe.draws]
+            continue
+        key = probe.case, probe.dtype
+        run = open_runs.get(key, [])
+        if not run or len(run) >= chance.integers(_RUN[0], _RUN[1] + 1):
+            open_runs[key] = run = []
+            runs.append(run)
+        run += [place] * len(probe.draws)
+    return tuple(place for run in chance.permutation(len(runs)) for place in runs[run])
 
 
 def _checks(

@@ -64,6 +64,9 @@ class Subject(Protocol):
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
         """Make one call. It returns whatever the candidate does."""
 
+    def empty(self) -> float | None:
+        """Make the last call again without the candidate's function; return its seconds, None if there are none."""
+
 
 class LocalSubject:
     """A trusted function of NumPy arrays, in this process.
@@ -100,6 +103,9 @@ class LocalSubject:
         changed = tuple(place for place, (a, b) in enumerate(zip(given, after, strict=True)) if differs(a, b))
         outputs = tuple(map(np.array, result if isinstance(result, list | tuple) else [result]))
         return Answer(status="ok", outputs=outputs, changed=changed, seconds=seconds)
+
+    def empty(self) -> None:
+        """Return None: there is no protocol whose time would be taken off."""
 
 
 def differs(before: NDArray[Any], after: NDArray[Any]) -> bool:

@@ -47,6 +47,8 @@ class Trial:
         The number of passed probes, by check.
     times : dict
         The seconds of the calls of each case, without warm-up, by label and dtype.
+    empty : dict
+        The seconds of the empty calls of each case, by label and dtype.
     shapes : dict
         One sample of each case, by label and dtype.
     begun : dict
@@ -68,6 +70,7 @@ class Trial:
     finding: Finding | None = None
     passed: dict[str, int] = field(default_factory=dict)
     times: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    empty: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     shapes: dict[tuple[str, str], Sample] = field(default_factory=dict)
     begun: dict[tuple[str, str], int] = field(default_factory=dict)
     calls: int = 0
@@ -199,6 +202,10 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
         trial.timed += 1
         if trial.begun[key] > WARM_UP:
             trial.times.setdefault(key, []).append(answer.device_s or answer.seconds)
+            empty = subject.empty()
+            if empty is not None:
+                trial.empty.setdefault(key, []).append(empty)
+                trial.seconds += empty
         trial.shapes[key] = sample
     return answer
 

@@ -53,11 +53,11 @@ class CaseTime:
     label, dtype : str
         The problem.
     median_s, q25, q75 : float or None
-        Seconds per call, minus those of a null candidate; None if the figure is withheld.
+        Seconds per call, minus those of an empty call; None if the figure is withheld.
     n : int
         The number of timed calls.
     error_s : float
-        The standard error of the median, including that of the null candidate and the offset between processes.
+        The standard error of the median, including that of the empty calls and the offset between processes.
     offset : float
         The relative offset between two processes that run the same program, which `error_s`, `ratio_low` and
         `ratio_high` include.

@@ -56,6 +56,27 @@ def started(zygote: Zygote, tmp_path: Path) -> Iterator[Start]:
         one.close()
 
 
+# ---------------------------------------------------------------------------------------- empty calls
+
+
+def test_an_empty_call_leaves_the_candidate_out(started: Start) -> None:
+    one = started("def run(xp, a):\n    raise ValueError('called')\n")
+
+    assert one.empty(limit_s=60) is None
+    assert one.time((BASE,), {}, [ROOM], limit_s=60) is None
+    assert (one.empty(limit_s=60) or 0) > 0
+
+
+def test_an_empty_call_is_no_late_write_of_the_one_before(started: Start) -> None:
+    one = started("def run(xp, a):\n    return a + 1\n")
+
+    for _ in range(3):
+        np.testing.assert_array_equal(one.call((BASE,), {}, [ROOM]).outputs[0].array, BASE + 1)
+        assert one.empty(limit_s=60)
+    one.close()
+    assert one.late_writes == 0
+
+
 # ---------------------------------------------------------------------------------------- arguments and outputs
 
 

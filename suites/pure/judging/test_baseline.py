@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.judging.baseline import LEAST_OFFSET, Baseline, measured, times_of
+from cuassay.judging.baseline import LEAST_OFFSET, MOST_EMPTY, Baseline, measured, times_of
 from cuassay.judging.probes import LARGE
 from cuassay.judging.schedule import WARM_UP
 from cuassay.testing import Sample
@@ -19,67 +19,91 @@ SAMPLES = {SMALL: Sample((np.zeros(64, np.float32),)), LARGE_ONE: Sample((np.zer
 
 
 class Process:
-    """A trusted process whose calls take `seconds(number of the call)`."""
+    """A trusted process whose calls take `seconds(number of the call)`, and its empty calls `empty`."""
 
-    def __init__(self, seconds: Callable[[int], float | None] = lambda call: 1.0, problem: str = "") -> None:
-        self.seconds, self.problem = seconds, problem
+    def __init__(
+        self, seconds: Callable[[int], float | None] = lambda call: 1.0, problem: str = "", empty: float | None = 0.25
+    ) -> None:
+        self.seconds, self.problem, self._empty = seconds, problem, empty
         self.sizes: list[int] = []
+        self.empty_calls = 0
 
     def time(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:
         self.sizes.append(args[0].size)
         return self.seconds(len(self.sizes))
 
+    def empty(self) -> float | None:
+        self.empty_calls += 1
+        return self._empty
+
 
 def test_cases_take_turns_and_large_ones_are_called_less_often() -> None:
     process = Process()
 
-    found = times_of(process, SAMPLES)
+    calls, empty = times_of(process, SAMPLES)
 
     assert process.sizes[:4] == [64, LARGE + 1] * 2
-    assert {key: len(times) for key, times in found.items()} == {SMALL: 12, LARGE_ONE: 8}
+    assert process.empty_calls == len(process.sizes)
+    for found in (calls, empty):
+        assert {key: len(times) for key, times in found.items()} == {SMALL: 12, LARGE_ONE: 8}
     assert len(process.sizes) == 12 + 8 + 2 * WARM_UP
 
 
 def test_first_calls_and_failed_ones_do_not_count() -> None:
-    process = Process(lambda call: None if call == 5 else float(call))
+    process = Process(lambda call: None if call == 5 else float(call), empty=None)
 
-    found = times_of(process, {SMALL: SAMPLES[SMALL]})
+    calls, empty = times_of(process, {SMALL: SAMPLES[SMALL]})
 
-    assert found == {SMALL: [3.0, 4.0, *map(float, range(6, 15))]}
-
-
-def test_declared_function_runs_in_two_processes_and_nothing_in_one() -> None:
-    started: list[str] = []
-
-    def starting(name: str, problem: str = "") -> Any:
-        @contextmanager
-        def start(samples: Any) -> Iterator[Process]:
-            started.append(name)
-            yield Process(problem=problem)
-
-        return start
-
-    found = measured({"null": starting("null"), "reference": starting("reference")}, SAMPLES)
-    assert sorted(started) == ["null", "reference", "reference"]
-    assert found.reference_of(SMALL) == [1.0] * 24
-    assert found.null[LARGE_ONE] == [1.0] * 8
-
-    found = measured({"reference": starting("reference", "it cannot be loaded")}, SAMPLES)
-    assert (found.null, found.reference_of(SMALL)) == ({}, [])
+    assert calls == {SMALL: [3.0, 4.0, *map(float, range(6, 15))]}
+    assert empty == {}
 
 
-def of_processes(*medians: float, null: float = 0.0) -> float:
-    baseline = Baseline({SMALL: [null]}, [{SMALL: [median] * 5} for median in medians])
+def test_declared_function_runs_in_two_processes_each_with_its_own_empty_calls() -> None:
+    empties = iter([0.25, 0.5])
+
+    @contextmanager
+    def start(samples: Any) -> Iterator[Process]:
+        yield Process(empty=next(empties))
+
+    found = measured(start, SAMPLES)
+    assert sorted(found.reference_of(SMALL)) == [0.5] * 12 + [0.75] * 12
+
+    @contextmanager
+    def unloadable(samples: Any) -> Iterator[Process]:
+        yield Process(problem="it cannot be loaded")
+
+    found = measured(unloadable, SAMPLES)
+    assert (found.reference_of(SMALL), found.empty_of(SMALL)) == ([], 0.0)
+    assert measured(None, SAMPLES).reference_of(SMALL) == []
+
+
+def of_processes(*medians: float, empty: Sequence[float] = ()) -> float:
+    baseline = Baseline([{SMALL: [median] * 5} for median in medians], [{SMALL: [one] * 3} for one in empty])
     return baseline.offset_of(SMALL, "program")
 
 
-def test_offset_is_the_deviation_of_processes_without_the_empty_call() -> None:
+def test_offset_is_the_deviation_of_processes_without_their_empty_calls() -> None:
     assert of_processes(1.0, 1.2) == pytest.approx(0.2 / 2**0.5 / 1.1)
-    assert of_processes(2.0, 2.2, null=1.0) == pytest.approx(0.2 / 2**0.5 / 1.1)
+    assert of_processes(2.0, 2.2, empty=[1.0, 1.0]) == pytest.approx(0.2 / 2**0.5 / 1.1)
+    assert of_processes(2.0, 3.0, empty=[1.0, 2.0]) == LEAST_OFFSET["program"]
 
 
 @pytest.mark.parametrize(
     "medians", [(), (1.0,), (1.0, 1.001), (0.5, 1.5)], ids=["none", "one", "equal", "not above the empty call"]
 )
 def test_offset_has_a_floor(medians: tuple[float, ...]) -> None:
-    assert of_processes(*medians, null=0.6 if 0.5 in medians else 0.0) == LEAST_OFFSET["program"]
+    empty = (0.6, 0.6) if 0.5 in medians else ()
+    assert of_processes(*medians, empty=empty) == LEAST_OFFSET["program"]
+
+
+def test_a_candidates_empty_calls_count_up_to_those_of_the_trusted_processes() -> None:
+    ours = Baseline(empty=[{SMALL: [0.4]}, {SMALL: [0.5]}, {}], busy_s=0.3)
+
+    assert ours.empty_of(SMALL, [0.45, 0.46, 0.47]) == pytest.approx(0.16)
+    assert ours.empty_of(SMALL, [0.1]) == pytest.approx(-0.2)
+    assert ours.empty_of(SMALL, [5.0]) == pytest.approx(MOST_EMPTY * 0.5 - 0.3)
+    assert ours.empty_of(SMALL) == pytest.approx(0.45 - 0.3)
+
+
+def test_without_trusted_processes_nothing_is_taken_off() -> None:
+    assert Baseline(busy_s=0.3).empty_of(SMALL, [0.5]) == 0.0

@@ -24,19 +24,21 @@ STEADY = [0.010, 0.0101, 0.0099, 0.010, 0.010, 0.0101, 0.0099, 0.010]
 
 def timed(
     samples: Sequence[float],
-    null: Sequence[float] = (),
+    empty: Sequence[float] = (),
     baseline: Sequence[float] = (),
     tier: str = "program",
     **peaks: float,
 ) -> CaseTime:
-    trial = Trial(times={KEY: list(samples)}, shapes={KEY: Sample((np.zeros(8, np.float32),))})
-    ours = Baseline({KEY: null}, [{KEY: baseline}])
+    trial = Trial(
+        times={KEY: list(samples)}, empty={KEY: list(empty)}, shapes={KEY: Sample((np.zeros(8, np.float32),))}
+    )
+    ours = Baseline([{KEY: baseline}], [{KEY: empty}])
     (found,) = case_times(Results([SPEC]), trial, ours, tier=tier, on="device", peaks=lambda nbytes: peaks)
     return found
 
 
-def test_the_time_of_a_call_that_does_nothing_is_taken_off() -> None:
-    found = timed(STEADY, null=[0.004] * 8)
+def test_the_time_of_an_empty_call_is_taken_off() -> None:
+    found = timed(STEADY, empty=[0.004] * 8)
 
     assert found.median_s == pytest.approx(0.006)
     assert (found.n, found.clock, found.withheld) == (8, "host", "")
@@ -53,8 +55,8 @@ def test_a_figure_whose_error_is_too_large_is_withheld() -> None:
     )
 
 
-def test_a_figure_below_that_of_doing_nothing_is_withheld() -> None:
-    assert timed(STEADY, null=[0.02] * 8).median_s is None
+def test_a_figure_below_that_of_an_empty_call_is_withheld() -> None:
+    assert timed(STEADY, empty=[0.02] * 8).median_s is None
 
 
 def test_few_calls_give_no_figure() -> None:

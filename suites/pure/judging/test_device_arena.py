@@ -14,7 +14,7 @@ import pytest
 
 from cuassay.core.device import Device
 from cuassay.errors import CapabilityError, DriverError, OutOfMemoryError
-from cuassay.judging import device_arena, device_memory
+from cuassay.judging import device_arena
 from cuassay.judging.arena import repeated
 from cuassay.judging.device_arena import DeviceArena
 from cuassay.judging.device_memory import DeviceMemory
@@ -78,10 +78,9 @@ def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         return np.empty(shape, dtype).view(DeviceArray)
 
     backend = SimpleNamespace(activate=lambda index: nullcontext(), synchronize=lambda index: None)
-    devices = SimpleNamespace(backend=lambda kind: backend, empty=empty, zeros=lambda *given: empty(*given) * 0)
+    devices = SimpleNamespace(backend=lambda kind: backend, empty=empty)
     monkeypatch.setitem(sys.modules, "cuassay.devices.cuda.memory.shared", SimpleNamespace(SharedMemory=Memory))
     monkeypatch.setattr(device_arena, "devices", devices)
-    monkeypatch.setattr(device_memory, "devices", devices)
     monkeypatch.setattr(Memory, "count", 0)
     Memory.whole[:] = 0
 
@@ -223,10 +222,3 @@ def test_device_that_does_not_share_its_memory_has_none(monkeypatch: pytest.Monk
 
     assert DeviceArena.made(CUDA, 1 << 22) is None
     assert Memory.count == 0
-
-
-def test_zeros_grow_with_the_largest_room() -> None:
-    memory = DeviceMemory(CUDA, 1 << 22, 7)
-    memory.array(Placed(0, 4, 0, dtype_number("float32"), (1,), (4,)))
-
-    assert [memory.zeros(nbytes).nbytes for nbytes in (8, 4, 64)] == [8, 4, 64]
