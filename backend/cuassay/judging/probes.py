@@ -7,6 +7,7 @@ beyond the declared samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from cuassay.judging.subject import differs
 from cuassay.judging.verdict import Evidence
 from cuassay.testing.compare import collecting
 from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding
+from cuassay.testing.once import keeping
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
@@ -97,7 +99,8 @@ class Probe:
 
 def declared_probe(results: Results, dtype: str, check: str, draw: Draw, *, case: str = "", varies: str = "") -> Probe:
     """Return a probe of one call, compared with the reference within the declared tolerance."""
-    judge = partial(judged_values, results, dtype, check)
+    known = results.known.setdefault((case, dtype), {}) if case else None
+    judge = partial(judged_values, results, dtype, check, known=known)
     return Probe(check, dtype, (draw,), judge, case, optional=bool(case), varies=varies)
 
 
@@ -122,8 +125,12 @@ def judged_values(
     figures: dict[str, float],
     *,
     is_chosen: bool = False,
+    known: dict[Any, Any] | None = None,
 ) -> Finding | None:
-    """Check the number of results of each call, and the values, dtype and shape of each result."""
+    """Check the number of results of each call, and the values, dtype and shape of each result.
+
+    `known` keeps what the tolerances of calls with the same shapes and options have in common.
+    """
     for sample, given in zip(samples, outputs, strict=True):
         specs = results.of(sample)
         if len(given) != len(specs):
@@ -133,9 +140,10 @@ def judged_values(
             return Finding(check, sample.label, text)
         for place, (spec, output) in enumerate(zip(specs, given, strict=True)):
             found: dict[str, Any] = {}
+            kept = nullcontext() if known is None else keeping(known.setdefault(place, {}))
             is_small = elements_of(sample) <= _SMALL
             try:
-                with collecting(found), np.errstate(all="ignore"):
+                with collecting(found), np.errstate(all="ignore"), kept:
                     compare(spec, _HOST, as_dtype(dtype), sample, output, keeps_ratio=is_small)
             except AssertionError as error:
                 if is_chosen and _is_explained(spec, dtype, sample, output):

@@ -46,10 +46,13 @@ class Results:
     ----------
     spec : OpSpec
         The first spec.
+    known : dict
+        What the tolerances of the timed calls of a case have in common, by label and dtype; see `testing.once`.
     """
 
     def __init__(self, specs: Sequence[OpSpec]) -> None:
         self.spec, self._specs = specs[0], tuple(specs)
+        self.known: dict[tuple[str, str], dict[Any, Any]] = {}
         self._members: dict[int, OpSpec] = {}
 
     def __repr__(self) -> str:

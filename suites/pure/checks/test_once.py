@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.testing.once import once_if_large
+from cuassay.testing.once import keeping, once_if_large
 
 
 class Spec:
@@ -53,3 +53,17 @@ def test_what_is_known_of_a_spec_is_not_known_of_another() -> None:
     first, second = Spec(), Spec()
 
     assert [once_if_large(one, "terms", *FIRST, lambda one=one: one) for one in (first, second)] == [first, second]
+
+
+def test_small_calls_of_a_block_share_what_is_found() -> None:
+    spec, known, asked = Spec(), dict[Any, Any](), list[int]()
+
+    def find() -> int:
+        asked.append(1)
+        return len(asked)
+
+    for _ in range(2):
+        with keeping(known):
+            assert once_if_large(spec, "terms", [np.zeros(3)], {}, find) == 1
+            assert once_if_large(spec, "terms", [np.zeros(4)], {}, lambda: 7) == 7
+    assert once_if_large(spec, "terms", [np.zeros(3)], {}, find) == 2

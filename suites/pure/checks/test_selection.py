@@ -139,6 +139,19 @@ def test_a_function_is_mixed_with_dtypes_that_say_no_more_than_its_own(
     assert {str(sample.args[0].dtype) for sample in promotions(spec, CPU, dtypes[0])} == others
 
 
+def test_own_samples_mix_other_dtypes_where_a_rule_gives_the_dtype_of_the_result() -> None:
+    def samples(make: Any) -> list[Any]:
+        return [(make(3), make(3)), Sample((make(3), make(3, dtype="float64")), kind="promotion")]
+
+    spec = spec_of(samples, fn=lambda xp, a, b: a + b, dtypes=("float32",), result_dtype=np.result_type)
+    default = OpSpec(fn=lambda xp, a, b: a + b, name="sum", dtypes=("float32",), result_dtype=np.result_type)
+
+    assert [[str(one.dtype) for one in sample.args] for sample in promotions(spec, CPU, "float32")] == [
+        ["float32", "float64"]
+    ]
+    assert not list(promotions(default, CPU, "float32"))
+
+
 @pytest.mark.parametrize(("narrow", "is_skip"), [(1, False), (2, True)])
 def test_samples_of_a_dtype_that_a_device_lacks_are_left_out(
     narrow: int, is_skip: bool, monkeypatch: pytest.MonkeyPatch

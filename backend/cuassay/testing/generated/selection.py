@@ -59,7 +59,7 @@ def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
 
     The declared dtypes of a function limit the dtypes that are mixed: a function of truth values says nothing about
     integers, and one of integers nothing about floats. If `OpSpec.result_dtype` is a function of the input dtypes, only
-    declared dtypes are mixed.
+    declared dtypes are mixed, unless the spec's own samples mix others.
     """
     drawn = (
         sample
@@ -73,7 +73,7 @@ def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
 
 def _is_covered(spec: OpSpec, dtype: Any, other: np.dtype[Any]) -> bool:
     if callable(spec.result_dtype):
-        return dtype_name(other) in spec.dtypes
+        return not spec.has_default_samples or dtype_name(other) in spec.dtypes
     return _rank(other) <= max((_rank(as_dtype(name)) for name in spec.dtypes), default=_rank(as_dtype(dtype)))
 
 
