@@ -1,4 +1,4 @@
-"""Checks with NaN in the first half of each row: more than a short window holds, and more than one to count."""
+"""Checks with several NaN: the first half of each row, which a short window does not hold, or all of one row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuassay.testing.generated.filling import refilled
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["check_counts_of_nan", "with_nan_run"]
+__all__ = ["check_counts_of_nan", "with_nan_run", "with_row_of_nan"]
 
 Array = NDArray[Any]
 
@@ -24,6 +24,13 @@ def with_nan_run(array: Array) -> Array:
     filled = array.copy()
     if array.ndim:
         filled[..., : (array.shape[-1] + 1) // 2] = np.nan
+    return filled
+
+
+def with_row_of_nan(array: Array) -> Array:
+    """Set all numbers of the first row to NaN: functions that leave NaN out have nothing left there."""
+    filled = array.copy()
+    filled.reshape(-1, array.shape[-1] if array.ndim else 1)[:1] = np.nan
     return filled
 
 
