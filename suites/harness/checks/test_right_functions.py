@@ -427,6 +427,62 @@ def reference_that_rounds_a_share_down() -> OpSpec:
     )
 
 
+# ------------------------------------------------------------------------------------------------ asserting references
+
+
+def drawn_shapes(make: Any) -> list[Any]:
+    return [make((4, 5)), make((6, 7)), make((12, 3, 5))]
+
+
+def doubled_if(name: str, is_meant: Callable[[Any], Any], samples: Callable[[Any], list[Any]] = drawn_shapes) -> OpSpec:
+    """Doubles numbers; its reference rejects others by an assert, so that the error is an `AssertionError`."""
+
+    def reference(a: Any) -> Any:
+        assert is_meant(a), "not meant"
+        return a * 2
+
+    return OpSpec(
+        fn=lambda xp, a: a * 2,
+        name=name,
+        dtypes=("float32",),
+        samples=samples,
+        reference=reference,
+    )
+
+
+@right("stress")
+def reference_asserts_numbers() -> OpSpec:
+    return doubled_if("reference_asserts_numbers", lambda a: not np.isnan(a).any())
+
+
+@right("stress")
+def reference_asserts_small_numbers() -> OpSpec:
+    return doubled_if("reference_asserts_small_numbers", lambda a: np.abs(a).max(initial=0.0) < 1e3)
+
+
+@right("stress", "sizes", "broadcast_views")
+def reference_asserts_different_numbers() -> OpSpec:
+    return doubled_if("reference_asserts_different_numbers", lambda a: np.unique(a).size == a.size)
+
+
+@right("sizes")
+def reference_asserts_even_rows() -> OpSpec:
+    return doubled_if("reference_asserts_even_rows", lambda a: a.shape[0] % 2 == 0)
+
+
+@right("sizes")
+def reference_asserts_long_rows() -> OpSpec:
+    return doubled_if("reference_asserts_long_rows", lambda a: 2 < a.shape[-1] < 20)
+
+
+@right("threads")
+def reference_asserts_ascending_numbers() -> OpSpec:
+    def is_ascending(a: Any) -> bool:
+        return bool((np.diff(a) >= 0).all())
+
+    return doubled_if("reference_asserts_ascending_numbers", is_ascending, lambda make: [np.arange(20, dtype="f4")])
+
+
 # ------------------------------------------------------------------------------------------------
 
 
