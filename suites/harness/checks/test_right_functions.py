@@ -427,6 +427,36 @@ def reference_that_rounds_a_share_down() -> OpSpec:
     )
 
 
+@right("stress", "zeros", "sizes", "combined")
+def every_uint64() -> OpSpec:
+    """Its samples ask for the whole range of uint64, of which int64 holds half."""
+
+    def mixed(a: Any, b: Any) -> Any:
+        return a ^ (b >> b.dtype.type(33))
+
+    return OpSpec(
+        fn=lambda xp, a, b: mixed(a, b),
+        name="every_uint64",
+        dtypes=("uint64",),
+        samples=lambda make: [(make(40, low=0, high=most), make(40, low=0, high=most)) for most in (2**64 - 1, 9)],
+        reference=mixed,
+    )
+
+
+@right("stress")
+def one_of_every_uint64() -> OpSpec:
+    def mixed(a: Any) -> Any:
+        return a ^ (a >> a.dtype.type(33))
+
+    return OpSpec(
+        fn=lambda xp, a: mixed(a),
+        name="one_of_every_uint64",
+        dtypes=("uint64",),
+        samples=lambda make: [make(40, low=0, high=2**64 - 1), make(40, low=2**64 - 9, high=2**64 - 1)],
+        reference=mixed,
+    )
+
+
 # ------------------------------------------------------------------------------------------------ asserting references
 
 

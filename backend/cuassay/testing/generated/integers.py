@@ -209,8 +209,8 @@ def _filled_with_edges(dtype: Any, place: int, chance: np.random.Generator, give
     chosen = inside[place * count : (place + 1) * count]
     if place and not chosen:
         return given
-    values = np.array([low, high, *chosen])
-    return HostArray(chance.permutation(np.resize(values, given.values.size)).reshape(given.shape).astype(dtype))
+    values = np.array([low, high, *chosen], dtype)
+    return HostArray(chance.permutation(np.resize(values, given.values.size)).reshape(given.shape))
 
 
 def _of_ends(sample: Sample, like: Sample) -> Iterator[Sample]:
