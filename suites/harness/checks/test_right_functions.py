@@ -457,6 +457,48 @@ def one_of_every_uint64() -> OpSpec:
     )
 
 
+def doubled(name: str, samples: Callable[[Any], list[Any]], dtype: str = "float32") -> OpSpec:
+    return OpSpec(fn=lambda xp, a: a * 2, name=name, dtypes=(dtype,), samples=samples, reference=lambda a: a * 2)
+
+
+@right("units", "stress", "halves")
+def numbers_without_an_axis_in_float16() -> OpSpec:
+    return doubled("numbers_without_an_axis_in_float16", lambda make: [make(()), make(1)], "float16")
+
+
+@right("sizes")
+def rows_of_which_some_are_empty() -> OpSpec:
+    return doubled("rows_of_which_some_are_empty", lambda make: [make((3, 0)), make((3, 4))])
+
+
+@right("accumulation")
+def sums_with_a_list() -> OpSpec:
+    """As many arrays as arguments, but one of them is in a list."""
+
+    def fn(_: Any, several: Any, a: Any) -> Any:
+        return sum((one.sum() for one in several), a * 2)
+
+    return OpSpec(
+        fn=fn,
+        name="sums_with_a_list",
+        dtypes=("float16",),
+        samples=lambda make: [([make(3)], make(3))],
+        reference=lambda several, a: fn(np, several, a),
+    )
+
+
+@right("accumulation")
+def sums_of_an_array_by_name() -> OpSpec:
+    """As many arrays as positional arguments, but the array is given by name."""
+    return OpSpec(
+        fn=lambda xp, count, *, a: a[:count].sum(),
+        name="sums_of_an_array_by_name",
+        dtypes=("float16",),
+        samples=lambda make: [Sample((3,), {"a": make(7)})],
+        reference=lambda count, *, a: a[:count].sum(),
+    )
+
+
 # ------------------------------------------------------------------------------------------------ asserting references
 
 
