@@ -110,9 +110,11 @@ class Recorder:
     # -------------------------------------------------------------------------------------------- from start to stop
 
     def start(self) -> None:
-        """Start recording. Raises `StateError` if another recorder is active and does not give way."""
+        """Start recording. Raises `StateError` if it has ended, or if another one is active and does not give way."""
         if Recorder._active is not None and Recorder._active.gives_way:
             Recorder._active.stop()
+        if self._made is not None:
+            raise StateError("this profile has ended; a profile records once, so make another one")
         if Recorder._active is not None:
             raise StateError("a profile is being recorded already; end it first, because two would count each other")
         Recorder._active = self
@@ -123,24 +125,23 @@ class Recorder:
                 Recorder._active = None
                 raise
         self._began = self._now()
-        if self._memory:
-            of_memory = {event: self._watch_memory(event) for event in ("memory_taken", "memory_returned")}
-            self._handle = watch(self._watch, _WATCHED, of_memory=of_memory)
-        else:
-            self._handle = watch(self._watch, {event for event in _WATCHED if not event.startswith("memory")})
+        wanted = {event for event in _WATCHED if self._memory or not event.startswith("memory")}
+        of_memory = {event: self._watch_memory(event) for event in ("memory_taken", "memory_returned")}
+        self._handle = watch(self._watch, wanted, of_memory=of_memory)
         wrap(self._wrapping)
 
     def stop(self) -> Timeline:
         """Stop, wait for the devices whose events were recorded, and return the timeline.
 
-        A second call returns the same timeline.
+        A second call returns the same timeline. Raises `StateError` if it was not started.
         """
         if self._made is not None:
             return self._made
+        if self._handle is None or Recorder._active is not self:
+            raise StateError("this profile is not recording; call start() first, or use it as a context manager")
         ended = self._now()
         unwrap(self._wrapping)
-        if self._handle is not None:
-            self._handle.remove()
+        self._handle.remove()
         Recorder._active = None
         moments = [*map(as_moment, self._moments), *self._pairs.read()]
         if self._traces is not None:

@@ -286,6 +286,26 @@ def test_one_profile_at_a_time_and_figures_after_its_end(x: Any) -> None:
     assert (named(first.timeline, "op"), named(second.timeline, "op")) == (["exp"], ["mul"])
 
 
+def test_profile_records_once_and_leaves_room_for_another(x: Any) -> None:
+    with cuassay.profile() as profile:
+        ops.exp(x)
+    with pytest.raises(StateError, match=r"has ended; .* make another"), profile:
+        ops.mul(x, x)
+    with cuassay.profile() as other:
+        ops.add(x, x)
+
+    assert (named(profile.timeline, "op"), named(other.timeline, "op")) == (["exp"], ["add"])
+
+
+def test_profile_that_was_not_started_ends_no_other(x: Any) -> None:
+    with cuassay.profile() as profile:
+        with pytest.raises(StateError, match=r"not recording; .* start"):
+            cuassay.profile().stop()
+        ops.exp(x)
+
+    assert named(profile.timeline, "op") == ["exp"]
+
+
 def test_pinned_memory_may_be_the_first_that_is_told(x: Any) -> None:
     with cuassay.profile() as profile:
         watchers.tell(watchers.Occurrence("memory_returned", "pinned host memory", 4096, nbytes=256))
