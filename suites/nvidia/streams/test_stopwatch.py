@@ -153,3 +153,22 @@ def test_pairs_wait_while_the_device_is_behind(driver: Driver) -> None:
 
     assert driver.made < made + 100
     assert milliseconds(watch) == [(begin, begin + 1) for begin in range(600)]
+
+
+def test_two_threads_do_not_follow_the_same_pair(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = stopwatch.Stopwatch(0)
+    timed(watch, driver, is_next=False, stream=STREAM)
+    marks: list[Any] = []
+
+    def while_another_thread_runs(_: int) -> bool:
+        monkeypatch.setattr(stopwatch, "_is_capturing", lambda _: False)
+        marks.append(watch.follow())
+        return False
+
+    monkeypatch.setattr(stopwatch, "_is_capturing", while_another_thread_runs)
+    marks.append(watch.follow())
+    for mark in marks:
+        watch.stop(mark)
+    watch.read()
+
+    assert sorted(driver.idle) == list(range(1, driver.made + 1))

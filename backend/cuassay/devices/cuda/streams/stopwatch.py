@@ -79,12 +79,12 @@ class Stopwatch:
 
     def follow(self) -> _Pair | None:
         """`start` without an event, if nothing was given to the current stream since the last pair ended there."""
-        before, stream = self._stopped, get_current_stream(self._index).ptr
+        before, self._stopped = self._stopped, None  # at once, because a driver call lets other threads run
+        stream = get_current_stream(self._index).ptr
         if before is None or before[_STREAM] != stream:
             return self.start()
         if stream > _LAST_DEFAULT and _is_capturing(stream):
             return None
-        self._stopped = None
         before[_IS_FOLLOWED] = True
         return [stream, before[_LAST], before, 0, 0, False, 0.0]
 
