@@ -17,6 +17,7 @@ import cupy
 
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import at
+from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.streams import event_handles
 from cuassay.devices.cuda.streams.stream import get_current_stream
 
@@ -116,8 +117,9 @@ class Stopwatch:
             waiting = self._waiting
             while len(waiting) > _WAITING:
                 oldest = [waiting[place] for place in range(_EACH)]
-                if any(map(_query, {pair[_STREAM]: pair[_LAST] for pair in oldest}.values())):
-                    return
+                with relaxed():  # otherwise it would break another thread's capture
+                    if any(map(_query, {pair[_STREAM]: pair[_LAST] for pair in oldest}.values())):
+                        return
                 for pair in oldest:
                     waiting.popleft()
                     self._read(pair)
