@@ -339,6 +339,20 @@ def test_errors_of_float32_do_not_look_like_others_in_their_signs_alone() -> Non
     assert looks_like(divided, [(Sample((a,)), round_to(a, "bfloat16") / np.float32(3))]) == "bfloat16"
 
 
+def test_reference_that_asserts_against_rounded_inputs_is_asked_for_none() -> None:
+    def thirds(a: Any) -> Any:
+        assert (a.astype(np.float32) == np.float32(1 / 3)).all()
+        return a * 3
+
+    declared = OpSpec(
+        fn=lambda xp, a: a * 3, name="thirds", dtypes=("float32",), reference=thirds,
+        samples=lambda make: [make.full(32, 1 / 3)],
+    )  # fmt: skip
+    (sample,) = declared.draw(0, "float32", "values")
+
+    assert looks_like(declared, [(sample, np.full(32, 1.001, np.float32))]) == ""
+
+
 # ------------------------------------------------------------------------------------------------ the declaration
 
 
