@@ -80,6 +80,10 @@ class HostArray:
     span: tuple[float, float] | None = None
     is_free: bool = False
 
+    def __post_init__(self) -> None:
+        """Make an array of a number: NumPy's functions return one for an array without an axis."""
+        object.__setattr__(self, "values", np.asarray(self.values))
+
     @property
     def shape(self) -> Shape:
         """The shape of the array."""

@@ -48,7 +48,7 @@ def refilled(
         array = value.values if isinstance(value, HostArray) else value
         if not any(array is one for one in chosen) or not array.size:
             return value
-        return HostArray(np.asarray(change(array)), span=getattr(value, "span", None))
+        return HostArray(change(array), span=getattr(value, "span", None))
 
     args, kwargs = over_arguments(sample.args, sample.kwargs, put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
