@@ -22,7 +22,7 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.core.watchers import EVENTS, MemoryWatcher, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
-from cuassay.observe.assembly import CODE, END, INSTRUCTION, WAY, Moment, Recorded, Way, as_moment, assemble
+from cuassay.observe.assembly import CODE, END, INSTRUCTION, OPEN, WAY, Moment, Recorded, Way, as_moment, assemble
 from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
 from cuassay.observe.spans import Timeline
@@ -105,7 +105,7 @@ class Recorder:
         self._began = self._now()
         for moment in self._moments:  # ranges that were opened on the former clock
             if isinstance(moment, Moment):
-                moment.begin = moment.end = self._began
+                moment.begin, moment.end = self._began, min(moment.end, self._began)  # it may be open
 
     # -------------------------------------------------------------------------------------------- from start to stop
 
@@ -148,7 +148,7 @@ class Recorder:
             moments = self._traces.read(moments, self._thread_numbers)
             self._missed += self._traces.missed
         unit = getattr(registry.backend(self._clock), "time_unit", "s") if self._clock else "s"
-        made = assemble(moments, self._began)
+        made = assemble(moments, self._began, ended)
         made.seconds, made.unit, made.missed = ended - self._began, unit, self._missed
         self._made = made
         return made
@@ -175,7 +175,7 @@ class Recorder:
             number = next(numbers)
             parent = opened[-1] if opened else -1
             thread = state.number or self._number_thread()
-            moment = [number, parent, thread, begin, 0.0, way, frame.f_code, frame.f_lasti]
+            moment = [number, parent, thread, begin, OPEN, way, frame.f_code, frame.f_lasti]
             if len(moments) < self._limit:
                 moments.append(moment)
             else:

@@ -297,6 +297,20 @@ def test_profile_records_once_and_leaves_room_for_another(x: Any) -> None:
     assert (named(profile.timeline, "op"), named(other.timeline, "op")) == (["exp"], ["add"])
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["before any op", "after an op"])
+def test_range_that_is_open_when_the_profile_ends_lasts_until_then(x: Any, is_first: bool) -> None:
+    with cuassay.profile() as profile:
+        if not is_first:
+            ops.exp(x)
+        nvtx.range_push("open")
+        ops.mul(x, x)
+    nvtx.range_pop()
+
+    (span,) = (one for one in profile.timeline.spans if one.kind == "range")
+    assert span.end == pytest.approx(profile.timeline.seconds)
+    assert span.end >= next(one.end for one in profile.timeline.spans if one.name == "mul")
+
+
 def test_profile_that_was_not_started_ends_no_other(x: Any) -> None:
     with cuassay.profile() as profile:
         with pytest.raises(StateError, match=r"not recording; .* start"):
