@@ -177,7 +177,8 @@ class WatchHandle(Handle):
 
     def remove(self) -> None:
         """Stop notifying the watcher. Calling this twice is allowed."""
-        _change(tuple(one for one in state.watchers if one is not self._registration))
+        with _lock:
+            _change(tuple(one for one in state.watchers if one is not self._registration))
 
     def __enter__(self) -> Self:
         return self
@@ -261,15 +262,15 @@ def _is_watched(event: str) -> bool:
 
 
 def _change(watchers: tuple[_Registration, ...]) -> None:
-    with _lock:
-        before = [_is_watched(event) for event, _ in state.listeners]
-        state.watchers = watchers
-        state.wanted = frozenset().union(*(one.wanted for one in watchers))
-        state.told = {event: tuple(one.watcher for one in watchers if event in one.wanted) for event in state.wanted}
-        state.told_memory = {
-            event: tuple(one.of_memory(event) for one in watchers if event in one.wanted)
-            for event in state.wanted & {"memory_taken", "memory_returned"}
-        }
-        for was_watched, (event, listener) in zip(before, tuple(state.listeners), strict=False):
-            if was_watched != _is_watched(event):
-                listener(not was_watched)
+    """Make these the watchers; the caller holds the lock, in which it has read the former ones."""
+    before = [_is_watched(event) for event, _ in state.listeners]
+    state.watchers = watchers
+    state.wanted = frozenset().union(*(one.wanted for one in watchers))
+    state.told = {event: tuple(one.watcher for one in watchers if event in one.wanted) for event in state.wanted}
+    state.told_memory = {
+        event: tuple(one.of_memory(event) for one in watchers if event in one.wanted)
+        for event in state.wanted & {"memory_taken", "memory_returned"}
+    }
+    for was_watched, (event, listener) in zip(before, tuple(state.listeners), strict=False):
+        if was_watched != _is_watched(event):
+            listener(not was_watched)

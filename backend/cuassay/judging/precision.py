@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.rounding import round_tf32, round_to
 from cuassay.judging.probes import LARGE
+from cuassay.testing.generated.execution import refusal_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 
@@ -55,7 +56,7 @@ def looks_like(spec: OpSpec, pairs: Sequence[tuple[Sample, NDArray[Any]]]) -> st
         for name, rounded in _FORMATS.items():
             inputs = _rounded_inputs(sample, rounded)
             patterns = [rounded(exact.astype(np.float32)).astype(np.float64)]
-            patterns += [spec.expected(inputs)] if spec.refusal(inputs) is None else []
+            patterns += [spec.expected(inputs)] if refusal_of(spec, inputs) is None else []
             if any(_is_alike(error, _finite(pattern - exact)) for pattern in patterns if pattern.shape == exact.shape):
                 return name
     return ""

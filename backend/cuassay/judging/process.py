@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -151,34 +151,38 @@ class CandidateProcess(Closing):
             self._lose("load", f"{raised.kind}: {raised.message}")
 
     def _start(self, zygote: Zygote) -> None:
-        self._scratch = tempfile.mkdtemp(prefix="cuassay-judge-")
-        control = shared.create("control", protocol.CONTROL_NBYTES)
-        arena = shared.create("arena", self.limits.arena_nbytes)
-        sources = os.memfd_create("cuassay-sources")
-        with open(sources, "wb", closefd=False) as file:
-            file.write(self.source)
-        requests, ring = os.pipe()
-        listen, replies = os.pipe()
-        self._report, report = os.pipe()
-        lifeline, self._lifeline = os.pipe()
-        os.set_blocking(self._report, False)
-        self._ends = (listen, ring)
-        self._bell = Bell(*self._ends)
-        self._control = shared.mapped(control)
-        on_device = None if self.tier == "kernel" else DeviceArena.made(self.device, self.limits.device_arena_nbytes)
-        self._arenas = [one for one in (on_device, Arena(shared.mapped(arena))) if one is not None]
-        self._reported = bytearray()
-        self._ended = None
-        self._poll = polled(listen, self._report)
-        theirs = [control, arena, requests, replies, report, lifeline, sources]
-        theirs += [one.descriptor() for one in self._arenas if isinstance(one, DeviceArena)]
-        files = tuple((name, len(text)) for name, text in self.files.items())
-        order = Order(str(self.device), self.tier, files, self._scratch, self.limits, self.options)
-        try:
-            zygote.spawn(order, theirs)
-        finally:
-            for one in theirs:
-                os.close(one)
+        with ExitStack() as theirs, ExitStack() as ours, ExitStack() as life:
+            control = shared.create("control", protocol.CONTROL_NBYTES, theirs)
+            arena = shared.create("arena", self.limits.arena_nbytes, theirs)
+            sources = shared.create("sources", len(self.source), theirs)
+            os.pwrite(sources, self.source, 0)
+            self._scratch = tempfile.mkdtemp(prefix="cuassay-judge-")
+            ours.callback(shutil.rmtree, self._scratch, ignore_errors=True)
+            self._control = shared.mapped(control)
+            ours.callback(self._control.release)
+            self._arenas = [Arena(shared.mapped(arena))]
+            ours.callback(self._arenas[-1].close)
+            requests, ring = shared.pipe(theirs, ours)
+            self._listen, replies = shared.pipe(ours, theirs)
+            self._report, report = shared.pipe(ours, theirs)
+            lifeline, held = shared.pipe(theirs, life)
+            os.set_blocking(self._report, False)
+            self._bell = Bell(self._listen, ring)
+            self._reported = bytearray()
+            self._ended = None
+            self._poll = polled(self._listen, self._report)
+            sent = [control, arena, requests, replies, report, lifeline, sources]
+            on_device = (
+                None if self.tier == "kernel" else DeviceArena.made(self.device, self.limits.device_arena_nbytes)
+            )
+            if on_device is not None:
+                self._arenas.insert(0, on_device)
+                ours.callback(on_device.close)
+                sent.append(on_device.descriptor())
+                theirs.callback(os.close, sent[-1])
+            files = tuple((name, len(text)) for name, text in self.files.items())
+            zygote.spawn(Order(str(self.device), self.tier, files, self._scratch, self.limits, self.options), sent)
+            self._ours, self._life, self._lifeline = ours.pop_all(), life.pop_all(), held
 
     def close(self) -> None:
         """Kill the process and everything that it has started; a second call does nothing."""
@@ -192,7 +196,7 @@ class CandidateProcess(Closing):
         if self._lifeline < 0:
             return
         self._look_for_late_writes()
-        os.close(self._lifeline)
+        self._life.close()
         self._lifeline = -1
         deadline = time.monotonic() + _PATIENCE_SECONDS
         reports = polled(self._report)  # not the bell, whose last ring nobody has read
@@ -203,12 +207,7 @@ class CandidateProcess(Closing):
                 os.kill(self.supervisor, signal.SIGKILL)
         ended = self._ended or {}
         self.output = printed(ended)
-        os.close(self._report)
-        for one in self._ends:
-            os.close(one)
-        for arena in self._arenas:
-            arena.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._ours.close()
 
     # ---------------------------------------------------------------------------------------- calls
 
@@ -363,7 +362,7 @@ class CandidateProcess(Closing):
         is_known = number == protocol.LOADED == protocol.reply_number(self._control)
         if self._report in events and not self._hear() and not is_known:  # otherwise the reply has the reason
             self._lose_as_reported()
-        if self._ends[0] in events and not self._bell.wait(0):
+        if self._listen in events and not self._bell.wait(0):
             time.sleep(_NAP_SECONDS)  # the candidate's end is closed; the supervisor will report it
 
     def _hear(self) -> bool:

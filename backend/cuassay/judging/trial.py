@@ -125,20 +125,30 @@ class _Hearing:
         samples, outputs = self._begun.setdefault(place, ([], []))
         sample = self._ahead.sample(place, len(samples))
         samples.append(sample)
-        answer = _ask(self._subject, sample, probe, self.trial)
-        self._ahead.begin()
-        if len(samples) == len(probe.draws):
-            del self._begun[place]
-        finding = self._judged(probe, samples, outputs, answer)
+        try:
+            answer = _ask(self._subject, sample, probe, self.trial)
+            self._ahead.begin()
+            if len(samples) == len(probe.draws):
+                del self._begun[place]
+            finding = self._judged(probe, samples, outputs, answer)
+        except Exception:
+            if _is_promised(probe):
+                raise
+            self._drop(place)  # the reference rejects these inputs, which the candidate takes
+            return None
         if finding is None:
             return None
         if answer.status in _EXCUSABLE and not answer.changed and not _is_promised(probe):
-            self._dropped.add(place)
-            self.trial.not_varied |= {probe.varies} - {""}
+            self._drop(place)
             return None
         plain = self._plain_failure() if answer.status in _EXCUSABLE and finding.check not in _PLAIN else None
         found = _explained(finding, samples, outputs, self._met, self.trial)
         return found if plain is None else replace(plain, cheat=tuple(dict.fromkeys((*plain.cheat, *found.cheat))))
+
+    def _drop(self, place: int) -> None:
+        """Make no further calls of the probe at `place`, whose inputs nobody promised."""
+        self._dropped.add(place)
+        self.trial.not_varied |= {self._plan.probes[place].varies} - {""}
 
     def _plain_failure(self) -> Finding | None:
         """Return how the candidate fails for a declared sample of ordinary numbers; None if it passes them all.

@@ -11,7 +11,7 @@ from typing import Any
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.spans import Change, Flow, Span, Timeline
 
-__all__ = ["CODE", "EARLIER", "END", "INSTRUCTION", "WAY", "Moment", "Recorded", "Way", "as_moment", "assemble"]
+__all__ = ["CODE", "EARLIER", "END", "INSTRUCTION", "OPEN", "WAY", "Moment", "Recorded", "Way", "as_moment", "assemble"]
 
 #: The call site shown for blocks that were allocated before the recording.
 EARLIER = "before the recording"
@@ -22,6 +22,9 @@ _WAITS = {
     "stream_synchronized": "wait for a stream",
     "event_synchronized": "wait for an event",
 }
+
+#: The end of a call or range that has not ended yet; no clock reads it.
+OPEN = -1.0
 
 _OF_THE_HOST = frozenset(("replay", "range", "graph_captured", "marked"))
 
@@ -60,7 +63,7 @@ class Moment:
         parent: int,
         thread: int,
         begin: float,
-        end: float = 0.0,
+        end: float = OPEN,
         place: tuple[CodeType, int] | None = None,  # and the offset of an instruction in it
     ) -> None:
         self.kind = kind
@@ -99,9 +102,9 @@ def as_moment(raw: Recorded) -> Moment:
     return raw
 
 
-def assemble(moments: Iterable[Moment], began: float) -> Timeline:
-    """Make the timeline of `moments`. Its times start at `began`, the clock's reading when the recording began."""
-    made = _Assembly(began)
+def assemble(moments: Iterable[Moment], began: float, ended: float) -> Timeline:
+    """Make the timeline of `moments`, from `began` to `ended`, the clock's readings; its times start at `began`."""
+    made = _Assembly(began, ended)
     for moment in moments:
         made.take(moment)
     made.end()
@@ -109,9 +112,9 @@ def assemble(moments: Iterable[Moment], began: float) -> Timeline:
 
 
 class _Assembly:
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, ended: float) -> None:
         self.timeline = Timeline()
-        self._began = began
+        self._began, self._ended = began, ended
         self._places: dict[int, int] = {}
         self._lanes: dict[tuple[str, int], str] = {}
         self._graphs: dict[int, str] = {}
@@ -164,7 +167,7 @@ class _Assembly:
         if moment.way is not None and moment.way.text:
             self.timeline.ways[len(self.timeline.spans)] = moment.way.text
         begin = moment.begin - self._began
-        end = max(moment.end - self._began, begin)
+        end = (self._ended if moment.end == OPEN else max(moment.end, moment.begin)) - self._began
         parent = self._places.get(moment.parent, -1)
         self._add(moment, Span(kind, name, self._thread(moment.thread), begin, end, parent, 0, _site(moment)))
 

@@ -88,11 +88,20 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         return f"profile({len(self._timeline.spans):,} spans, {self._timeline.seconds:.6g} {self._timeline.unit})"
 
     def start(self) -> None:
-        """Start recording. Raises `StateError` if another profile is recording or another profiler is tracing."""
+        """Start recording.
+
+        Raises
+        ------
+        StateError
+            If this profile has ended, another one is recording, or another profiler is tracing.
+        """
         self._recorder.start()
 
     def stop(self) -> None:
-        """Stop recording. If events were recorded to measure times, this waits for their devices."""
+        """Stop recording. If events were recorded to measure times, this waits for their devices.
+
+        A second call does nothing. Raises `StateError` if the profile was not started.
+        """
         self._timeline = self._recorder.stop()
 
     @property

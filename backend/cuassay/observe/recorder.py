@@ -22,7 +22,7 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.core.watchers import EVENTS, MemoryWatcher, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
-from cuassay.observe.assembly import CODE, END, INSTRUCTION, WAY, Moment, Recorded, Way, as_moment, assemble
+from cuassay.observe.assembly import CODE, END, INSTRUCTION, OPEN, WAY, Moment, Recorded, Way, as_moment, assemble
 from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
 from cuassay.observe.spans import Timeline
@@ -105,14 +105,16 @@ class Recorder:
         self._began = self._now()
         for moment in self._moments:  # ranges that were opened on the former clock
             if isinstance(moment, Moment):
-                moment.begin = moment.end = self._began
+                moment.begin, moment.end = self._began, min(moment.end, self._began)  # it may be open
 
     # -------------------------------------------------------------------------------------------- from start to stop
 
     def start(self) -> None:
-        """Start recording. Raises `StateError` if another recorder is active and does not give way."""
+        """Start recording. Raises `StateError` if it has ended, or if another one is active and does not give way."""
         if Recorder._active is not None and Recorder._active.gives_way:
             Recorder._active.stop()
+        if self._made is not None:
+            raise StateError("this profile has ended; a profile records once, so make another one")
         if Recorder._active is not None:
             raise StateError("a profile is being recorded already; end it first, because two would count each other")
         Recorder._active = self
@@ -123,31 +125,30 @@ class Recorder:
                 Recorder._active = None
                 raise
         self._began = self._now()
-        if self._memory:
-            of_memory = {event: self._watch_memory(event) for event in ("memory_taken", "memory_returned")}
-            self._handle = watch(self._watch, _WATCHED, of_memory=of_memory)
-        else:
-            self._handle = watch(self._watch, {event for event in _WATCHED if not event.startswith("memory")})
+        wanted = {event for event in _WATCHED if self._memory or not event.startswith("memory")}
+        of_memory = {event: self._watch_memory(event) for event in ("memory_taken", "memory_returned")}
+        self._handle = watch(self._watch, wanted, of_memory=of_memory)
         wrap(self._wrapping)
 
     def stop(self) -> Timeline:
         """Stop, wait for the devices whose events were recorded, and return the timeline.
 
-        A second call returns the same timeline.
+        A second call returns the same timeline. Raises `StateError` if it was not started.
         """
         if self._made is not None:
             return self._made
+        if self._handle is None or Recorder._active is not self:
+            raise StateError("this profile is not recording; call start() first, or use it as a context manager")
         ended = self._now()
         unwrap(self._wrapping)
-        if self._handle is not None:
-            self._handle.remove()
+        self._handle.remove()
         Recorder._active = None
         moments = [*map(as_moment, self._moments), *self._pairs.read()]
         if self._traces is not None:
             moments = self._traces.read(moments, self._thread_numbers)
             self._missed += self._traces.missed
         unit = getattr(registry.backend(self._clock), "time_unit", "s") if self._clock else "s"
-        made = assemble(moments, self._began)
+        made = assemble(moments, self._began, ended)
         made.seconds, made.unit, made.missed = ended - self._began, unit, self._missed
         self._made = made
         return made
@@ -174,7 +175,7 @@ class Recorder:
             number = next(numbers)
             parent = opened[-1] if opened else -1
             thread = state.number or self._number_thread()
-            moment = [number, parent, thread, begin, 0.0, way, frame.f_code, frame.f_lasti]
+            moment = [number, parent, thread, begin, OPEN, way, frame.f_code, frame.f_lasti]
             if len(moments) < self._limit:
                 moments.append(moment)
             else:

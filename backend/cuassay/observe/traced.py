@@ -16,7 +16,7 @@ from typing import Any
 from cuassay.core.protocols import Backend
 from cuassay.core.traced import Traced, TracedWork, Tracer
 from cuassay.core.watchers import Occurrence
-from cuassay.observe.assembly import Moment
+from cuassay.observe.assembly import OPEN, Moment
 from cuassay.ops import registry
 
 __all__ = ["Traces"]
@@ -143,7 +143,7 @@ class _Spans:
         if place < 0:
             return -1
         found: Moment | None = self._of_thread[thread][place]
-        while found is not None and found.end and found.end < time:
+        while found is not None and found.end != OPEN and found.end < time:
             found = self._by_number.get(found.parent)
         return -1 if found is None else found.number
 

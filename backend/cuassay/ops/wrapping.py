@@ -6,6 +6,7 @@ it does otherwise; after the last `unwrap` the original functions are back.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,19 +31,22 @@ class Wrapping(NamedTuple):
 #: The functions with the first 0, 1, 2... wrappings applied; undoing a wrapping keeps those below it identical.
 _composed: list[tuple[_Function, _Function]] = [(Op.__call__, Plan.run)]
 _wrappings: list[Wrapping] = []
+_lock = threading.RLock()
 
 
 def wrap(wrapping: Wrapping) -> None:
     """Pass all calls through `wrapping`, outside of the wrappings set before."""
-    _wrappings.append(wrapping)
-    _compose(len(_wrappings) - 1)
+    with _lock:
+        _wrappings.append(wrapping)
+        _compose(len(_wrappings) - 1)
 
 
 def unwrap(wrapping: Wrapping) -> None:
     """Undo `wrap`, regardless of later wrappings."""
-    place = _wrappings.index(wrapping)
-    del _wrappings[place]
-    _compose(place)
+    with _lock:
+        place = _wrappings.index(wrapping)
+        del _wrappings[place]
+        _compose(place)
 
 
 def _compose(place: int) -> None:

@@ -80,6 +80,10 @@ class HostArray:
     span: tuple[float, float] | None = None
     is_free: bool = False
 
+    def __post_init__(self) -> None:
+        """Make an array of a number: NumPy's functions return one for an array without an axis."""
+        object.__setattr__(self, "values", np.asarray(self.values))
+
     @property
     def shape(self) -> Shape:
         """The shape of the array."""
@@ -310,13 +314,19 @@ class Samples:
         if dtype_name(dtype) in INTEGERS:
             limits = np.iinfo(dtype)
             least, most = max(int(low), limits.min), min(int(high), limits.max) + 1
-            return (least + np.floor((most - least) * self._uniform(shape))).astype(np.int64).astype(dtype)
+            steps = np.asarray(np.floor((most - least) * self._uniform(shape)))
+            if most <= _EXACT >= -least:
+                return (least + steps).astype(np.int64).astype(dtype)
+            return np.add(steps.astype(np.uint64), np.uint64(least % 2**64)).astype(dtype)  # wraps around to the sum
         return (low + (high - low) * self._uniform(shape)).astype(dtype)
 
     def _uniform(self, shape: Shape) -> NDArray[np.float64]:
         raw = np.asarray(self._stream.random_raw(_size(shape)), dtype=np.uint64)
         return np.asarray((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
 
+
+#: Float64 holds every integer up to this one.
+_EXACT = 2**53
 
 #: The length after which a benchmark's large array repeats. It is a prime, so that no two rows are equal.
 BENCH_TILE = 1_048_573

@@ -286,6 +286,40 @@ def test_one_profile_at_a_time_and_figures_after_its_end(x: Any) -> None:
     assert (named(first.timeline, "op"), named(second.timeline, "op")) == (["exp"], ["mul"])
 
 
+def test_profile_records_once_and_leaves_room_for_another(x: Any) -> None:
+    with cuassay.profile() as profile:
+        ops.exp(x)
+    with pytest.raises(StateError, match=r"has ended; .* make another"), profile:
+        ops.mul(x, x)
+    with cuassay.profile() as other:
+        ops.add(x, x)
+
+    assert (named(profile.timeline, "op"), named(other.timeline, "op")) == (["exp"], ["add"])
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before any op", "after an op"])
+def test_range_that_is_open_when_the_profile_ends_lasts_until_then(x: Any, is_first: bool) -> None:
+    with cuassay.profile() as profile:
+        if not is_first:
+            ops.exp(x)
+        nvtx.range_push("open")
+        ops.mul(x, x)
+    nvtx.range_pop()
+
+    (span,) = (one for one in profile.timeline.spans if one.kind == "range")
+    assert span.end == pytest.approx(profile.timeline.seconds)
+    assert span.end >= next(one.end for one in profile.timeline.spans if one.name == "mul")
+
+
+def test_profile_that_was_not_started_ends_no_other(x: Any) -> None:
+    with cuassay.profile() as profile:
+        with pytest.raises(StateError, match=r"not recording; .* start"):
+            cuassay.profile().stop()
+        ops.exp(x)
+
+    assert named(profile.timeline, "op") == ["exp"]
+
+
 def test_pinned_memory_may_be_the_first_that_is_told(x: Any) -> None:
     with cuassay.profile() as profile:
         watchers.tell(watchers.Occurrence("memory_returned", "pinned host memory", 4096, nbytes=256))

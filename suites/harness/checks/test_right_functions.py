@@ -427,6 +427,134 @@ def reference_that_rounds_a_share_down() -> OpSpec:
     )
 
 
+@right("stress", "zeros", "sizes", "combined")
+def every_uint64() -> OpSpec:
+    """Its samples ask for the whole range of uint64, of which int64 holds half."""
+
+    def mixed(a: Any, b: Any) -> Any:
+        return a ^ (b >> b.dtype.type(33))
+
+    return OpSpec(
+        fn=lambda xp, a, b: mixed(a, b),
+        name="every_uint64",
+        dtypes=("uint64",),
+        samples=lambda make: [(make(40, low=0, high=most), make(40, low=0, high=most)) for most in (2**64 - 1, 9)],
+        reference=mixed,
+    )
+
+
+@right("stress")
+def one_of_every_uint64() -> OpSpec:
+    def mixed(a: Any) -> Any:
+        return a ^ (a >> a.dtype.type(33))
+
+    return OpSpec(
+        fn=lambda xp, a: mixed(a),
+        name="one_of_every_uint64",
+        dtypes=("uint64",),
+        samples=lambda make: [make(40, low=0, high=2**64 - 1), make(40, low=2**64 - 9, high=2**64 - 1)],
+        reference=mixed,
+    )
+
+
+def doubled(name: str, samples: Callable[[Any], list[Any]], dtype: str = "float32") -> OpSpec:
+    return OpSpec(fn=lambda xp, a: a * 2, name=name, dtypes=(dtype,), samples=samples, reference=lambda a: a * 2)
+
+
+@right("units", "stress", "halves")
+def numbers_without_an_axis_in_float16() -> OpSpec:
+    return doubled("numbers_without_an_axis_in_float16", lambda make: [make(()), make(1)], "float16")
+
+
+@right("sizes")
+def rows_of_which_some_are_empty() -> OpSpec:
+    return doubled("rows_of_which_some_are_empty", lambda make: [make((3, 0)), make((3, 4))])
+
+
+@right("accumulation")
+def sums_with_a_list() -> OpSpec:
+    """As many arrays as arguments, but one of them is in a list."""
+
+    def fn(_: Any, several: Any, a: Any) -> Any:
+        return sum((one.sum() for one in several), a * 2)
+
+    return OpSpec(
+        fn=fn,
+        name="sums_with_a_list",
+        dtypes=("float16",),
+        samples=lambda make: [([make(3)], make(3))],
+        reference=lambda several, a: fn(np, several, a),
+    )
+
+
+@right("accumulation")
+def sums_of_an_array_by_name() -> OpSpec:
+    """As many arrays as positional arguments, but the array is given by name."""
+    return OpSpec(
+        fn=lambda xp, count, *, a: a[:count].sum(),
+        name="sums_of_an_array_by_name",
+        dtypes=("float16",),
+        samples=lambda make: [Sample((3,), {"a": make(7)})],
+        reference=lambda count, *, a: a[:count].sum(),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ asserting references
+
+
+def drawn_shapes(make: Any) -> list[Any]:
+    return [make((4, 5)), make((6, 7)), make((12, 3, 5))]
+
+
+def doubled_if(name: str, is_meant: Callable[[Any], Any], samples: Callable[[Any], list[Any]] = drawn_shapes) -> OpSpec:
+    """Doubles numbers; its reference rejects others by an assert, so that the error is an `AssertionError`."""
+
+    def reference(a: Any) -> Any:
+        assert is_meant(a), "not meant"
+        return a * 2
+
+    return OpSpec(
+        fn=lambda xp, a: a * 2,
+        name=name,
+        dtypes=("float32",),
+        samples=samples,
+        reference=reference,
+    )
+
+
+@right("stress")
+def reference_asserts_numbers() -> OpSpec:
+    return doubled_if("reference_asserts_numbers", lambda a: not np.isnan(a).any())
+
+
+@right("stress")
+def reference_asserts_small_numbers() -> OpSpec:
+    return doubled_if("reference_asserts_small_numbers", lambda a: np.abs(a).max(initial=0.0) < 1e3)
+
+
+@right("stress", "sizes", "broadcast_views")
+def reference_asserts_different_numbers() -> OpSpec:
+    return doubled_if("reference_asserts_different_numbers", lambda a: np.unique(a).size == a.size)
+
+
+@right("sizes")
+def reference_asserts_even_rows() -> OpSpec:
+    return doubled_if("reference_asserts_even_rows", lambda a: a.shape[0] % 2 == 0)
+
+
+@right("sizes")
+def reference_asserts_long_rows() -> OpSpec:
+    return doubled_if("reference_asserts_long_rows", lambda a: 2 < a.shape[-1] < 20)
+
+
+@right("threads")
+def reference_asserts_ascending_numbers() -> OpSpec:
+    def is_ascending(a: Any) -> bool:
+        return bool((np.diff(a) >= 0).all())
+
+    return doubled_if("reference_asserts_ascending_numbers", is_ascending, lambda make: [np.arange(20, dtype="f4")])
+
+
 # ------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ import pytest
 
 from cuassay import Device
 from cuassay.core.generator import GeneratorState
-from cuassay.errors import CandidateLostError, StateError
+from cuassay.errors import CandidateLostError, OutOfMemoryError, StateError
 from cuassay.judging import candidate, protocol
 from cuassay.judging.limits import MOST_SOURCE_NBYTES, JailOptions, Limits
 from cuassay.judging.process import CandidateProcess
@@ -308,6 +309,35 @@ def test_ended_zygote_is_told(tmp_path: Path) -> None:
         with pytest.raises(CandidateLostError) as caught:
             one.load()
         assert caught.value.reason == "jail"
+
+
+def open_files() -> int:
+    gc.collect()
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_process_for_which_no_memory_can_be_mapped_leaves_nothing(zygote: Zygote, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text("def run(xp, a):\n    return a\n")
+    limits, before = Limits(arena_nbytes=1 << 60), open_files()
+    one = CandidateProcess(tmp_path / "c.py", device=zygote.kind, limits=limits, zygote=zygote)
+    with one, pytest.raises(OutOfMemoryError, match=r"got 1,152,921,504,606,846,976 bytes .* lower Limits"):
+        one.load()
+
+    assert open_files() == before
+
+
+def test_process_whose_zygote_has_ended_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.py").write_text("def run(xp, a):\n    return a\n")
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    ended = Zygote("cpu")
+    ended.close()
+    before = open_files()
+    with CandidateProcess(tmp_path / "c.py", device="cpu", zygote=ended) as one, pytest.raises(CandidateLostError):
+        one.load()
+
+    assert open_files() == before
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 JUDGE = """

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,10 @@ def test_it_holds_no_file_of_the_judges_but_two_bells(told: dict[str, str]) -> N
 
 
 def test_shared_memory_keeps_its_size() -> None:
-    descriptor = shared.create("test", 4096)
-    for nbytes in (0, 8192):
-        with pytest.raises(PermissionError):
-            os.ftruncate(descriptor, nbytes)
-    os.close(descriptor)
+    with ExitStack() as owner:
+        descriptor = shared.create("test", 4096, owner)
+        for nbytes in (0, 8192):
+            with pytest.raises(PermissionError):
+                os.ftruncate(descriptor, nbytes)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +33,7 @@ class Driver:
         self.stream = 0
         self.made = 0
         self.records = 0
-        self.is_behind = self.is_capturing = False
+        self.is_behind = self.is_capturing = self.is_relaxed = False
         self.reached: dict[int, float] = {}
         self.idle: list[int] = []
 
@@ -50,6 +50,17 @@ class Driver:
         self.records += 1
         self.reached[handle] = self.now
 
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        self.is_relaxed = True
+        yield
+        self.is_relaxed = False
+
+    def query(self, handle: int) -> int:
+        assert handle in self.reached
+        assert self.is_relaxed, "it would break a capture of another thread"
+        return 600 if self.is_behind else 0
+
     def elapsed(self, first: int, last: int) -> float:
         return self.reached[last] - self.reached[first]
 
@@ -60,7 +71,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     replaced: dict[str, Callable[..., Any]] = {
         "_record": made.record,
         "_elapsed": made.elapsed,
-        "_query": lambda handle: 600 if made.is_behind else 0,
+        "_query": made.query,
+        "relaxed": made.relaxed,
         "_is_capturing": lambda stream: made.is_capturing,
         "at": lambda index: nullcontext(),
         "get_current_stream": lambda index: SimpleNamespace(ptr=made.stream),
@@ -153,3 +165,22 @@ def test_pairs_wait_while_the_device_is_behind(driver: Driver) -> None:
 
     assert driver.made < made + 100
     assert milliseconds(watch) == [(begin, begin + 1) for begin in range(600)]
+
+
+def test_two_threads_do_not_follow_the_same_pair(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = stopwatch.Stopwatch(0)
+    timed(watch, driver, is_next=False, stream=STREAM)
+    marks: list[Any] = []
+
+    def while_another_thread_runs(_: int) -> bool:
+        monkeypatch.setattr(stopwatch, "_is_capturing", lambda _: False)
+        marks.append(watch.follow())
+        return False
+
+    monkeypatch.setattr(stopwatch, "_is_capturing", while_another_thread_runs)
+    marks.append(watch.follow())
+    for mark in marks:
+        watch.stop(mark)
+    watch.read()
+
+    assert sorted(driver.idle) == list(range(1, driver.made + 1))

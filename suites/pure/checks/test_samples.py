@@ -53,6 +53,29 @@ def test_drawn_numbers_stay_in_their_range(dtype: str) -> None:
     assert len(np.unique(values.astype(np.complex128))) > 1
 
 
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [
+        ("uint64", 0, 2**64 - 1),
+        ("uint64", 2**64 - 9, 2**64 - 1),
+        ("int64", -(2**63), 2**63 - 1),
+        ("int64", 2**62, 2**62 + 7),
+    ],
+    ids=["uint64", "end of uint64", "int64", "within int64"],
+)
+@pytest.mark.parametrize("shape", [1000, (10, 100)], ids=str)
+def test_integers_beyond_float64_are_drawn_from_all_of_their_range(dtype: str, low: int, high: int, shape: Any) -> None:
+    values = Samples(1, dtype)(shape, low=low, high=high).values
+
+    assert low <= int(values.min()) < low + (high - low) // 4
+    assert high - (high - low) // 4 < int(values.max()) <= high
+    assert len(np.unique(values)) >= min(high - low + 1, 990)
+
+
+def test_one_integer_beyond_float64_is_drawn() -> None:
+    assert Samples(1, "uint64")((), low=2**64 - 1, high=2**64 - 1).values == 2**64 - 1
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("span", [{}, {"low": -2, "high": 2}], ids=["free", "range"])
 def test_real_and_imaginary_parts_are_drawn_apart(dtype: str, span: dict[str, float]) -> None:

@@ -49,6 +49,35 @@ def heard(spec: OpSpec, function: Callable[..., Any], nonce: int = NONCE) -> Tri
     return hear(LocalSubject(function), plan, nonce)
 
 
+@pytest.mark.parametrize("error", [ValueError, AssertionError])
+def test_probes_that_the_reference_rejects_decide_nothing(error: type[Exception]) -> None:
+    def reference(a: Any) -> Any:
+        if np.abs(a).max(initial=0.0) > 50:
+            raise error("only numbers up to 50")
+        return a * 2
+
+    spec = OpSpec(
+        fn=lambda xp, a: a * 2, name="bounded", dtypes=("float32",), reference=reference,
+        samples=lambda make: [make((4, 5)), make((6, 7)), make((12, 3, 5))],
+    )  # fmt: skip
+    right, wrong = (heard(spec, run) for run in (lambda a: a * 2, lambda a: np.where(np.abs(a) > 50, a, a * 3)))
+
+    assert (right.finding, right.ended) == (None, "")
+    assert "spikes" not in right.passed
+    assert wrong.finding is not None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_function_of_an_array_without_an_axis_is_judged(dtype: str) -> None:
+    spec = OpSpec(
+        fn=lambda xp, a, b: a * b, name="times_one", dtypes=(dtype,), reference=lambda a, b: a * b,
+        samples=lambda make: [(make((4, 5)), make(())), (make((6, 7)), make(()))],
+    )  # fmt: skip
+
+    assert heard(spec, lambda a, b: a * b).finding is None
+    assert heard(spec, lambda a, b: a).finding is not None
+
+
 @pytest.mark.parametrize("name", ["rms_norm", "mean", "tanh", "product", "affine", "argmax"])
 def test_a_strong_declaration_lets_no_stock_mutant_pass(name: str) -> None:
     assert weak(declared(name)) == []
@@ -337,6 +366,20 @@ def test_errors_of_float32_do_not_look_like_others_in_their_signs_alone() -> Non
 
     assert looks_like(divided, [(Sample((a,)), a / np.float32(3))]) == ""
     assert looks_like(divided, [(Sample((a,)), round_to(a, "bfloat16") / np.float32(3))]) == "bfloat16"
+
+
+def test_reference_that_asserts_against_rounded_inputs_is_asked_for_none() -> None:
+    def thirds(a: Any) -> Any:
+        assert (a.astype(np.float32) == np.float32(1 / 3)).all()
+        return a * 3
+
+    declared = OpSpec(
+        fn=lambda xp, a: a * 3, name="thirds", dtypes=("float32",), reference=thirds,
+        samples=lambda make: [make.full(32, 1 / 3)],
+    )  # fmt: skip
+    (sample,) = declared.draw(0, "float32", "values")
+
+    assert looks_like(declared, [(sample, np.full(32, 1.001, np.float32))]) == ""
 
 
 # ------------------------------------------------------------------------------------------------ the declaration

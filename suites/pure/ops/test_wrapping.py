@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -70,3 +71,23 @@ def test_one_that_is_not_there_is_an_error(make: Callable[[str], Wrapping]) -> N
 
     with pytest.raises(ValueError, match="not in list"):
         unwrap(one)
+
+
+def test_wrapping_that_another_thread_adds_meanwhile_is_called(
+    make: Callable[[str], Wrapping], order: list[str]
+) -> None:
+    def slow(call: Callable[..., Any]) -> Callable[..., Any]:
+        if not threads:
+            threads.append(threading.Thread(target=make, args=("other",)))
+            threads[0].start()
+            threads[0].join(0.2)  # in vain, if wrapping holds a lock
+        return call
+
+    threads: list[threading.Thread] = []
+    wrapping = Wrapping(slow)
+    wrap(wrapping)
+    threads[0].join()
+    ops.exp(np.zeros(2))
+    unwrap(wrapping)
+
+    assert order == ["other"]

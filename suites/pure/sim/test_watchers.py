@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,6 +66,30 @@ def test_a_removed_watcher_is_told_nothing_and_may_be_removed_twice() -> None:
 
     assert found == []
     assert watchers.state.watchers == ()
+
+
+def test_watcher_that_another_thread_adds_during_a_removal_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Occurrence] = []
+    first, added = watch(lambda _: None), threading.Event()
+    change = watchers._change
+
+    def slow(*changed: Any) -> None:
+        thread = threading.Thread(target=lambda: (watch(found.append), added.set()))
+        monkeypatch.setattr(watchers, "_change", change)
+        thread.start()
+        added.wait(0.2)  # in vain, if the removal holds the lock
+        change(*changed)
+        threads.append(thread)
+
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(watchers, "_change", slow)
+    first.remove()
+    threads[0].join()
+    tell(Occurrence("copied", "sim:0"))
+    for one in watchers.state.watchers:
+        watchers.WatchHandle(one.watcher, one).remove()
+
+    assert [one.event for one in found] == ["copied"]
 
 
 def test_one_function_may_watch_twice_and_each_handle_ends_its_own() -> None:

@@ -50,7 +50,7 @@ def affordable(
                 took = max(took, _seconds_on(spec, device, sample) * _PATIENCE_S / _DEVICE_PATIENCE_S)
             except MemoryError:  # the function may allocate the square of the length
                 return
-        before = size
+        before = max(size, 1)
         yield sample
 
 

@@ -19,7 +19,7 @@ from cuassay.testing.generated.broken import breaking
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
-from cuassay.testing.generated.patterns import may_be_filled
+from cuassay.testing.generated.patterns import ends_of, may_be_filled
 from cuassay.testing.generated.selection import generator, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_permutation
@@ -100,10 +100,13 @@ def _has_other_integers(mine: HostArray, theirs: Any) -> bool:
 
 
 def _redrawn(given: Any, chance: np.random.Generator) -> Any:
-    if not _is_drawn(given):
-        return given
-    low, high = (int(end) for end in given.span)
-    return _host_array(chance.integers(low, high, given.shape, endpoint=True), given)
+    return _host_array(_drawn(given, given.shape, chance), given) if _is_drawn(given) else given
+
+
+def _drawn(given: HostArray, shape: tuple[int, ...], chance: np.random.Generator) -> Array:
+    """Integers of the range that was asked for `given`, in 64 bits."""
+    low, high = ends_of(given)
+    return chance.integers(low, high, shape, dtype=np.uint64 if given.dtype == np.uint64 else np.int64, endpoint=True)
 
 
 def _host_array(values: Array, given: HostArray) -> HostArray:
@@ -135,10 +138,10 @@ def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
         return
     args = []
     for one in arrays:
-        low, high = (int(end) for end in one.span or (0, 0))
-        values = chance.integers(low, high, shape, endpoint=True)
+        values, (low, high) = _drawn(one, shape, chance), ends_of(one)
         if len(arrays) == 1 and high - low < values.size:
-            values.reshape(-1)[chance.permutation(values.size)[: high - low + 1]] = np.arange(low, high + 1)
+            every = low + np.arange(high - low + 1, dtype=values.dtype)
+            values.reshape(-1)[chance.permutation(values.size)[: every.size]] = every
         args.append(_host_array(values, one))
     many = replace(sample, args=tuple(args), label=f"{sample.label}, very many of its integers")
     if is_safely_taken(spec, many):

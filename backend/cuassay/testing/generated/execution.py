@@ -37,7 +37,6 @@ __all__ = [
     "is_function",
     "is_op",
     "is_safely_taken",
-    "is_taken",
     "moves",
     "must_raise",
     "on_sample",
@@ -201,15 +200,13 @@ def runs_on_host(spec: OpSpec, sample: Sample) -> bool:
     return True
 
 
-def is_taken(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the reference accepts these inputs, and the function does so on the host."""
-    return spec.refusal(sample) is None and runs_on_host(spec, sample)
-
-
 def is_safely_taken(spec: OpSpec, sample: Sample) -> bool:
-    """As `is_taken`, for inputs that nobody declared: any error counts as a rejection."""
+    """Whether the reference accepts these inputs, and the function does so on the host.
+
+    Nobody declared the inputs, so any error counts as a rejection: a reference may assert what its samples keep.
+    """
     try:
-        return is_taken(spec, sample)
+        return spec.refusal(sample) is None and runs_on_host(spec, sample)
     except CuassayError:
         raise
     except Exception:  # noqa: BLE001  libraries reject inputs with errors of different types

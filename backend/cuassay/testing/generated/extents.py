@@ -117,7 +117,7 @@ def one_each(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
         if elements_of(longer) <= MOST_OF_SMALL and has_expected_shape(spec, longer):
             yield longer
         single = resized(sample, {extent: 1})
-        is_taken = extent in shape and spec.refusal(single) is None
+        is_taken = extent in shape and refusal_of(spec, single) is None
         if is_taken and spec.expected(single).shape == swapped(shape, {extent: 1}):
             yield single
     if len(extents) > 1:

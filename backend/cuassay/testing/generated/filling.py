@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import is_float
-from cuassay.testing.generated.execution import is_safely_taken, is_taken
+from cuassay.testing.generated.execution import is_safely_taken
 from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
@@ -131,7 +131,7 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
         return np.asarray(np.where(array == 0, array, inside), array.dtype)  # zeros are taken as exact
 
     moved = refilled(sample, move, "last digits moved", every=True)
-    if not is_taken(spec, moved):
+    if not is_safely_taken(spec, moved):
         return 0.0
     found, expected = spec.expected(moved), spec.expected(sample)
     if found.shape != expected.shape:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.answers import one_on
-from cuassay.testing.generated.execution import check, explained, overwrite, turned
+from cuassay.testing.generated.execution import check, explained, overwrite, refusal_of, turned
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import one, plainest, seed
 from cuassay.testing.generated.sizes import check_larger
@@ -78,7 +78,7 @@ def _is_affordable(spec: OpSpec, base: Sample, sample: Sample) -> bool:
     if _elements(sample) > _MOST_ELEMENTS:
         return False
     less = _shrunk(sample)
-    less = base if spec.refusal(less) is not None else less
+    less = base if refusal_of(spec, less) is not None else less
     return spec.timed(less)[1] * _times(spec, less, sample) <= _PATIENCE_S
 
 

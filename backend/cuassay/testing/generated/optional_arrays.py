@@ -43,21 +43,25 @@ def with_several_optional_arrays(spec: OpSpec, device: Device, dtype: Any) -> It
 
 def _optional(spec: OpSpec) -> list[str]:
     """The parameters of the function whose default is None."""
-    return [name for name, default in _parameters(spec).items() if default is None]
+    return [one.name for one in _parameters(spec) if one.default is None]
 
 
-def _parameters(spec: OpSpec) -> dict[str, Any]:
-    """The function's parameters after the array module, with their defaults."""
+def _parameters(spec: OpSpec) -> list[inspect.Parameter]:
+    """The function's parameters after the array module."""
     try:
-        parameters = list(inspect.signature(spec.fn).parameters.values()) if spec.fn is not None else []
+        return list(inspect.signature(spec.fn).parameters.values())[1:] if spec.fn is not None else []
     except (TypeError, ValueError):  # the function has no signature
-        return {}
-    return {one.name: one.default for one in parameters[1:]}
+        return []
 
 
 def _given(spec: OpSpec, sample: Sample) -> dict[str, Any]:
-    """The arguments of a call by the names of their parameters."""
-    return {**dict(zip(_parameters(spec), sample.args, strict=False)), **sample.kwargs}
+    """The arguments of a call by the names of their parameters; of any number of arrays, only the first."""
+    return {**dict(zip(_by_position(spec), sample.args, strict=False)), **sample.kwargs}
+
+
+def _by_position(spec: OpSpec) -> list[str]:
+    """The parameters that take positional arguments."""
+    return [one.name for one in _parameters(spec) if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)]
 
 
 def _has(call: Mapping[str, Any], name: str) -> bool:
@@ -70,13 +74,16 @@ def _mixed(
     """A call that gives the array `kept`, with the array `added` of another call; None if there are no such calls."""
     base = next((place for place, call in enumerate(given) if _has(call, kept)), None)
     source = next((call for call in given if _has(call, added)), None)
-    first = next(iter(_parameters(spec)))
+    first = _parameters(spec)[0].name
     if base is None or source is None or not (_has(given[base], first) and _has(source, first)):
         return None
-    array = _fitted(source[added], source[first].shape, given[base][first].shape)
-    call, sample = {**given[base], added: array}, several[base]
-    args = tuple(call.pop(name, None) for name in list(_parameters(spec))[: len(sample.args)])
-    return replace(sample, args=args, kwargs=call, label=f"{sample.label}, with {added} of another sample")
+    array, sample = _fitted(source[added], source[first].shape, given[base][first].shape), several[base]
+    label = f"{sample.label}, with {added} of another sample"
+    places = _by_position(spec)[: len(sample.args)]
+    if added not in places:
+        return replace(sample, kwargs={**sample.kwargs, added: array}, label=label)
+    place = places.index(added)  # the call gives None there
+    return replace(sample, args=(*sample.args[:place], array, *sample.args[place + 1 :]), label=label)
 
 
 def _fitted(array: HostArray, before: Sequence[int], after: Sequence[int]) -> HostArray:

@@ -376,7 +376,9 @@ _IN_TURN = (0.3, 0.375)
 def _long_sums(sample: Sample) -> Iterator[Sample]:
     """Samples with many small positive terms along the last axis; none unless all arguments are arrays of one shape."""
     arrays = arrays_of(*sample.host())
-    if not arrays or len(arrays) != len(sample.args) or len({array.shape for array in arrays}) > 1:
+    if not all(isinstance(one, np.ndarray) for one in sample.host()[0]) or len(arrays) != len(sample.args):
+        return
+    if not arrays or len({array.shape for array in arrays}) > 1:
         return
     if not arrays[0].size or not arrays[0].ndim or not all(is_float(array.dtype) for array in arrays):
         return

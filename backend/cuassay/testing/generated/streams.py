@@ -18,7 +18,16 @@ from cuassay.core.protocols import Spinning
 from cuassay.errors import RaceError, SynchronizationError
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, overwrite, turned, verify
+from cuassay.testing.generated.execution import (
+    check,
+    explained,
+    is_safely_taken,
+    on_sample,
+    overwrite,
+    refusal_of,
+    turned,
+    verify,
+)
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import one, plainest
 from cuassay.testing.opspec import OpSpec
@@ -128,7 +137,7 @@ def check_captured(spec: OpSpec, device: Device) -> None:
     dtype = plainest(spec, device)
     sample = one(spec, device, dtype, most=4096)
     other = turned(sample)
-    if spec.refusal(other) is not None:
+    if refusal_of(spec, other) is not None:
         return
     with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
         args, kwargs = sample.on(device)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import check, explained, is_function, run_sample, turned, verify
+from cuassay.testing.generated.execution import check, explained, is_function, refusal_of, run_sample, turned, verify
 from cuassay.testing.generated.selection import by_options, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
@@ -35,7 +35,7 @@ def check_threads(spec: OpSpec, device: Device) -> None:
     dtype = plainest(spec, device)
     several = by_options(spec, device, dtype, most=_MOST)
     sample, other = several[:2] if len(several) > 1 else (found := one(spec, device, dtype, most=_MOST), turned(found))
-    if spec.refusal(other) is not None:
+    if refusal_of(spec, other) is not None:
         return
     with np.errstate(all="ignore"):
         run_sample(spec, device, sample), run_sample(spec, device, other)

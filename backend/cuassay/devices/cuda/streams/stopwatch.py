@@ -17,6 +17,7 @@ import cupy
 
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import at
+from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.streams import event_handles
 from cuassay.devices.cuda.streams.stream import get_current_stream
 
@@ -79,12 +80,12 @@ class Stopwatch:
 
     def follow(self) -> _Pair | None:
         """`start` without an event, if nothing was given to the current stream since the last pair ended there."""
-        before, stream = self._stopped, get_current_stream(self._index).ptr
+        before, self._stopped = self._stopped, None  # at once, because a driver call lets other threads run
+        stream = get_current_stream(self._index).ptr
         if before is None or before[_STREAM] != stream:
             return self.start()
         if stream > _LAST_DEFAULT and _is_capturing(stream):
             return None
-        self._stopped = None
         before[_IS_FOLLOWED] = True
         return [stream, before[_LAST], before, 0, 0, False, 0.0]
 
@@ -116,8 +117,9 @@ class Stopwatch:
             waiting = self._waiting
             while len(waiting) > _WAITING:
                 oldest = [waiting[place] for place in range(_EACH)]
-                if any(map(_query, {pair[_STREAM]: pair[_LAST] for pair in oldest}.values())):
-                    return
+                with relaxed():  # otherwise it would break another thread's capture
+                    if any(map(_query, {pair[_STREAM]: pair[_LAST] for pair in oldest}.values())):
+                        return
                 for pair in oldest:
                     waiting.popleft()
                     self._read(pair)
