@@ -76,6 +76,11 @@ def client(folder: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
         yield found
 
 
+def test_a_scheduler_that_does_not_answer_is_an_error_after_the_given_time() -> None:
+    with pytest.raises(StateError, match=r"no scheduler answers at tcp://127.0.0.1:9: .* after 0.5 s"):
+        clusters.connected("tcp://127.0.0.1:9", seconds=0.5).__enter__()
+
+
 def make(folder: Path, name: str, text: str) -> str:
     rmtree(folder / name, ignore_errors=True)
     (folder / name).mkdir()
