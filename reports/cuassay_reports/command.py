@@ -167,7 +167,8 @@ def compare(a: str, b: str, path: str | Path) -> int:
         whose = "" if row["implementation"] == OURS else row["implementation"]
         name = " ".join(filter(None, [*(row[key] for key in ("benchmark", "dtype", "case", "device")), whose]))
         change = units.signed_percent(row["change"])
-        line = f"{row['verdict'] or 'not compared':12} {change:>8}  {name}: {row['why']}"
+        why = row["why"].removeprefix(f"{row['change']:+.1%}, ")  # the change is said already
+        line = f"{row['verdict'] or 'not compared':12} {change:>9}  {name}: {why}"
         sys.stdout.write(fitted(line, columns(sys.stdout)) + "\n")
     return FOUND if (found["verdict"] == "slower").any() else 0
 
