@@ -24,6 +24,9 @@ SOURCE = ROOT / "reports" / "docs"
 WORK = ROOT / "reports" / "out" / "docs"
 SITE = ROOT / "reports" / "out" / "site"
 
+#: The only page of the reference that is written by hand; the files of the others are for readers of a clone.
+_LIST = "reference/index.md"
+
 
 def main() -> None:
     """Build the site; exit with status 1 and the list of faults if there are any."""
@@ -40,7 +43,12 @@ def _collect() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     shutil.copytree(SOURCE, WORK / "pages", ignore=shutil.ignore_patterns("mkdocs.yml"))
     shutil.copy(SOURCE / "mkdocs.yml", WORK)
-    for path, text in generated.pages().items():
+    made = generated.pages()
+    kept = sorted(str(page.relative_to(SOURCE)) for page in (SOURCE / "reference").glob("*.md"))
+    _stop_at(
+        [f"{path} is for clones, and no page of the site replaces it" for path in kept if path not in {*made, _LIST}]
+    )
+    for path, text in made.items():
         page = WORK / "pages" / path
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")

@@ -37,12 +37,14 @@ def cards(latest: Results) -> list[DeviceCard]:
 
 def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
     facts = row["fingerprint"] or {}
+    count = len({_uuid(one) for one in latest.devices.loc[latest.devices["subject"] == row["subject"], "fingerprint"]})
+    name = str(facts.get("name") or facts.get("cpu") or row["device"])
     tests = latest.tests[latest.tests["subject"] == row["subject"]]
     limits = latest.limits[latest.limits["subject"] == row["subject"]].drop_duplicates(["limit", "dtype"], keep="last")
     return DeviceCard(
         subject=row["subject"],
         device=row["device"],
-        name=str(facts.get("name") or facts.get("cpu") or row["device"]),
+        name=name if count == 1 else f"{count} × {name}",
         present=bool(row["present"]),
         reason=row["reason"],
         brief=_brief(row, facts),
@@ -52,6 +54,10 @@ def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
         outcomes=outcomes_of(tests),
         digest=row["digest"],
     )
+
+
+def _uuid(facts: object) -> object:
+    return facts.get("uuid") if isinstance(facts, Mapping) else None
 
 
 # From the name in the fingerprint to the label on the card, in order; other facts are only in the file.

@@ -12,7 +12,7 @@ from pathlib import Path
 from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
 from cuassay_reports.files import COMPRESSED
-from cuassay_reports.load import Results, load, records
+from cuassay_reports.load import OURS, Results, load, records
 from cuassay_reports.outcomes import DEFAULT, FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.outputs import JUNIT, MARKDOWN, REPORT, REPORT_PAGE, why_not_written
 from cuassay_reports.page import Page, build
@@ -164,9 +164,11 @@ def compare(a: str, b: str, path: str | Path) -> int:
         sys.stderr.write(f"cuassay compare: {error}\n")
         return UNREADABLE
     for row in records(found):
-        name = " ".join(row[key] for key in ("benchmark", "dtype", "case", "device", "implementation") if row[key])
+        whose = "" if row["implementation"] == OURS else row["implementation"]
+        name = " ".join(filter(None, [*(row[key] for key in ("benchmark", "dtype", "case", "device")), whose]))
         change = units.signed_percent(row["change"])
-        line = f"{row['verdict'] or 'not compared':12} {change:>8}  {name}: {row['why']}"
+        why = row["why"].removeprefix(f"{row['change']:+.1%}, ")  # the change is said already
+        line = f"{row['verdict'] or 'not compared':12} {change:>9}  {name}: {why}"
         sys.stdout.write(fitted(line, columns(sys.stdout)) + "\n")
     return FOUND if (found["verdict"] == "slower").any() else 0
 

@@ -148,7 +148,8 @@ class _Shown:
 
 def _runs(results: Results) -> dict[str, str]:
     """Map each run to the first digits of its commit or, if that is unknown, to its id."""
-    return {row["run"]: row["commit"][:10] or row["run"] for row in records(results.runs)}
+    named = ((row["run"], row["commit"][:10]) for row in records(results.runs))
+    return {run: f"commit {commit}" if commit else f"run {run}" for run, commit in named}
 
 
 def _peers(table: pd.DataFrame) -> dict[tuple[Any, ...], list[Peer]]:

@@ -115,6 +115,8 @@ class Checker:
         try:
             cli.parser().parse_args(given)
         except SystemExit as error:
+            if not error.code:  # an option such as --cheats prints and exits
+                return
             raise AssertionError(f"cuassay rejects: {shlex.join(words)}") from error
         for word in words:
             if " " in word and not word.startswith("-"):

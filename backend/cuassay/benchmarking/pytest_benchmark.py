@@ -208,6 +208,7 @@ def device_benchmark(benchmark: BenchmarkFixture, request: pytest.FixtureRequest
     """Make the value of the fixture of this name for the test of `request`."""
     config = request.config
     if is_measuring(config) and hasattr(config, "workerinput"):
+        benchmark._mode = "refused"  # noqa: SLF001  pytest-benchmark's warning that it is unused would be a second error
         pytest.fail(
             "--cuassay-record asks for the figures of this benchmark, and workers of xdist measure none, since they "
             "would disturb each other; add -n0 to measure it, or --benchmark-disable to run it once as a test",

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from cuassay import ops
 from cuassay.commands.parsing import Parser, painted
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.device import Device
+from cuassay.core.nearest import did_you_mean
 from cuassay.devices import why_unsupported
+from cuassay.errors import ArgumentError
 from cuassay.ops import Op
 from cuassay_reports.terminal import columns, fitted
 
 __all__ = ["add_capabilities_command"]
+
+_Listed = TypeVar("_Listed")
 
 #: Column heads of some dtypes; others are written as their first letter and their bits.
 _HEADS = {"bool": "bool", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "bfloat16": "bf16"}
@@ -33,7 +38,13 @@ def add_capabilities_command(commands: argparse._SubParsersAction[Parser]) -> No
     listing = commands.add_parser(
         "capabilities",
         help="show which operation runs in which dtype on which device, and why not elsewhere",
-        example="cuassay capabilities --device sim\ncuassay capabilities --json\ncuassay capabilities --checks",
+        example="cuassay capabilities softmax 'foreach_*' --device sim\ncuassay capabilities --checks",
+    )
+    listing.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="operations, or with --checks checks; also patterns such as 'foreach_*'; default: all",
     )
     listing.add_argument(
         "--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all"
@@ -53,30 +64,41 @@ def _capabilities(options: argparse.Namespace) -> int:
     from cuassay.testing.presence import Presence
 
     if options.checks:
-        return _list_checks()
+        return _list_checks(options.names)
+    listed = _chosen(options.names, {op.name: op for op in ops.ops()}, "operation")
     presence = Presence(options.device or ["all"])
     if options.json:
-        print(json.dumps([_row(op, dtype, device) for device, op, dtype in _cells(presence.devices)], indent=2))
+        print(json.dumps([_row(op, dtype, device) for device, op, dtype in _cells(presence.devices, listed)], indent=2))
         return 0
     width = columns(sys.stdout)
-    print("\n\n".join("\n".join(_table(device, ops.ops(), width)) for device in presence.devices))
+    print("\n\n".join("\n".join(_table(device, listed, width)) for device in presence.devices))
     for kind, reason in presence.absent.items():
         print(painted(f"\n{kind} absent: {reason}", "faint", sys.stdout))
     return 0
 
 
-def _list_checks() -> int:
+def _chosen(patterns: Sequence[str], known: Mapping[str, _Listed], what: str) -> list[_Listed]:
+    """Return what the patterns name, in the order of `known`; all of it without patterns."""
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern):
+            raise ArgumentError(
+                f"no {what} is named {pattern!r}{did_you_mean(pattern, known)}; without a name, all are listed"
+            )
+    return [one for name, one in known.items() if not patterns or any(fnmatch.fnmatch(name, p) for p in patterns)]
+
+
+def _list_checks(names: Sequence[str]) -> int:
     """Print what each generated check requires, as its docstring says."""
     from cuassay.testing.generated.checks import CHECKS
 
     width = columns(sys.stdout)
-    for name, check in CHECKS.items():
+    for name, check in _chosen(names, {name: (name, check) for name, check in CHECKS.items()}, "check"):
         print(fitted(f"{name}: {' '.join(check.doc.split())}", width))
     return 0
 
 
-def _cells(devices: Sequence[Device]) -> Iterable[tuple[Device, Op, str]]:
-    return ((device, op, dtype) for device in devices for op in ops.ops() for dtype in DTYPE_NAMES)
+def _cells(devices: Sequence[Device], listed: Sequence[Op]) -> Iterable[tuple[Device, Op, str]]:
+    return ((device, op, dtype) for device in devices for op in listed for dtype in DTYPE_NAMES)
 
 
 def _row(op: Op, dtype: str, device: Device) -> dict[str, Any]:

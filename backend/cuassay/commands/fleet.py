@@ -125,7 +125,11 @@ def _add_where(parser: Parser) -> None:
         "--wheel", type=Path, metavar="FILE", help="workers must have this wheel; default: the files of this folder"
     )
     parser.add_argument(
-        "--wait", type=float, default=60.0, metavar="S", help="seconds to wait for a worker (default: %(default)g)"
+        "--wait",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds to wait for a worker, and for the scheduler, there 30 at most (default: %(default)g)",
     )
 
 
@@ -213,7 +217,7 @@ def _cluster(options: argparse.Namespace, kinds: Sequence[str], *, is_forked: bo
     from cuassay.fleet.places import default_kinds
 
     if options.local is None:
-        with clusters.connected(options.scheduler, _security(options)) as client:
+        with clusters.connected(options.scheduler, _security(options), options.wait) as client:
             yield client
     else:
         with clusters.local_cluster(kinds or default_kinds(), options.local, is_forked=is_forked) as client:

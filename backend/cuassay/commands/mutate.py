@@ -122,7 +122,7 @@ def _equivalents(path: Path | None) -> Mapping[str, str]:
 def _passed(found: Baseline) -> str:
     text = f"{len(set(found.durations) - set(found.failed)):,} tests pass in {sum(found.durations.values()):.1f} s"
     if found.failed:
-        text += f"; {len(found.failed):,} fail without a mutant and judge none"
+        text += f"; {len(found.failed):,} fail without a mutant and are left out"
     return text + (f"; {found.left_out:,} did not start within half of --seconds" if found.left_out else "")
 
 

@@ -19,6 +19,8 @@ __all__ = ["connected", "local_cluster", "require_dask", "security_of", "work"]
 
 _START_SECONDS = 60.0
 
+_CONNECTS = 30.0
+
 #: When a cluster of dask closes the nanny of a lost worker. It does so even if the worker was restarted and lost again.
 _GIVE_UP_AFTER = "distributed.deploy.lost-worker-timeout"
 
@@ -107,8 +109,8 @@ def _patient() -> Iterator[None]:
 
 
 @contextmanager
-def connected(address: str, security: Any = None) -> Iterator[Any]:
-    """A client of the scheduler at `address`.
+def connected(address: str, security: Any = None, seconds: float = _CONNECTS) -> Iterator[Any]:
+    """A client of the scheduler at `address`, which answers within `seconds`, at most 30.
 
     Raises
     ------
@@ -117,7 +119,7 @@ def connected(address: str, security: Any = None) -> Iterator[Any]:
     """
     distributed = require_dask()
     try:
-        client = distributed.Client(address, security=security, set_as_default=False)
+        client = distributed.Client(address, security=security, set_as_default=False, timeout=min(seconds, _CONNECTS))
     except (OSError, TimeoutError) as error:
         raise StateError(f"no scheduler answers at {address}: {error}; start one with: dask scheduler") from error
     with client:

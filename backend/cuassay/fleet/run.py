@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -205,5 +206,5 @@ def _tell(merged: Merged, part: Part, out: Path) -> int:
         print(reason)
     if part.lost:
         print(part.told())
-    print(f"results: {out}")
+    print(f"results: {out}; to read them: cuassay report {shlex.quote(str(out))}")
     return int(bool(set(counts) - _WELL or merged.reasons or part.lost))

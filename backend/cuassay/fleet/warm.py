@@ -32,6 +32,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from cuassay.core.handle import Handle
 from cuassay.fleet.template import TEMPLATE, request
 from cuassay.results.lifeline import Lifeline, follow
+from cuassay.testing.rewriting import leave_packages_as_they_are
 
 __all__ = ["PYTEST", "Warm", "can_warm", "main"]
 
@@ -268,6 +269,7 @@ def _import_pytest() -> None:
             _run_module((PYTEST, *own, "-p", "no:cacheprovider", f"--rootdir={empty}", f"-c={os.devnull}", empty))
     for name in _MODULES:
         importlib.import_module(name)
+    leave_packages_as_they_are()
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cuassay.core import extras
-from cuassay.errors import CompileError, LibraryNotFoundError
-from cuassay.jit.mathematics import FUNCTIONS
+from cuassay.errors import ArgumentError, CompileError, LibraryNotFoundError
+from cuassay.jit.mathematics import CONSTANTS, FUNCTIONS
 from cuassay.jit.text import AUTO, COMPLEX_OF, KEYWORD_TYPES, TYPES, CText, refused, to_c
 
 __all__ = ["TEMPLATE", "Body", "Function", "Parameter", "declared_type", "read"]
@@ -110,9 +110,16 @@ def read(code: str) -> Body:
     ------
     CompileError
         If a construct is not supported. The message has line, column and advice.
+    ArgumentError
+        If `code` is not a string.
     LibraryNotFoundError
         If pycparser is not installed.
     """
+    if not isinstance(code, str):
+        raise ArgumentError(
+            f"a body is the text of a function template; got {code!r}; "
+            "write 'template <typename T> T name(T x) { return ...; }'"
+        )
     return _Reader(to_c(code)).body()
 
 
@@ -126,6 +133,8 @@ class _Reader:
             function = self._function(tree, place)
             known = {COMPLEX_OF: 2, **{name: one.arguments for name, one in FUNCTIONS.items()}}
             self._check(tree.body, known | {name: len(one.parameters) for name, one in functions.items()})
+            parameters = (one.name for one in function.parameters)
+            self._check_names(tree.body, {"true", "false", *CONSTANTS, *parameters, *_declared_in(tree.body)})
             if function.name in functions or function.name in FUNCTIONS:
                 raise self._refused(offset, f"a second function named {function.name}", "give it another name")
             functions[function.name] = function
@@ -170,7 +179,9 @@ class _Reader:
         if at == len(places) - 1:
             return len(self._text.text) - 1, "the body ends too early: a brace, a parenthesis or a semicolon is missing"
         found = self._text.text[places[at] : places[at + 1]].strip()
-        return places[at], f"{found!r} cannot stand here"
+        before = self._text.text[places[at - 1] : places[at]].strip()
+        missing = "; perhaps a ';' is missing before it" if found == "}" or before.isidentifier() else ""
+        return places[at], f"{found!r} cannot stand here{missing}"
 
     def _function(self, tree: Any, place: int) -> Function:
         kind = tree.decl.type
@@ -205,6 +216,14 @@ class _Reader:
             if not (name == "FuncCall" and child is node.name):
                 self._check(child, known)
 
+    def _check_names(self, node: Any, declared: Collection[str]) -> None:
+        """Raise if a variable is named that its function declares nowhere."""
+        if type(node).__name__ == "ID" and node.name not in declared:
+            raise self._refused(self._place(node), f"nothing declares {node.name!r}", "declare it, or add a parameter")
+        for of, child in node.children():
+            if (type(node).__name__, of) != ("FuncCall", "name"):
+                self._check_names(child, declared)
+
     def _check_call(self, node: Any, known: Mapping[str, int]) -> None:
         if type(node.name).__name__ == "StructRef":
             raise self._refused(self._place(node), "a method", "write a function: real(x), imag(x), conj(x)")
@@ -237,6 +256,13 @@ class _Reader:
 
     def _refused(self, place: int, what: str, advice: str) -> CompileError:
         return refused(self._text.code, self._text.origin(max(place, 0)), what, advice)
+
+
+def _declared_in(node: Any) -> Iterator[str]:
+    if type(node).__name__ == "Decl":
+        yield node.name
+    for _, child in node.children():
+        yield from _declared_in(child)
 
 
 def _names(node: Any) -> str:

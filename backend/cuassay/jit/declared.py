@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -224,7 +223,7 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
     if not several:
         more["derivative"] = {name: _formula(body, name, scalars) for name in arrays}
     op = catalog.declare(
-        f"{free_name(body.entry.name, body.code)}({parameters}) -> {'' if several else 'out'}",
+        f"{free_name(body.entry.name)}({parameters}) -> {'' if several else 'out'}",
         shape=_shape_of_several(arrays, several) if several else shapes.broadcast,
         dtypes=_DTYPES,
         op_class="elementwise",
@@ -246,12 +245,10 @@ def _formula(body: Body, name: str, scalars: Mapping[str, Any]) -> Formula:
     return Formula(gradient, tuple(one for one in body.inputs if one not in scalars))
 
 
-def free_name(name: str, code: str) -> str:
-    """Return `name`, with a part of the text's digest appended if another operation has that name."""
-    if not registry.is_declared(name):
-        return name
-    name = f"{name}_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
-    return next(one for one in (f"{name}_{number}" for number in count(1)) if not registry.is_declared(one))
+def free_name(name: str) -> str:
+    """Return `name`, or with a number if another operation has that name: the second `f` is `f_2`."""
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(one for one in names if not registry.is_declared(one))
 
 
 def _shape_of_several(arrays: Sequence[str], outputs: Sequence[str]) -> Callable[[Arguments], tuple[int, ...]]:

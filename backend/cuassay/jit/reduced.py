@@ -167,7 +167,7 @@ def _declare(body: Body, identity: float, name: str, scalars: Mapping[str, Any])
         return shapes.reduced({"a": a, "axis": bound["axis"], "keepdims": bound["keepdims"]})
 
     op = catalog.declare(
-        f"{free_name(name, body.code)}({', '.join(arrays)}, *, axis=None, keepdims=False{defaults}) -> out",
+        f"{free_name(name)}({', '.join(arrays)}, *, axis=None, keepdims=False{defaults}) -> out",
         shape=shape,
         dtypes=_DTYPES,
         op_class="reduction",

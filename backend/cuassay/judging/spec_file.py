@@ -137,7 +137,9 @@ def _imported(path: Path) -> ModuleType:
     except SpecError:
         raise
     except Exception as error:
-        raise SpecError(f"{path.name} cannot be imported: {type(error).__name__}: {error}{_line_of(error)}") from error
+        advice = "; install it, or set PYTHONPATH to its folder" if isinstance(error, ModuleNotFoundError) else ""
+        raised = f"{type(error).__name__}: {error}{_line_of(error)}"
+        raise SpecError(f"{path.name} cannot be imported: {raised}{advice}") from error
     finally:
         sys.path.remove(str(path.parent))
     return module

@@ -14,7 +14,7 @@ from cuassay.observe.comparison import Comparison, compare, figures
 from cuassay.observe.gaps import Gap, idle_gaps
 from cuassay.observe.recorder import Recorder
 from cuassay.observe.spans import Timeline
-from cuassay.observe.totals import Total, table, totals
+from cuassay.observe.totals import Total, format_seconds, table, totals
 
 __all__ = ["profile"]
 
@@ -85,7 +85,8 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
     def __repr__(self) -> str:
         if self._timeline is None:
             return "profile(recording or not begun)"
-        return f"profile({len(self._timeline.spans):,} spans, {self._timeline.seconds:.6g} {self._timeline.unit})"
+        virtual = " of virtual time" if self._timeline.unit != "s" else ""
+        return f"profile({len(self._timeline.spans):,} spans, {format_seconds(self._timeline.seconds)}{virtual})"
 
     def start(self) -> None:
         """Start recording.

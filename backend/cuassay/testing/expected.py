@@ -30,14 +30,21 @@ def parse_budgets(texts: Iterable[str]) -> dict[str, int]:
     Raises
     ------
     pytest.UsageError
-        If a text has another form.
+        If a text has another form, or names an unknown kind of device.
     """
+    from cuassay import devices
+
     budgets = {}
     for text in texts:
         name, _, number = text.rpartition("=")
         if not number.isdecimal():
             raise pytest.UsageError(
                 f"--cuassay-skip-budget takes N or DEVICE=N; got {text!r}; write 20, cuda=5 or cuda:0=5"
+            )
+        kind, known = name.partition(":")[0], devices.kinds()
+        if kind and kind not in known:  # a budget that no skip counts against would never fail
+            raise pytest.UsageError(
+                f"--cuassay-skip-budget {text}: there is no device kind {kind!r}; known: {', '.join(known)}"
             )
         budgets[name] = int(number)
     return budgets
@@ -57,8 +64,9 @@ def ran_in(path: Path) -> frozenset[str]:
         rows = [json.loads(line) for line in content_of(path).splitlines()]
         ran = frozenset(row["nodeid"] for row in rows if row["record"] == "test" and row["outcome"] in _RAN)
     except (OSError, ValueError, KeyError, TypeError) as error:
+        what = "does not exist" if isinstance(error, FileNotFoundError) else f"is not a record: {error!r}"
         raise pytest.UsageError(
-            f"--cuassay-skip-baseline {path} is not a record: {error!r}; name a file that --cuassay-record wrote"
+            f"--cuassay-skip-baseline {path} {what}; name a file that --cuassay-record wrote"
         ) from None
     if not ran:
         raise pytest.UsageError(

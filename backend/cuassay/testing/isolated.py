@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from cuassay.testing.node import Told
+from cuassay.testing.rewriting import leave_packages_as_they_are
 from cuassay.testing.sending import Sender, load_devices
 
 __all__ = ["Worker", "main"]
@@ -103,6 +104,7 @@ def main(argv: Sequence[str]) -> None:
     told: dict[str, Any] = orders.recv()
     sys.path[:] = told["path"]
     worker = Worker(told["workerinput"], orders, reports)
+    leave_packages_as_they_are()
     status = pytest.main(told["args"], plugins=[worker])
     sys.stdout.flush()
     sys.stderr.flush()

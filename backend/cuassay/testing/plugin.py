@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 #: Columns of a case that reports carry, but that are not added to the test's properties.
 _NOT_PROPERTIES = ("check", "target", "own_reference", "template")
 
+#: What pytest writes below an error of which it shows no line; other hints name other things.
+_ALL_HIDDEN = "All traceback entries are hidden. Pass `--full-trace` to see hidden and internal frames."
+
 _CASE = pytest.StashKey[dict[str, Any]]()
 _COLUMNS = pytest.StashKey[dict[str, Any]]()
 _IS_NOWHERE = pytest.StashKey[bool]()
@@ -268,6 +271,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     declared_at = getattr(getattr(item, "cls", None), "cuassay_declared_at", None)
     if declared_at is not None and report.skipped and isinstance(report.longrepr, tuple):
         report.longrepr = *declared_at, report.longrepr[2]  # the user's line, not that of the generated test
+    shown: Any = getattr(report.longrepr, "reprtraceback", None)
+    if declared_at is not None and getattr(shown, "extraline", None) == _ALL_HIDDEN:
+        shown.extraline = None  # the message of a check says where to look
     return report
 
 

@@ -43,8 +43,9 @@ class Resume:
             with path.open("rb") as file:
                 self._done = _outcomes_in(file.read(self._nbytes))
         except (OSError, ValueError, KeyError, TypeError) as error:
+            what = "does not exist" if isinstance(error, FileNotFoundError) else f"is not a record: {error!r}"
             raise pytest.UsageError(
-                f"--cuassay-resume {path} is not a record: {error!r}; name a file that --cuassay-record wrote"
+                f"--cuassay-resume {path} {what}; name a file that --cuassay-record wrote"
             ) from None
         self._left_out = 0
 

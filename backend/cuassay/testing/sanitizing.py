@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cuassay import devices
 from cuassay.observe.sanitizer import Sanitizer, summary
 from cuassay.testing.marks import RACING
 
@@ -38,9 +39,11 @@ class Sanitizing:
         return result
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print how many faults were found, and what the sanitizer cannot see."""
+        """Print how many faults were found, what the sanitizer cannot see, and whether there was a device to check."""
         for line in summary(self._sanitizer):
             terminalreporter.write_line(line)
+        if not self._sanitizer.engine.found and (reason := devices.backend("cuda").why_absent()):
+            terminalreporter.write_line(f"cuassay sanitizer: no CUDA device was checked: {reason}")
 
     def pytest_unconfigure(self) -> None:
         """Stop the sanitizer."""

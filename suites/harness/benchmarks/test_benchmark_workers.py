@@ -28,7 +28,7 @@ def test_a_benchmark_that_a_worker_cannot_record_is_an_error(pytester: pytest.Py
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     pytester.makepyfile(TEST, test_other="def test_other(): pass")
 
-    result = pytester.runpytest_subprocess("-n2", "--cuassay-record=r.jsonl", "--device", "cpu")
+    result = pytester.runpytest_subprocess("-n2", "-W", "error", "--cuassay-record=r.jsonl", "--device", "cpu")
 
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*workers of xdist measure none*add -n0*--benchmark-disable*"])

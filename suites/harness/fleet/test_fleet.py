@@ -76,6 +76,11 @@ def client(folder: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
         yield found
 
 
+def test_a_scheduler_that_does_not_answer_is_an_error_after_the_given_time() -> None:
+    with pytest.raises(StateError, match=r"no scheduler answers at tcp://127.0.0.1:9: .* after 0.5 s"):
+        clusters.connected("tcp://127.0.0.1:9", seconds=0.5).__enter__()
+
+
 def make(folder: Path, name: str, text: str) -> str:
     rmtree(folder / name, ignore_errors=True)
     (folder / name).mkdir()
@@ -276,7 +281,7 @@ def test_plain(): assert False
 
 
 def test_own_operations_are_measured_by_the_workers(
-    client: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     collect = fleet_run._collected
 
@@ -296,6 +301,7 @@ def test_own_operations_are_measured_by_the_workers(
     assert (status, len(begun), len(times)) == (0, 2, plan)
     assert {f"{row['benchmark']} {row['dtype']} on sim:0" for row in times} == begun
     assert {row["worker"] for row in times} == {row["worker"] for row in found if row["record"] == "device"}
+    assert f"to read them: cuassay report {tmp_path / 'rows.jsonl'}\n" in capsys.readouterr().out
 
 
 #: A side of a comparison: as many benchmarks as are asked for, and a note of who asked.

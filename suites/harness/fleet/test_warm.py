@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed import install_with_files
 
 from cuassay.fleet import template
 from cuassay.fleet.warm import Warm, can_warm
@@ -82,6 +83,18 @@ def test_a_shard_gets_variables_that_are_longer_than_a_message(warm: Warm, tmp_p
     told = ran(warm, tmp_path / "log", "end", GIVEN="1", **long)
 
     assert told[0] == "words ['end'] variable 1 marked False"
+
+
+def test_a_shard_starts_although_warnings_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "test_good.py").write_text("def test_good(): pass\n")
+    install_with_files(tmp_path, monkeypatch)
+
+    warm = Warm()
+    warm.run(("pytest", "-W", "error", str(tmp_path / "test_good.py")), tmp_path / "log", os.environ)
+    status = warm.wait()
+    warm.close()
+
+    assert status == 0, (tmp_path / "log").read_text()
 
 
 def begun(warm: Warm, log: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_baseline_may_be_compressed(tmp_path: Path) -> None:
     ("word", "told"),
     [
         ("--cuassay-skip-budget=few", "*takes N or DEVICE=N; got 'few'*"),
-        ("--cuassay-skip-baseline=nowhere.jsonl", "*nowhere.jsonl is not a record*"),
+        ("--cuassay-skip-baseline=nowhere.jsonl", "*nowhere.jsonl does not exist*"),
         ("--cuassay-skip-baseline=empty.jsonl", "*no test ran in it*"),
     ],
 )

@@ -6,6 +6,7 @@ import os
 import sys
 
 import pytest
+from installed import install_with_files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
 
@@ -150,3 +151,15 @@ def test_the_record_of_a_forked_session_describes_its_devices_without_the_contro
     described = [row for row in rows if row["record"] == "device"]
     assert [row["device"] for row in described] == ["cpu:0", "sim:0"]
     assert all(str(row["fingerprint"]["name"]) in result.stdout.str() for row in described)
+
+
+def test_a_worker_of_its_own_starts_although_warnings_are_errors(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_with_files(pytester.path, monkeypatch)
+    monkeypatch.delenv("PYTEST_PLUGINS")
+    monkeypatch.setenv("CUASSAY_START_WORKERS", "1")
+    pytester.makeini("[pytest]\nfilterwarnings = error")
+    pytester.makepyfile("def test_good(): pass")
+
+    pytester.runpytest_subprocess("--cuassay-isolate").assert_outcomes(passed=1)

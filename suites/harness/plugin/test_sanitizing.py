@@ -62,6 +62,22 @@ def test_races_and_early_frees_fail_their_tests_and_are_counted(
     found.stdout.fnmatch_lines(["cuassay sanitizer: 2 errors found", *failed])
 
 
+def test_without_a_device_to_check_the_end_of_the_run_says_so(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuassay.devices.cuda.BACKEND.why_absent", lambda: "there is no NVIDIA driver")
+    pytester.makepyfile("def test_good(): pass")
+
+    found = pytester.runpytest("-p", "no:cacheprovider", "--cuassay-sanitize")
+
+    found.stdout.fnmatch_lines(
+        [
+            "cuassay sanitizer: 0 errors found",
+            "cuassay sanitizer: no CUDA device was checked: there is no NVIDIA driver",
+        ]
+    )
+
+
 def test_without_the_option_nothing_is_judged(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
 

@@ -67,7 +67,7 @@ def test_a_test_belongs_to_the_card_of_its_worker(fleet: Path) -> None:
     page = build(load(fleet))
 
     assert {(card.name, card.outcomes["passed"], card.outcomes["failed"]) for card in page.devices} == {
-        ("NVIDIA H200", 1, 1), ("NVIDIA A100", 1, 0),
+        ("2 × NVIDIA H200", 1, 1), ("NVIDIA A100", 1, 0),
     }  # fmt: skip
     assert page.figures[0].number == 3
 

@@ -174,7 +174,7 @@ def test_what_is_hovered_over_says_why(page: str) -> None:
     assert 'title="of the measured bandwidth">50 %' in timings
     assert 'title="above the measured bandwidth: the data stayed in a cache' in timings
     assert '<span class="peer faster" title="ours is faster' in timings
-    assert '<p class="small">Compared with r1.</p>' in timings
+    assert '<p class="small">Compared with run r1.</p>' in timings
 
 
 @pytest.mark.parametrize(("count", "shown", "more"), [(12, 12, ""), (15, 12, "and 3 more below")])

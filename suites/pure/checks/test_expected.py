@@ -49,6 +49,11 @@ def test_budgets_are_read_by_device_and_for_all() -> None:
     assert parse_budgets(["20", "cuda=5", "cuda:0=0"]) == {"": 20, "cuda": 5, "cuda:0": 0}
 
 
+def test_a_budget_of_an_unknown_kind_is_an_error() -> None:
+    with pytest.raises(pytest.UsageError, match="there is no device kind 'gpu'; known: cpu, sim, cuda, meta"):
+        parse_budgets(["gpu:0=5"])
+
+
 @pytest.mark.parametrize("text", ["few", "cuda=", "-1", "cuda=1.5", ""])
 def test_a_budget_of_another_form_says_how_to_write_it(text: str) -> None:
     with pytest.raises(pytest.UsageError, match=rf"takes N or DEVICE=N; got '{text}'; write 20, cuda=5 or cuda:0=5"):

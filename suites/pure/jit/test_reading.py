@@ -25,6 +25,10 @@ def value(code: str, *arguments: object, dtype: str = "float32") -> np.ndarray:
 ONE = HEAD + "T one(T x) { return x; }\n"
 
 REFUSED = {
+    "an unknown name": (HEAD + "T f(T x) { return z; }", 1, 41, "nothing declares 'z'; declare it"),
+    "an assigned name": (HEAD + "T f(T x) { y = x; return x; }", 1, 34, "nothing declares 'y'; declare it"),
+    "no semicolon at the end": (HEAD + "T f(T x) { return x }", 1, 43, "perhaps a ';' is missing before it"),
+    "no semicolon": (HEAD + "T f(T x) { T y = x return y; }", 1, 42, "perhaps a ';' is missing before it"),
     "no template": ("T f(T x) { return x; }", 1, 1, "write it as template <typename T>"),
     "template of a number": ("template <int N> int f(int x) { return x; }", 1, 1, "write template <typename T>"),
     "two templates": (HEAD + "T g(T x) { return x; }\ntemplate <class U> U f(U x) { return x; }", 2, 1, "name both T"),
@@ -83,9 +87,7 @@ def test_a_body_gives_a_value_or_writes_references(code: str, said: str) -> None
         ("T f(T x) { T y; return y; }", ArgumentError, "reads 'y' before it has a value"),
         ("T f(T x) { T y; if (x > 1) y = x; return y; }", ArgumentError, "reads 'y' before it has a value"),
         ("T f(T x) { if (x > 1) return x; }", ArgumentError, "returns nothing on one of its paths"),
-        ("T f(T x) { return z; }", ArgumentError, "reads 'z', which nothing declares"),
         ("T f(T x) { { T y = x; } return y; }", ArgumentError, "reads 'y', which nothing declares"),
-        ("T f(T x) { y = x; return x; }", ArgumentError, "assigns 'y', which nothing declares"),
         ("T f(T x) { auto y; return x; }", ArgumentError, "auto y has no value"),
         ("T f(T x) { return x % 2; }", DTypeError, "call fmod"),
         ("T f(T x) { x <<= 1; return x; }", DTypeError, "is for integers"),
@@ -164,3 +166,14 @@ def test_integers_wrap_around_and_quotients_are_cut_off() -> None:
 
 def test_no_element_is_no_error() -> None:
     assert value("T f(T x) { T y = x; while (y < 3) y += 1; return y; }", []).shape == (0,)
+
+
+def test_a_function_in_place_of_a_text_is_an_error_that_shows_a_text() -> None:
+    with pytest.raises(ArgumentError, match="a body is the text of a function template; got <function"):
+        elementwise(lambda x: x)  # type: ignore[arg-type]
+
+
+def test_the_second_operation_of_a_name_gets_a_number() -> None:
+    first, second, third = (elementwise(HEAD + f"T numbered(T x) {{ return x + {number}; }}") for number in range(3))
+
+    assert [one.op.name for one in (first, second, third)] == ["numbered", "numbered_2", "numbered_3"]

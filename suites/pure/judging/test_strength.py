@@ -410,6 +410,15 @@ def test_a_declaration_that_raises_is_refused_with_the_users_line(tmp_path: Any,
         load_declaration(f"{tmp_path / 'spec.py'}::spec")
 
 
+def test_a_module_that_the_declaration_cannot_find_comes_with_advice(tmp_path: Any) -> None:
+    (tmp_path / "spec.py").write_text("import not_there_at_all\n")
+
+    with pytest.raises(
+        SpecError, match=r"'not_there_at_all' \(spec.py:1\); install it, or set PYTHONPATH to its folder$"
+    ):
+        load_declaration(f"{tmp_path / 'spec.py'}::spec")
+
+
 _LINES = {"spec": r"'undefined_thing' is not defined \(spec.py:3\)$", "helper": r" \(lines_of_helper.py:5\)$"}
 
 

@@ -31,6 +31,27 @@ def test_checks_are_listed_with_what_each_requires(capsys: pytest.CaptureFixture
     assert {"extremal", "side_stream", "second_call"} <= lines.keys()
 
 
+def test_names_and_patterns_choose_what_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capabilities", "softmax", "log_*max", "--device", "cpu", "--json"]) == 0
+    assert {row["op"] for row in json.loads(capsys.readouterr().out)} == {"softmax", "log_softmax"}
+    assert main(["capabilities", "values", "--checks"]) == 0
+    assert capsys.readouterr().out == "values: Every ordinary sample agrees with the reference.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["softmx"], "no operation is named 'softmx' (did you mean 'softmax'?)"),
+        (["value", "--checks"], "no check is named 'value' (did you mean 'values'?)"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_suggests_another(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["capabilities", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_json_has_a_row_for_each_operation_dtype_and_device(rows: dict[tuple[str, str, str], object]) -> None:
     names = [op.name for op in ops.ops()]
     assert list(rows) == [(at, op, dtype) for at in ("cpu:0", "sim:0") for op in names for dtype in DTYPE_NAMES]
