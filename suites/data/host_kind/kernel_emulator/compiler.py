@@ -28,6 +28,12 @@ _OPTIONS = (
     "-fsanitize=bounds-strict", "-nodefaultlibs",  # what it calls is in runtime.cpp, not in a library
 )  # fmt: skip
 
+#: A kernel calls a function of runtime.cpp before each load; guards find stores.
+_CHECKED = (
+    "-fsanitize=kernel-address", "--param=asan-instrumentation-with-call-threshold=0",
+    "--param=asan-instrument-writes=0", "--param=asan-stack=0", "--param=asan-globals=0",
+)  # fmt: skip
+
 #: An instruction of PTX to the function of `cuda.h` that does the same.
 _PTX = {
     "max.NaN.f32": "ptx_max_nan",
@@ -83,7 +89,7 @@ def library(text: str, name: str) -> ctypes.CDLL:
         source = path.with_suffix(f".{os.getpid()}.cpp")
         source.write_text(whole, encoding="utf-8")
         try:
-            _compile("-shared", f"-I{folder}", str(source), "-lgcc", out=path)
+            _compile(*_CHECKED, "-shared", f"-I{folder}", str(source), "-lgcc", out=path)
         finally:
             source.unlink()
     return ctypes.CDLL(str(path))
@@ -159,12 +165,12 @@ def runtime() -> ctypes.CDLL:
 def _compiled() -> Path:
     """The folder of `cuda.h` and of the runtime, compiled once."""
     texts = _HEADER.read_bytes() + _RUNTIME.read_bytes()
-    folder = _folder() / hashlib.sha256(texts + " ".join([*_OPTIONS, *_include()]).encode()).hexdigest()[:16]
+    folder = _folder() / hashlib.sha256(texts + " ".join([*_OPTIONS, *_CHECKED, *_include()]).encode()).hexdigest()[:16]
     made = folder / "runtime.so"
     if not made.exists():
         folder.mkdir(exist_ok=True)
         shutil.copy(_HEADER, folder / "cuda.h")
-        _compile("-x", "c++-header", str(folder / "cuda.h"), out=folder / "cuda.h.gch")
+        _compile(*_CHECKED, "-x", "c++-header", str(folder / "cuda.h"), out=folder / "cuda.h.gch")
         _compile("-shared", f"-I{folder}", str(_RUNTIME), "-lstdc++", "-lm", "-lc", "-lgcc", out=made)
     return folder
 

@@ -6,8 +6,8 @@
 // of a cluster run together in the same way. Shared memory holds no former
 // values, ends in a guard, and is another one in each block. What would hang or be undefined on a GPU ends the launch
 // with a message: threads at different barriers, a shuffle among lanes that do not take part, a write past shared
-// memory, an index outside of an array of a thread, a vector whose address is not aligned or that goes beyond its array,
-// a read of the memory of a block that has ended.
+// memory, an index outside of an array of a thread, a vector whose address is not aligned, a load beyond an array, a
+// read of the memory of a block that has ended.
 //
 // compiler.py translates `__shared__` and PTX to what is declared here; runtime.cpp runs the threads.
 

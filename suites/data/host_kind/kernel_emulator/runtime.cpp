@@ -328,6 +328,18 @@ void check_load(const void* from, size_t nbytes) {
     if (next_to_it) fault("a load goes beyond its array");
 }
 
+// What the compiler puts before each load of a kernel.
+#define CHECKED_LOAD(NBYTES) \
+    extern "C" void __asan_load##NBYTES##_noabort(const void* from) { check_load(from, NBYTES); }
+CHECKED_LOAD(1) CHECKED_LOAD(2) CHECKED_LOAD(4) CHECKED_LOAD(8) CHECKED_LOAD(16)
+extern "C" void __asan_loadN_noabort(const void* from, size_t nbytes) { check_load(from, nbytes); }
+extern "C" void __asan_handle_no_return() {}
+
+// Here the handle of a conditional node is the address of its value.
+extern "C" void cudaGraphSetConditional(unsigned long long handle, unsigned value) {
+    *reinterpret_cast<unsigned*>(handle) = value;
+}
+
 void fault(const char* message) { trouble = message; }
 
 // ------------------------------------------------------------------------------------------------ a launch
