@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_places import KINDS
 
 from cuassay import Device, from_host, ops, to_host
 from cuassay.testing import devices, dtypes
@@ -80,3 +81,24 @@ def test_prefix_sums_of_a_column_have_the_same_bits_in_a_batch(device: Device, d
     np.testing.assert_allclose(
         alone.astype(np.float64), expected, rtol=8e-3 if dtype.name == "bfloat16" else 1e-5, atol=atol
     )
+
+
+@devices(*KINDS)
+@dtypes("bfloat16", "float32", "float64", "int8")
+@pytest.mark.parametrize("rows", [1, 15, 16, 64, 65, 129, 4_097])
+def test_prefix_sums_have_the_same_bits_whether_a_thread_takes_a_part_or_a_column(
+    device: Device, dtype: np.dtype[Any], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last part of 65 and of 129 rows has one row, and that of 16 rows is what a thread has in flight."""
+    reduction = pytest.importorskip("cuassay.devices.cuda.ops.reduction", reason="CuPy is not installed")
+    host = (np.random.default_rng(2026).standard_normal((2, rows, 5)) * 3).astype(dtype)
+    a = from_host(host, device)
+    of_parts = to_host(ops.cumsum(a, axis=1))
+    monkeypatch.setattr(reduction, "_MANY_COLUMNS", 1)
+
+    of_columns = to_host(ops.cumsum(a, axis=1))
+
+    np.testing.assert_array_equal(of_columns, of_parts)
+    expected = np.cumsum(host.astype(np.float64), axis=1)
+    rtol, atol = (8e-3, 1e-2) if dtype.name == "bfloat16" else (1e-5, 1e-4)
+    np.testing.assert_allclose(of_parts.astype(np.float64), expected, rtol=rtol, atol=atol)
