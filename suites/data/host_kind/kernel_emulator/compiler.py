@@ -1,7 +1,7 @@
 """From CUDA C++ to a shared library of the host.
 
 The text stays as it is but for what C++ lacks: variables in shared memory, PTX, and how many blocks a cluster has.
-Kernels that use tensor cores or asynchronous copies do not compile here.
+Kernels that use asynchronous copies, or tensor cores by other instructions than the `mma` of a warp, do not run here.
 """
 
 from __future__ import annotations
@@ -45,9 +45,19 @@ _PTX = {
     "ld.global.b": "ptx_load_if",
     "mul.wide.u32": "ptx_mul_wide",
     "%cluster_ctarank": "ptx_cluster_rank",
+    r"barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait": "ptx_cluster_barrier",
     "barrier.cluster.arrive": "ptx_cluster_arrive",
     "barrier.cluster.wait": "ptx_cluster_wait",
     "mapa.u64": "ptx_in_block",
+    "%cluster_nctarank": "ptx_cluster_size",
+    "mapa.shared::cluster.u32": "ptx_shared_of_block",
+    "ld.shared::cluster.v4.f32": "ptx_load_shared",
+    "ld.global.nc.L1::no_allocate": "ptx_load_once",
+    "mma.sync.aligned.m16n8k16": "ptx_multiply(type, ",  # the macro's parameter, the dtype of the operands
+    "createpolicy": "ptx_hint",
+    "griddepcontrol": "ptx_hint",
+    "prefetch.global": "ptx_hint",
+    "cp.async": "ptx_absent",
 }
 
 _ASM = re.compile(r'asm(?:\s+volatile)?\s*\(\s*"(?P<text>[^"]*)"(?P<operands>(?:[^;"]|"[^"]*")*)\)\s*;')
@@ -124,7 +134,8 @@ def _shared(found: re.Match[str]) -> str:
 def _ptx(found: re.Match[str]) -> str:
     for instruction, name in _PTX.items():
         if instruction in found["text"]:
-            return f"{name}({', '.join(_OPERAND.findall(found['operands']))});"
+            opening = name if "(" in name else f"{name}("
+            return f"{opening}{', '.join(_OPERAND.findall(found['operands']))});"
     return 'static_assert(sizeof(int) == 0, "this PTX does not run on the host");'
 
 

@@ -302,6 +302,16 @@ std::uint64_t exchange(unsigned mask, std::uint64_t given, unsigned from) {
 
 unsigned rank() { return current->rank; }
 
+unsigned cluster_size() { return unsigned(together); }
+
+unsigned offset_of(const void* local) {
+    return unsigned(static_cast<const char*>(local) - memory.blocks[current->rank].data());
+}
+
+const void* at_offset(unsigned rank, unsigned offset) {
+    return in_rank(rank, memory.blocks[current->rank].data() + offset);
+}
+
 void arrive() { ++current->arrivals; }
 
 void wait_for_cluster() { pause(State::at_cluster); }
