@@ -75,3 +75,12 @@ def test_a_lone_nan_or_infinity_is_an_infinite_excess(device: Device, got: float
     of_first = [expected**2] if np.isfinite(expected) else []
     assert excess == [np.inf]
     assert (squares, elements) == ([sum(of_first, 4.0)], [1.0 + len(of_first)])
+
+
+@devices(*KINDS)
+def test_float64_is_compared_in_float64(device: Device) -> None:
+    """Neither the difference nor the sum of squares fits in float32."""
+    expected = [8193.0, 1.0]
+    got = [8193.0 + 3 * 2.0**-36, 1.0]
+
+    assert compared(device, got, expected, dtype="float64") == ([3 * 2.0**-36], [8193.0**2 + 1.0], [2.0])
