@@ -118,16 +118,18 @@ def test_shared_memory_without_a_value_is_nan() -> None:
     assert np.isnan(totals(TOTAL.replace("part[threadIdx.x / 32] = sum", "part[0] = sum"))).all()
 
 
-def test_a_read_past_an_array_gives_nan() -> None:
-    assert np.isnan(totals(TOTAL.replace("i < n", "i <= n"))).all()
-
-
-def test_a_load_that_goes_beyond_its_array_is_named() -> None:
-    text = TOTAL.replace("a[i]", "__ldg(a + i)")
+@pytest.mark.parametrize("load", ["a[i]", "__ldg(a + i)"])
+def test_a_load_that_goes_beyond_its_array_is_named(load: str) -> None:
+    text = TOTAL.replace("a[i]", load)
     assert set(totals(text)) == {4950.0}
 
     with pytest.raises(emulated.KernelFaultError, match="a load goes beyond its array"):
         totals(text.replace("i < n", "i <= n"))
+
+
+def test_a_load_before_its_array_is_named() -> None:
+    with pytest.raises(emulated.KernelFaultError, match="a load goes beyond its array"):
+        totals(TOTAL.replace("a[i]", "a[i - 1]"))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,16 @@ def test_a_cell_is_renewed_before_a_replay() -> None:
     assert words.tolist() == [5, 2**40]
 
 
+@pytest.mark.parametrize("is_true", [True, False])
+def test_a_condition_is_what_its_value_holds(is_true: bool) -> None:
+    value, node = (emulated.as_cupy(emulated.guarded((1,), np.dtype(one))) for one in (np.bool_, np.uint32))
+    value.fill(is_true)
+
+    kernel("condition.cu", "set_condition")(1, 1, (node.data.ptr, value))
+
+    assert emulated.as_numpy(node).tolist() == [is_true]
+
+
 @pytest.fixture
 def narrow_grid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Grids have two rows at most, so that a block walks over several rows of an array."""

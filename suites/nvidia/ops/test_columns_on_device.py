@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_places import KINDS
 
 from cuassay import Device, from_host, ops, to_host
 from cuassay.testing import devices, dtypes
@@ -80,3 +81,57 @@ def test_prefix_sums_of_a_column_have_the_same_bits_in_a_batch(device: Device, d
     np.testing.assert_allclose(
         alone.astype(np.float64), expected, rtol=8e-3 if dtype.name == "bfloat16" else 1e-5, atol=atol
     )
+
+
+@devices(*KINDS)
+@dtypes("bfloat16", "float32", "float64", "int8")
+@pytest.mark.parametrize("rows", [1, 15, 16, 64, 65, 129, 4_097])
+def test_prefix_sums_have_the_same_bits_whether_a_thread_takes_a_part_or_a_column(
+    device: Device, dtype: np.dtype[Any], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last part of 65 and of 129 rows has one row, and that of 16 rows is what a thread has in flight."""
+    reduction = pytest.importorskip("cuassay.devices.cuda.ops.reduction", reason="CuPy is not installed")
+    host = (np.random.default_rng(2026).standard_normal((2, rows, 5)) * 3).astype(dtype)
+    a = from_host(host, device)
+    of_parts = to_host(ops.cumsum(a, axis=1))
+    monkeypatch.setattr(reduction, "_MANY_COLUMNS", 1)
+
+    of_columns = to_host(ops.cumsum(a, axis=1))
+
+    np.testing.assert_array_equal(of_columns, of_parts)
+    expected = np.cumsum(host.astype(np.float64), axis=1)
+    rtol, atol = (8e-3, 1e-2) if dtype.name == "bfloat16" else (1e-5, 1e-4)
+    np.testing.assert_allclose(of_parts.astype(np.float64), expected, rtol=rtol, atol=atol)
+
+
+@devices(*KINDS)
+@dtypes("bfloat16", "float32", "float64")
+@pytest.mark.parametrize("rows", [2, 20, 200])
+def test_minus_infinity_in_a_column_is_an_exponential_of_zero(device: Device, dtype: np.dtype[Any], rows: int) -> None:
+    """At its beginning, at its end, everywhere, and next to infinity. A column of 200 rows is cut into parts."""
+    host = np.random.default_rng(2026).standard_normal((rows, 6)).astype(dtype).astype(np.float64)
+    host[0, 0] = host[-1, 1] = host[:, 2] = host[: rows // 2, 3] = host[:-1, 4] = -np.inf
+    host[-1, 4] = np.inf
+
+    found = to_host(ops.logsumexp(from_host(host.astype(dtype), device), axis=0)).astype(np.float64)
+
+    np.testing.assert_allclose(
+        found, np.logaddexp.reduce(host, axis=0), rtol=8e-3 if dtype.name == "bfloat16" else 1e-5
+    )
+
+
+@devices(*KINDS)
+@pytest.mark.parametrize("shape", [(7, 20, 5), (7, 9, 33), (5, 200, 300)], ids=str)
+def test_statistics_of_a_block_that_walks_over_stacks(
+    device: Device, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last read of shared memory for a stack comes before the first write for the next one."""
+    normalization = pytest.importorskip("cuassay.devices.cuda.ops.normalization", reason="CuPy is not installed")
+    a = from_host(np.random.default_rng(2026).standard_normal(shape).astype(np.float32), device)
+    alone = [to_host(op(a, axis=1)) for op in (ops.var, ops.logsumexp)]
+    monkeypatch.setattr(normalization, "_MAX_GRID_Z", 2)
+
+    found = [[to_host(op(a, axis=1)) for op in (ops.var, ops.logsumexp)] for _ in range(5)]
+
+    for one in found:
+        np.testing.assert_array_equal(one, alone)

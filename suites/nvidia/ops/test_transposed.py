@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
+from kernel_places import KINDS, Place
 
 from cuassay import Device, from_host, ops, to_host
 from cuassay.testing import devices
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 transposed = pytest.importorskip("cuassay.devices.cuda.ops.transposed", reason="CuPy is not installed")
-
-#: The kind `host` is on the path in `ci/run cupy` only.
-KINDS = ("cuda", "host") if find_spec("cuassay_host") else ("cuda",)
 
 DTYPES = ["int8", "uint16", "float32", "int64", "complex128"]
 
@@ -34,29 +31,6 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], Any]] = {
     "outer axis reversed": ((4, 20, 30), lambda a: a[::-1].transpose(0, 2, 1)),
     "outer axis repeated": ((1, 20, 30), lambda a: a.repeat(3, 0).transpose(0, 2, 1)),
 }
-
-
-class Place:
-    """Puts arrays on a GPU, or into the host's memory for kernels that run there."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-
-    def __call__(self, host: Any) -> Any:
-        """Copy `host` there."""
-        if self.device.kind == "cuda":
-            return from_host(host, self.device)
-        from kernel_emulator import memory
-
-        return memory.as_cupy(np.array(from_host(host, self.device)))
-
-    def back(self, array: Any) -> Any:
-        """Copy `array` to NumPy."""
-        if self.device.kind == "cuda":
-            return to_host(array)
-        from kernel_emulator import memory
-
-        return memory.as_numpy(array)
 
 
 @pytest.fixture

@@ -113,6 +113,10 @@ class _Cupy:
         return cls.empty(a.shape, a.dtype)
 
     @staticmethod
+    def full(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
+        return as_cupy(np.full(shape, value, dtype))
+
+    @staticmethod
     def ascontiguousarray(a: Any) -> Any:
         return a if a.flags.c_contiguous else as_cupy(np.ascontiguousarray(as_numpy(a)))
 

@@ -1,7 +1,7 @@
 """From CUDA C++ to a shared library of the host.
 
 The text stays as it is but for what C++ lacks: variables in shared memory, PTX, and how many blocks a cluster has.
-Kernels that use tensor cores or asynchronous copies do not compile here.
+Kernels that use asynchronous copies, or tensor cores by other instructions than the `mma` of a warp, do not run here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ _OPTIONS = (
     "-fsanitize=bounds-strict", "-nodefaultlibs",  # what it calls is in runtime.cpp, not in a library
 )  # fmt: skip
 
+#: A kernel calls a function of runtime.cpp before each load; guards find stores.
+_CHECKED = (
+    "-fsanitize=kernel-address", "--param=asan-instrumentation-with-call-threshold=0",
+    "--param=asan-instrument-writes=0", "--param=asan-stack=0", "--param=asan-globals=0",
+)  # fmt: skip
+
 #: An instruction of PTX to the function of `cuda.h` that does the same.
 _PTX = {
     "max.NaN.f32": "ptx_max_nan",
@@ -39,9 +45,19 @@ _PTX = {
     "ld.global.b": "ptx_load_if",
     "mul.wide.u32": "ptx_mul_wide",
     "%cluster_ctarank": "ptx_cluster_rank",
+    r"barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait": "ptx_cluster_barrier",
     "barrier.cluster.arrive": "ptx_cluster_arrive",
     "barrier.cluster.wait": "ptx_cluster_wait",
     "mapa.u64": "ptx_in_block",
+    "%cluster_nctarank": "ptx_cluster_size",
+    "mapa.shared::cluster.u32": "ptx_shared_of_block",
+    "ld.shared::cluster.v4.f32": "ptx_load_shared",
+    "ld.global.nc.L1::no_allocate": "ptx_load_once",
+    "mma.sync.aligned.m16n8k16": "ptx_multiply(type, ",  # the macro's parameter, the dtype of the operands
+    "createpolicy": "ptx_hint",
+    "griddepcontrol": "ptx_hint",
+    "prefetch.global": "ptx_hint",
+    "cp.async": "ptx_absent",
 }
 
 _ASM = re.compile(r'asm(?:\s+volatile)?\s*\(\s*"(?P<text>[^"]*)"(?P<operands>(?:[^;"]|"[^"]*")*)\)\s*;')
@@ -83,7 +99,7 @@ def library(text: str, name: str) -> ctypes.CDLL:
         source = path.with_suffix(f".{os.getpid()}.cpp")
         source.write_text(whole, encoding="utf-8")
         try:
-            _compile("-shared", f"-I{folder}", str(source), "-lgcc", out=path)
+            _compile(*_CHECKED, "-shared", f"-I{folder}", str(source), "-lgcc", out=path)
         finally:
             source.unlink()
     return ctypes.CDLL(str(path))
@@ -118,7 +134,8 @@ def _shared(found: re.Match[str]) -> str:
 def _ptx(found: re.Match[str]) -> str:
     for instruction, name in _PTX.items():
         if instruction in found["text"]:
-            return f"{name}({', '.join(_OPERAND.findall(found['operands']))});"
+            opening = name if "(" in name else f"{name}("
+            return f"{opening}{', '.join(_OPERAND.findall(found['operands']))});"
     return 'static_assert(sizeof(int) == 0, "this PTX does not run on the host");'
 
 
@@ -159,12 +176,12 @@ def runtime() -> ctypes.CDLL:
 def _compiled() -> Path:
     """The folder of `cuda.h` and of the runtime, compiled once."""
     texts = _HEADER.read_bytes() + _RUNTIME.read_bytes()
-    folder = _folder() / hashlib.sha256(texts + " ".join([*_OPTIONS, *_include()]).encode()).hexdigest()[:16]
+    folder = _folder() / hashlib.sha256(texts + " ".join([*_OPTIONS, *_CHECKED, *_include()]).encode()).hexdigest()[:16]
     made = folder / "runtime.so"
     if not made.exists():
         folder.mkdir(exist_ok=True)
         shutil.copy(_HEADER, folder / "cuda.h")
-        _compile("-x", "c++-header", str(folder / "cuda.h"), out=folder / "cuda.h.gch")
+        _compile(*_CHECKED, "-x", "c++-header", str(folder / "cuda.h"), out=folder / "cuda.h.gch")
         _compile("-shared", f"-I{folder}", str(_RUNTIME), "-lstdc++", "-lm", "-lc", "-lgcc", out=made)
     return folder
 

@@ -6,8 +6,8 @@
 // of a cluster run together in the same way. Shared memory holds no former
 // values, ends in a guard, and is another one in each block. What would hang or be undefined on a GPU ends the launch
 // with a message: threads at different barriers, a shuffle among lanes that do not take part, a write past shared
-// memory, an index outside of an array of a thread, a vector whose address is not aligned or that goes beyond its array,
-// a read of the memory of a block that has ended.
+// memory, an index outside of an array of a thread, a vector whose address is not aligned, a load beyond an array, a
+// read of the memory of a block that has ended.
 //
 // compiler.py translates `__shared__` and PTX to what is declared here; runtime.cpp runs the threads.
 
@@ -38,6 +38,9 @@ void* dynamic_memory();
 unsigned thread();                                                   // number of the running thread in its block
 std::uint64_t exchange(unsigned mask, std::uint64_t given, unsigned from);  // what lane `from` gave
 unsigned rank();                                                     // of the block in its cluster
+unsigned cluster_size();
+unsigned offset_of(const void* local);                               // in the block's shared memory
+const void* at_offset(unsigned rank, unsigned offset);
 void arrive();                                                       // at the barrier of the cluster
 void wait_for_cluster();
 const void* in_rank(unsigned rank, const void* local);               // the same variable of another block
@@ -150,6 +153,14 @@ inline unsigned __float_as_uint(float value) { return host_bits<unsigned>(value)
 inline double __longlong_as_double(long long bits) { return host_bits<double>(bits); }
 inline long long __double_as_longlong(double value) { return host_bits<long long>(value); }
 
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned select) {
+    const std::uint64_t both = std::uint64_t(high) << 32 | low;
+    unsigned found = 0;
+    for (int i = 0; i < 4; ++i) found |= unsigned(both >> 8 * (select >> 4 * i & 7) & 0xff) << 8 * i;
+    return found;
+}
+inline size_t __cvta_generic_to_shared(const void* at) { return host::offset_of(at); }
+inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
@@ -208,4 +219,44 @@ inline void ptx_cluster_arrive() { host::arrive(); }
 inline void ptx_cluster_wait() { host::wait_for_cluster(); }
 inline void ptx_in_block(unsigned long long& address, unsigned rank) {
     address = reinterpret_cast<unsigned long long>(host::in_rank(rank, reinterpret_cast<const void*>(address)));
+}
+inline void ptx_cluster_size(unsigned& size) { size = host::cluster_size(); }
+inline void ptx_cluster_barrier() { host::arrive(), host::wait_for_cluster(); }
+// A 32-bit address of shared memory: the rank of its block, then its offset there.
+inline void ptx_shared_of_block(unsigned& address, unsigned local, unsigned rank) { address = rank << 20 | local; }
+inline void ptx_load_shared(float& x, float& y, float& z, float& w, unsigned address) {
+    const float* from = static_cast<const float*>(host::at_offset(address >> 20, address & 0xfffff));
+    x = from[0], y = from[1], z = from[2], w = from[3];
+}
+template <typename From>
+void ptx_load_once(unsigned& x, unsigned& y, unsigned& z, unsigned& w, const From* from, std::uint64_t) {
+    const uint4 value = host_load(reinterpret_cast<const uint4*>(from));
+    x = value.x, y = value.y, z = value.z, w = value.w;
+}
+template <typename... Any> void ptx_hint(const Any&...) {}
+template <typename... Any> void ptx_absent(const Any&...) { host::fault("an asynchronous copy: the host has none"); }
+
+// Adds the product of 16 rows of 16 terms and 16 terms of 8 columns, as the lanes of a warp hold them: PTX ISA, "Matrix
+// fragments for mma.m16n8k16".
+inline float half_of(const char* type, unsigned pair, int which) {
+    const auto bits = static_cast<unsigned short>(pair >> 16 * which);
+    return type[0] == 'b' ? __uint_as_float(unsigned(bits) << 16) : __half2float(host_bits<__half>(bits));
+}
+inline void ptx_multiply(const char* type, float& c0, float& c1, float& c2, float& c3, unsigned a0, unsigned a1,
+                         unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    const unsigned all = 0xffffffffu, row = host::lane() / 4, column = host::lane() % 4 * 2;
+    const auto both = [](unsigned low, unsigned high) { return std::uint64_t(high) << 32 | low; };
+    float* sums[2][2] = {{&c0, &c1}, {&c2, &c3}};
+    for (unsigned k = 0; k < 4; ++k) {  // the lanes that hold terms 2k, 2k + 1, 2k + 8 and 2k + 9
+        const std::uint64_t of_rows[2] = {host::exchanged(all, both(a0, a2), row * 4 + k),
+                                          host::exchanged(all, both(a1, a3), row * 4 + k)};
+        for (unsigned j = 0; j < 2; ++j) {
+            const std::uint64_t of_column = host::exchanged(all, both(b0, b1), (column + j) * 4 + k);
+            for (int half = 0; half < 2; ++half)
+                for (int word = 0; word < 2; ++word)
+                    for (int which = 0; which < 2; ++which)
+                        *sums[half][j] += half_of(type, unsigned(of_rows[half] >> 32 * word), which) *
+                                          half_of(type, unsigned(of_column >> 32 * word), which);
+        }
+    }
 }

@@ -302,6 +302,16 @@ std::uint64_t exchange(unsigned mask, std::uint64_t given, unsigned from) {
 
 unsigned rank() { return current->rank; }
 
+unsigned cluster_size() { return unsigned(together); }
+
+unsigned offset_of(const void* local) {
+    return unsigned(static_cast<const char*>(local) - memory.blocks[current->rank].data());
+}
+
+const void* at_offset(unsigned rank, unsigned offset) {
+    return in_rank(rank, memory.blocks[current->rank].data() + offset);
+}
+
 void arrive() { ++current->arrivals; }
 
 void wait_for_cluster() { pause(State::at_cluster); }
@@ -326,6 +336,18 @@ void check_load(const void* from, size_t nbytes) {
         next_to_it = next_to_it || place < array.length + around;
     }
     if (next_to_it) fault("a load goes beyond its array");
+}
+
+// What the compiler puts before each load of a kernel.
+#define CHECKED_LOAD(NBYTES) \
+    extern "C" void __asan_load##NBYTES##_noabort(const void* from) { check_load(from, NBYTES); }
+CHECKED_LOAD(1) CHECKED_LOAD(2) CHECKED_LOAD(4) CHECKED_LOAD(8) CHECKED_LOAD(16)
+extern "C" void __asan_loadN_noabort(const void* from, size_t nbytes) { check_load(from, nbytes); }
+extern "C" void __asan_handle_no_return() {}
+
+// Here the handle of a conditional node is the address of its value.
+extern "C" void cudaGraphSetConditional(unsigned long long handle, unsigned value) {
+    *reinterpret_cast<unsigned*>(handle) = value;
 }
 
 void fault(const char* message) { trouble = message; }

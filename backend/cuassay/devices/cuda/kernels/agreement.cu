@@ -8,7 +8,7 @@
 // Shapes: got, expected: (count,), a complex number as two; found: (3, blocks) float64.
 // Launch: 256 threads a block, any number of blocks.
 // Caller: devices/cuda/blas/agreement.py.
-// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/nvidia/tuning/test_tuning.py tests it.
+// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/nvidia/blas/test_agreement.py tests it.
 
 #include "element.cuh"
 

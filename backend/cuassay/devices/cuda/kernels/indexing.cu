@@ -93,8 +93,7 @@ __global__ void segment_sum(const T* source, const I* index, const T* start, T* 
                 if (next + i < waiting) totals[lines[next + i]][threadIdx.x] += widen<W>(value[i]);
             }
         }
-        waiting = 0;
-        __syncthreads();  // the list may be written again
+        waiting = 0;  // the list is written again after the next barrier
     }
     for (int row = 0; row < ROWS && is_inside && first + row < rows; ++row) {
         out[to + row * inner] = narrow<T>(totals[row][threadIdx.x]);

@@ -5,7 +5,7 @@
 //         overlap.
 // Launch: a block of THREADS threads a column; each thread has UNROLL words in flight.
 // Caller: devices/cuda/blas/padded.py.
-// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/nvidia/blas/test_padded.py tests it.
+// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/nvidia/blas/test_pitched.py tests it.
 
 constexpr int THREADS = 256;
 constexpr int UNROLL = 4;
