@@ -289,6 +289,15 @@ def test_ended_zygote_is_told(tmp_path: Path) -> None:
         assert caught.value.reason == "jail"
 
 
+def test_an_ended_supervisor_is_told_at_once(started: Start) -> None:
+    one = started("import time\ndef run(xp, a):\n    time.sleep(50)\n")
+    killer = threading.Timer(0.2, os.kill, (one.supervisor, signal.SIGKILL))
+    killer.start()
+
+    with pytest.raises(CandidateLostError, match="its supervisor ended without a report"):
+        one.call([BASE], {}, [ROOM], limit_s=20)
+
+
 JUDGE = """
 import os, sys, time
 from cuassay.judging.limits import JailOptions

@@ -76,6 +76,14 @@ def test_integers_of_a_range_are_exchanged_and_not_moved() -> None:
     assert all((one == [2, 0, 1, 1]).all() for one in drawn(moved_everywhere(sample, chance()), place=1))
 
 
+def test_integers_that_are_given_by_name_are_exchanged() -> None:
+    sample = Sample((make()((3, 4)),), {"index": make().of([2, 0, 1, 1], dtype="int64")})
+
+    (found,) = exchanged(sample, chance())
+
+    assert found.host()[1]["index"].tolist() != [2, 0, 1, 1]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_two_arrays_of_one_call_get_other_numbers_at_other_places(dtype: str) -> None:
     equal = make(dtype)(64)
@@ -242,6 +250,16 @@ def test_of_a_large_sample_few_calls_are_made() -> None:
     small, large = (float(np.abs(one).max()) for one in drawn(scaled(sample, chance())))
     assert small < 0.1
     assert large > 3
+
+
+def test_large_samples_get_each_range_by_some_nonce() -> None:
+    sample = Sample((make()(LARGE + 1),))
+
+    found = [drawn(scaled(sample, np.random.default_rng(nonce))) for nonce in range(8)]
+    smaller, larger = ([float(np.abs(pair[place]).max()) for pair in found] for place in range(2))
+
+    assert min(smaller) < 2.0**-13 < max(smaller)
+    assert min(larger) < 24 < max(larger)
 
 
 def test_whole_inputs_are_scaled_to_smaller_and_to_larger_ranges() -> None:

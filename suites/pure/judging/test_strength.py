@@ -118,6 +118,15 @@ MEAN = OpSpec(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("ulps", [0, 50])
+def test_headroom_is_that_of_the_worst_call(ulps: int) -> None:
+    spec = replace(MEAN, tolerance=Tolerance(ulps=100))
+
+    trial = heard(spec, lambda a: np.mean(a) * np.float32(1 + ulps * 2.0**-23))
+
+    assert 0.8 * ulps / 100 <= trial.headroom < (ulps + 20) / 100
+
+
 def influence(spec: OpSpec, function: Callable[..., Any]) -> list[str]:
     chance = np.random.default_rng(3)
     (sample,) = spec.draw(0, "float32", "values")
