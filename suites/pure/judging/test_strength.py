@@ -360,6 +360,7 @@ def test_errors_of_float32_do_not_look_like_others_in_their_signs_alone() -> Non
         (f"{DATA}/cheats/T14_no_time.py", "declares no OpSpec"),
         (f"{DATA}/spec.py::unreferenced", "has no reference="),
     ],
+    ids=["no file", "misspelt", "no name", "no declaration", "no reference"],  # without the folder of the checkout
 )
 def test_a_declaration_that_cannot_judge_is_refused(target: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
