@@ -51,6 +51,9 @@ def test_the_first_group_that_limits_memory_is_taken(
 
     (found,) = tmp_path.rglob("cuassay-*")
     assert (found.parent, (found / limit).read_text()) == (tmp_path / folder, "1048576")
+    events = found / ("memory.events" if limit == "memory.max" else "memory.oom_control")
     assert not group.was_exceeded()
-    (found / ("memory.events" if limit == "memory.max" else "memory.oom_control")).write_text("oom 2\noom_kill 1\n")
+    events.write_text("oom 2\noom_kill 0\n")
+    assert not group.was_exceeded()
+    events.write_text("oom 2\noom_kill 1\n")
     assert group.was_exceeded()

@@ -119,6 +119,20 @@ def test_integers_that_are_distinct_in_each_row_stay_so(shape: tuple[int, int]) 
     assert (np.sort(found, axis=-1) == np.arange(shape[1])).all()
 
 
+def test_a_number_of_a_range_is_moved_to_the_more_distant_end() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: a * 2, name="doubled", reference=lambda a: a * 2, dtypes=("float32",),
+        samples=lambda make: [make(64, low=-1.0, high=1.5)],
+    )  # fmt: skip
+    (sample,) = spec.draw(0, "float32", "values")
+
+    probes = [drawn(probe.draws) for probe in influences(Results([spec]), "float32", sample, chance())]
+    moved = [(base[one != base], one[one != base]) for base, *others in probes for one in others]
+
+    assert len({float(after[0]) for _, after in moved}) == 2
+    assert all(after == (-1 if before > 0.25 else 1.5) for before, after in moved)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("span", [{}, {"low": 0.0, "high": 1.0}], ids=["free", "of a range"])
 def test_no_two_spikes_are_equal(dtype: str, span: dict[str, float]) -> None:

@@ -61,6 +61,20 @@ def test_a_weak_declaration_is_told_with_the_mutants_that_pass(name: str, mutant
     assert weak(declared(name)) == mutants
 
 
+def test_of_several_results_the_weak_one_is_named() -> None:
+    strict, loose = (
+        OpSpec(
+            fn=lambda xp, a, factor=factor: a * factor, name=f"times {factor}", dtypes=("float32",),
+            samples=lambda make: [make(33)], reference=lambda a, factor=factor: a * factor, tolerance=tolerance,
+        )
+        for factor, tolerance in ((3, None), (5, Tolerance(ulps=2**17)))
+    )  # fmt: skip
+    results = Results([strict, loose])
+    plan = schedule(results, CPU, NONCE, dtypes=("float32",), layouts=False, times=False)
+
+    assert list(weaknesses(results, plan, NONCE)) == ["rounded to 16 bits in result 1"]
+
+
 def test_a_declaration_of_zeros_is_weak() -> None:
     zeros = OpSpec(
         fn=lambda xp, a: a * 0, name="zeros", reference=np.zeros_like, dtypes=("float32",),
@@ -337,6 +351,14 @@ def test_errors_show_the_precision_of_the_operands(rounded: Callable[[Any], Any]
     assert looks_like(PRODUCT, [(sample, a @ b)]) == name
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_only_results_in_float32_show_a_precision(dtype: str) -> None:
+    (sample,) = PRODUCT.draw(4, "float32", "values")
+    a, b = (round_to(one, "bfloat16") for one in sample.host()[0])
+
+    assert looks_like(PRODUCT, [(sample, (a @ b).astype(dtype))]) == ""
+
+
 def test_errors_of_float32_do_not_look_like_others_in_their_signs_alone() -> None:
     a = np.array([1 / 3] * 32, np.float32)
     divided = OpSpec(
@@ -472,3 +494,15 @@ def test_mutants_meet_small_samples_first() -> None:
     assert sizes[0] < 10
     assert sizes[-1] > 2900
     assert sorted(small_first.order) == sorted(plan.order)
+
+
+def test_a_declaration_may_import_a_folder_without_a_file_of_its_own(tmp_path: Any) -> None:
+    (tmp_path / "folder_of_this_test").mkdir()
+    (tmp_path / "folder_of_this_test/formulas.py").write_text("def double(a):\n    return a * 2\n")
+    (tmp_path / "spec.py").write_text(
+        "from cuassay.testing import OpSpec\n"
+        "from folder_of_this_test.formulas import double\n"
+        "spec = OpSpec(fn=lambda xp, a: double(a), reference=double, name='double')\n"
+    )
+
+    assert [path.name for path in load_declaration(f"{tmp_path}/spec.py").files] == ["spec.py", "formulas.py"]
