@@ -189,6 +189,15 @@ def run(xp, a, call):
 """
 
 
+def test_a_trusted_process_is_timed_from_its_call_to_its_answer(started: Start) -> None:
+    one = started("import time\ndef run(xp, a):\n    time.sleep(0.05)\n    return a\n")
+
+    seconds = one.time([BASE], {}, [ROOM], limit_s=60)
+
+    assert seconds is not None
+    assert 0.05 <= seconds < 60
+
+
 def test_a_thread_of_the_candidate_sees_inputs_when_the_clock_runs(started: Start) -> None:
     one = started(WATCHER)
 

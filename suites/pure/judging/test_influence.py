@@ -126,9 +126,12 @@ def test_a_number_of_a_range_is_moved_to_the_more_distant_end() -> None:
     )  # fmt: skip
     (sample,) = spec.draw(0, "float32", "values")
 
-    probes = [drawn(probe.draws) for probe in influences(Results([spec]), "float32", sample, chance())]
+    found = list(influences(Results([spec]), "float32", sample, chance()))
+    labels = [draw().label for draw in found[0].draws]
+    probes = [drawn(probe.draws) for probe in found]
     moved = [(base[one != base], one[one != base]) for base, *others in probes for one in others]
 
+    assert [one for one in labels if one.endswith(" moved") and "number" in one] == labels[1:]
     assert len({float(after[0]) for _, after in moved}) == 2
     assert all(after == (-1 if before > 0.25 else 1.5) for before, after in moved)
 

@@ -285,6 +285,26 @@ def test_calls_that_are_wrong_and_fast_are_compared_however_large_they_are(monke
         assert hear(subject, timed_calls(spec, nonce), nonce).finding is not None, nonce
 
 
+class Slower(LocalSubject):
+    """Each call takes longer than the one before, so none is compared because it was fast."""
+
+    calls = 0
+
+    def call(self, args: Any, kwargs: Any) -> Answer:
+        self.calls += 1
+        return replace(super().call(args, kwargs), seconds=float(self.calls))
+
+
+def test_which_large_calls_are_compared_depends_on_the_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_LARGE", 0)
+    spec = declared("rms_norm")
+    plan = timed_calls(spec, NONCE)
+
+    verified = [hear(Slower(lambda a: spec.run("cpu", (a,), {})), plan, nonce).verified for nonce in range(8)]
+
+    assert len(set(verified)) > 1
+
+
 def test_a_trial_without_all_of_its_calls_has_not_ended_well() -> None:
     spec = declared("rms_norm")
     plan = schedule(Results([spec]), CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
