@@ -285,3 +285,7 @@ def test_numbers_of_a_transposed_array_are_laid_out_from_c_order() -> None:
 
     assert found.flags.c_contiguous
     np.testing.assert_array_equal(found, a)
+
+
+def test_extremal_numbers_may_be_of_another_dtype() -> None:
+    assert Samples(1, "float32").extremal(dtype="int8").dtype == np.int8
