@@ -148,7 +148,17 @@ def _step(node: Node, streams: _Streams) -> None:
         raise
     for (parent, output), grad in zip(node.parents, passed, strict=True):
         if grad is not None:
-            parent.grads.setdefault(output, []).append((grad, place.stream))
+            parent.grads.setdefault(output, []).append((grad, _stream_of(parent.place, place, streams)))
+
+
+def _stream_of(target: Place, ran: Place, streams: _Streams) -> Any:
+    """Return the stream that orders a gradient for a result at `target`, from a derivative that ran at `ran`."""
+    if target is ran or target.device == ran.device:
+        return ran.stream
+    # A copy between devices is in the order of the current stream of each.
+    current = Place(target.backend, target.device, target.backend.current_stream(target.device.index))
+    streams.use(current)
+    return current.stream
 
 
 def _sum(arrived: Sequence[tuple[Array, Any]], place: Place, meta: Any) -> Array:

@@ -252,7 +252,7 @@ class Recorder:
                 else:
                     values[name] = _without_numbers(given)
         values["out"] = result if "out" in read else list(node.outputs) if rule.gives_list else node.outputs[0]
-        values["home"] = node.place.device
+        values["home"] = (self._place(plain[rule.formulas[0][0]]) if call.op.schema.place else node.place).device
         for name in read:
             self._keep_read(name, values[name], node)
         return rules.Forward(values)

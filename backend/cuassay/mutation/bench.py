@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -48,6 +49,9 @@ _AT_LIMIT = "ended at its time limit"
 
 #: Exit statuses of pytest: usage error, and no tests collected.
 _USAGE, _NONE_COLLECTED = 4, 5
+
+#: What pytest says of a test that is missing: the file and the function, without parameters.
+_NOT_FOUND = re.compile(r"^ERROR: not found: (.*)$", re.MULTILINE)
 
 QUIET = ("-q", "--no-header", "-p", "no:cacheprovider")
 _ARGUMENTS = ("-x", *QUIET, "--tb=short")
@@ -150,10 +154,17 @@ class Bench:
 
     def _anew(self, mutant: Mutant, tests: Sequence[str]) -> Outcome | None:
         """Return the outcome in a process that loads the changed file and collects the tests."""
-        outcome = _outcome(mutant, len(tests), self._ask(tests[:_FIRST]))
+        outcome = _outcome(mutant, len(tests), self._ask_present(tests[:_FIRST]))
         if outcome.verdict == "survived" and len(tests) > _FIRST:
-            outcome = _outcome(mutant, len(tests), self._ask(tests[_FIRST:]))
+            outcome = _outcome(mutant, len(tests), self._ask_present(tests[_FIRST:]))
         return outcome
+
+    def _ask_present(self, tests: Sequence[str]) -> dict[str, Any]:
+        """Run the tests; pytest runs none if one is missing, such as a parameter of the mutant's, so it is left out."""
+        answer = self._ask(tests)
+        missing = _NOT_FOUND.findall(answer["output"]) if answer["status"] == _USAGE else []
+        present = [test for test in tests if not any(one.endswith(f"/{test.partition('[')[0]}") for one in missing)]
+        return self._ask(present) if missing and present else answer
 
     def _write_source(self, place: Path, text: str) -> None:
         """Write a source file with a unique modification time, by which Python recognizes stale compiled files."""

@@ -16,7 +16,7 @@ from cuassay.core.numbers import as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CuassayError
 from cuassay.ops.outputs import is_read_only, read_only
-from cuassay.ops.schema import NUMBERS, Meta, Schema
+from cuassay.ops.schema import NUMBERS, Meta, Param, Schema
 
 __all__ = ["as_meta", "blame", "blame_shape", "check_lists", "flag", "output_shape"]
 
@@ -88,10 +88,11 @@ def flag(name: str, value: Any) -> bool:
     raise ArgumentError(f"{name} must be True or False; got {shown(value)}; give one of the two")
 
 
-def as_meta(value: Any) -> Any:
+def as_meta(param: Param, value: Any) -> Any:
     """Return an argument as a shape rule sees it: arrays and ``(shape, dtype)`` pairs, also in lists, become `Meta`."""
-    is_pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)
-    return [_meta(one) for one in value] if isinstance(value, list | tuple) and not is_pair else _meta(value)
+    if param.form == "arrays" and isinstance(value, list | tuple):
+        return [_meta(one) for one in value]
+    return _meta(value)
 
 
 def _meta(value: Any) -> Any:

@@ -169,7 +169,7 @@ class Op:
             As the call itself.
         """
         bound = self.schema.bind(args, scalars)
-        described = {param.name: as_meta(bound[param.name]) for param in self.schema.arrays}
+        described = {param.name: as_meta(param, bound[param.name]) for param in self.schema.arrays}
         bound.update(described)
         dtype = self.schema.registry_dtype(promoted_operands(self.schema, bound))
         if not self.schema.outputs:

@@ -27,7 +27,7 @@ Call = Callable[[Sequence[Any], Mapping[str, Any]], NDArray[Any]]
 
 def is_coarse(dtype: Any) -> bool:
     """Whether it is a float of 16 bits or fewer, in which a few roundings already show."""
-    return is_float(dtype) and compute_dtype(dtype) != as_dtype(dtype)
+    return compute_dtype(dtype) != as_dtype(dtype)
 
 
 class RoundingError(NamedTuple):

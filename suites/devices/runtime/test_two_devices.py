@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, cuda, devices, empty, from_host, linalg, ops, random, to_host, zeros
+from cuassay.autograd import grad
 from cuassay.benchmarking.timing import measure
 from cuassay.core.protocols import Backend
 from cuassay.errors import DeviceError
@@ -350,6 +351,34 @@ def test_a_dropped_source_is_not_reused_before_it_was_copied(
         found = to_host(target)
 
     assert (found == 8).all()
+
+
+def test_a_gradient_comes_back_over_a_copy(device: Device, far: Device) -> None:
+    a, factor = counted(device), counted(far, 1)
+
+    found = grad(lambda a: ops.sum(ops.copy(a, device=far) * factor))(a)
+
+    assert place_of(found) == device
+    assert_same_bits(found, to_host(factor))
+
+
+@requires("streams")
+def test_a_gradient_comes_back_between_the_streams_of_the_call(
+    device: Device, far: Device, backend: Backend, busy: Callable[[Device], Any]
+) -> None:
+    a, factor = counted(device), counted(far, 1)
+    for place in (device, far):
+        backend.synchronize(place.index)
+    near, other = busy(device), busy(far)
+
+    def moved(a: Any) -> Any:
+        with backend.use_stream(near), backend.use_stream(other):
+            return ops.sum(ops.copy(a * a, device=far) * factor)
+
+    found = grad(moved)(a)
+
+    assert place_of(found) == device
+    assert_same_bits(found, to_host(a) * 2 * to_host(factor))
 
 
 @exclusive

@@ -546,6 +546,14 @@ def test_a_gradient_that_is_written_stands_once(draw: Draw, options: Any) -> Non
         Adam(params).step([grad, grad], **options)
 
 
+def test_a_gradient_that_is_unscaled_stands_once(draw: Draw, scalar: Any) -> None:
+    params = draw(0, shapes=((3, 5), (3, 5)))
+    (grad,) = draw(1, shapes=((3, 5),))
+
+    with pytest.raises(ArgumentError, match=r"grads\[1\] is the array that grads\[0\] is"):
+        Adam(params).step([grad, grad], grad_scale=scalar(2.0))
+
+
 def test_a_gradient_that_is_only_read_may_be_that_of_several(draw: Draw) -> None:
     params, alone = draw(0, shapes=((3, 5), (3, 5))), draw(0, shapes=((3, 5), (3, 5)))
     (grad,) = draw(1, shapes=((3, 5),))

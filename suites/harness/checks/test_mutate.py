@@ -425,3 +425,31 @@ def test_a_sample_is_the_same_for_one_seed_and_spread_over_operators() -> None:
     assert len(first) == 8
     assert len({mutant.edit.operator for mutant in first}) > 3
     assert sampled(mutants, None, 1) == mutants
+
+
+LIMITS = "LIMIT = 3\n\n\ndef limit():\n    return LIMIT\n"
+
+LIMIT_TESTS = """\
+import pytest
+from limits import LIMIT, limit
+
+@pytest.mark.parametrize("number", [LIMIT])
+def test_named_by_the_limit(number):
+    assert number == limit()
+
+def test_limit():
+    assert limit() == 3
+"""
+
+
+def test_a_test_that_a_mutant_renames_hides_no_other_test(tmp_path: Path) -> None:
+    from cuassay.mutation.campaign import Campaign, measure_baseline, run_mutants
+    from cuassay.mutation.project import find_mutants
+
+    (tmp_path / "limits.py").write_text(LIMITS)
+    (tmp_path / "test_limits.py").write_text(LIMIT_TESTS)
+    plan = Campaign(tmp_path, ".", ("test_limits.py",), sources=("limits.py",))
+    baseline = measure_baseline(plan)
+    outcomes = run_mutants(plan, find_mutants(tmp_path, ["limits.py"], baseline), baseline, {})
+
+    assert {(one.verdict, one.tests) for one in outcomes} == {("killed", 2)}

@@ -211,6 +211,15 @@ def run(xp, a, call):
 """
 
 
+def test_a_trusted_process_is_timed_from_its_call_to_its_answer(started: Start) -> None:
+    one = started("import time\ndef run(xp, a):\n    time.sleep(0.05)\n    return a\n")
+
+    seconds = one.time([BASE], {}, [ROOM], limit_s=60)
+
+    assert seconds is not None
+    assert 0.05 <= seconds < 60
+
+
 def test_a_thread_of_the_candidate_sees_inputs_when_the_clock_runs(started: Start) -> None:
     one = started(WATCHER)
 
@@ -338,6 +347,15 @@ def test_process_whose_zygote_has_ended_leaves_nothing(tmp_path: Path, monkeypat
 
     assert open_files() == before
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_an_ended_supervisor_is_told_at_once(started: Start) -> None:
+    one = started("import time\ndef run(xp, a):\n    time.sleep(50)\n")
+    killer = threading.Timer(0.2, os.kill, (one.supervisor, signal.SIGKILL))
+    killer.start()
+
+    with pytest.raises(CandidateLostError, match="its supervisor ended without a report"):
+        one.call([BASE], {}, [ROOM], limit_s=20)
 
 
 JUDGE = """

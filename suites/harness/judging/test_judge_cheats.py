@@ -97,6 +97,15 @@ def on_in_the_jail(verdict: Verdict, part: str) -> None:
         pytest.skip(f"the jail lacks {part} here: {verdict.jail}")
 
 
+def test_a_file_may_take_longer_to_load_than_calls(impatient: Referees, tmp_path: Path) -> None:
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text("import time\ntime.sleep(2)\ndef run(xp, a):\n    return a\n")
+
+    verdict = impatient.of("rms_norm").judge(candidate)
+
+    assert verdict.failing_check not in ("", "load")
+
+
 def test_the_declaration_cannot_be_read(referees: Referees, tmp_path: Path) -> None:
     candidate = filled(DATA / "cheats" / "C13_reads_the_reference.py", tmp_path, SPEC=f"{DATA}/spec.py")
 

@@ -42,6 +42,16 @@ def test_a_verdict_is_printed_written_and_recorded(tmp_path: Path, capsys: pytes
     parser().parse_args(["judge", SPEC, str(HONEST), "--json", str(verdicts), "--record", str(rows)])  # again
 
 
+def test_a_candidate_of_two_results_is_told_that_one_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text("def run(xp, a):\n    return a, a\n")
+
+    assert judge(SPEC, candidate, "--no-times") == 1
+    assert "output cannot be compared: it gave 2 outputs, and the declaration compares one" in capsys.readouterr().out
+
+
 def test_the_line_to_reproduce_gives_the_verdict_again_from_the_same_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,3 +233,16 @@ def test_an_op_of_ones_own_without_a_rule_says_how_to_declare_one(x: Any, monkey
         match=r"halved, called at test_gradient_errors.py:\d+, has no derivative: no rule is written for it; declare",
     ):
         grad(lambda x: ops.sum(halved(x)))(x)
+
+
+def test_a_formula_that_reads_an_unknown_name_is_told_what_there_is(x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, table in ((registry, "_ops"), (registry, "_implementations"), (rules, "_derivatives")):
+        monkeypatch.setattr(module, table, dict(getattr(module, table)))
+    rule = {"a": lambda grad, forward: ops.mul(grad, forward.b)}
+    same = ops.declare(
+        "same(a) -> out", shape=shapes.same("a"), dtypes=("float64",), op_class="elementwise", derivative=rule
+    )
+    ops.implement("same", kind="cpu", dtypes=("float64",))(lambda a, *, out: np.copyto(out, a))
+
+    with pytest.raises(AttributeError, match="the call has no 'b'; it has a, out"):
+        grad(lambda x: ops.sum(same(x)))(x)

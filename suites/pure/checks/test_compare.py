@@ -350,3 +350,10 @@ def test_units_of_large_arrays_are_compared_to_the_last_block(
 )
 def test_what_needs_the_whole_comparison_is_not_certain(got: Any, want: Any) -> None:
     assert not is_within_units(got, want, 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_an_error_within_a_small_tolerance_has_its_share_of_it(dtype: str) -> None:
+    verdict = judge(np.array([1 + 2.0**-8], dtype), np.array([1.0]), 2.0**-6)
+
+    assert (verdict.bad, verdict.ratio) == (0, 0.25)

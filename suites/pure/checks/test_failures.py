@@ -98,6 +98,15 @@ def test_results_without_two_dimensions_have_no_map(shape: tuple[int, ...]) -> N
     assert error_map(np.ones(shape, bool)) is None
 
 
+def test_a_result_of_which_each_second_row_is_wrong_has_a_map() -> None:
+    bad = np.zeros((4, 3), bool)
+    bad[1::2] = True
+    found = error_map(bad)
+
+    assert found is not None
+    assert list(found.lines())[1:] == ["  ...", "  ###"] * 2
+
+
 def test_a_failure_prints_the_map_unless_most_is_wrong() -> None:
     right, wrong = np.zeros((2, 4)), np.zeros((2, 4))
     wrong[1, 2] = 1

@@ -140,6 +140,20 @@ def test_each_group_of_a_grouped_product_is_looked_at_with_its_own_matrix() -> N
     assert all(np.array_equal(rows @ columns, product) for rows, columns, product in found)
 
 
+def test_sums_of_two_parts_are_exact() -> None:
+    a = np.array([[4096, 1]], np.float32)
+
+    assert _of_two_parts(a, a.T) == [[2**24 + 1]]
+
+
+def test_what_was_added_is_taken_away_exactly() -> None:
+    ones = np.ones((1, 1), np.float32)
+
+    *_, product = _Product(ones, ones, ones * 2**24, -ones).on_host()
+
+    assert product == [[2**24 + 1]]
+
+
 def test_a_product_of_two_parts_is_as_exact_as_sixteen_bits() -> None:
     a, b = (np.random.default_rng(seed).uniform(1, 2, (5, 5)).astype(np.float32) for seed in (1, 2))
     exact = a.astype(np.float64) @ b.astype(np.float64)
@@ -172,6 +186,12 @@ def test_a_result_in_place_of_what_is_added_is_looked_at_with_what_was_there() -
     c, a, b = (np.random.default_rng(seed).uniform(1, 2, (6, 6)).astype(np.float32) for seed in (1, 2, 3))
 
     with products_as_asked():
+        ops.addmm(c, a, b, beta=3.0, precision="ieee", out=c)
+    with (
+        registry.substituted("addmm", kind="cpu", wrap=in_tf32),
+        products_as_asked(),
+        pytest.raises(AssertionError, match="computed in 'tf32'"),
+    ):
         ops.addmm(c, a, b, beta=3.0, precision="ieee", out=c)
 
 

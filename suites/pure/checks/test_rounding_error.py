@@ -19,7 +19,9 @@ def measured(function: Any, *args: Any, **kwargs: Any) -> Any:
     return rounding_error(lambda args, kwargs: np.asarray(function(*args, **kwargs)), args, kwargs)
 
 
-@pytest.mark.parametrize(("dtype", "expected"), [("float16", True), (ml_dtypes.bfloat16, True), ("float32", False)])
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("float16", True), (ml_dtypes.bfloat16, True), ("float32", False), ("int8", False)]
+)
 def test_sixteen_bits_are_coarse(dtype: Any, expected: bool) -> None:
     assert is_coarse(np.dtype(dtype)) is expected
 
@@ -38,6 +40,13 @@ def test_what_moving_the_inputs_does_is_measured_exactly() -> None:
     found = measured(lambda a: 100 * a.astype(np.float64), np.full(1000, 2.0, np.float16))
 
     assert 100 * UNIT <= found.inputs <= 100 * 2 * UNIT  # the units below 2 and from 2 on
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_inputs_move_by_a_unit_of_their_own_dtype(dtype: str) -> None:
+    found = measured(lambda a: a.astype(np.longdouble), np.full(1000, 4 / 3, dtype))
+
+    assert 0.5 * np.finfo(dtype).eps <= found.inputs <= 2 * np.finfo(dtype).eps
 
 
 def test_the_layout_decides_in_which_order_numpy_adds() -> None:

@@ -288,3 +288,27 @@ def test_extremal_integers_are_the_ends_and_their_neighbours(dtype: str) -> None
 
     ends = [limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max]
     assert set(values.ravel().tolist()) == set(ends)
+
+
+def test_a_function_may_write_into_copies_of_a_sample() -> None:
+    sample = Sample((np.ones(3), [Samples(1, "float32")(3)]), {"weight": np.ones(3)})
+    before = [one.tolist() for one in (sample.host()[0][0], sample.host()[0][1][0], sample.host()[1]["weight"])]
+
+    (first, (member,)), named = sample.copied()
+    for one in (first, member, named["weight"]):
+        one[...] = 7
+
+    assert [one.tolist() for one in (sample.host()[0][0], sample.host()[0][1][0], sample.host()[1]["weight"])] == before
+
+
+def test_numbers_of_a_transposed_array_are_laid_out_from_c_order() -> None:
+    a = np.arange(6.0).reshape(2, 3).T
+
+    (found,) = Sample((a,)).laid_out("strided").host()[0]
+
+    assert found.flags.c_contiguous
+    np.testing.assert_array_equal(found, a)
+
+
+def test_extremal_numbers_may_be_of_another_dtype() -> None:
+    assert Samples(1, "float32").extremal(dtype="int8").dtype == np.int8

@@ -106,3 +106,12 @@ def test_an_error_of_a_draw_is_raised_when_its_turn_comes() -> None:
         ahead.sample(1, 0)
         with pytest.raises(ZeroDivisionError):
             ahead.sample(2, 0)
+
+
+def test_it_is_shown_what_is_drawn_ahead() -> None:
+    drawn = Drawn("values", "timed calls")
+    with Ahead(drawn.plan) as ahead:
+        assert repr(ahead) == "Ahead(idle)"
+        ahead.sample(0, 0)
+        ahead.begin()
+        assert repr(ahead) == "Ahead(probe 1)"

@@ -87,6 +87,19 @@ def test_a_word_is_that_of_another_sample() -> None:
     assert set(values(varied(spec)[0], "how")) == {"sum", "mean"}
 
 
+def test_a_word_of_another_option_is_not_tried() -> None:
+    asked = []
+
+    def joined(a: Any, *, left: str, right: str) -> Any:
+        asked.append(left)
+        return a * len(left) + len(right)
+
+    probes, _ = varied(spec_of(joined, ((), {"left": "x", "right": "four"}), ((), {"left": "yy", "right": "three"})))
+
+    assert set(asked) == {"x", "yy"}
+    assert set(values(probes, "left")) == {"x", "yy"}
+
+
 @pytest.mark.parametrize(
     ("reference", "options", "name", "why"),
     [

@@ -28,15 +28,20 @@ def test_the_reason_is_told_where_there_is_no_group(tmp_path: Path, folders: lis
 
 @pytest.mark.parametrize(
     ("folder", "limit"),
-    [("user/b", "memory.max"), ("user", "memory.max"), ("memory/jobs/a", "memory.limit_in_bytes")],
-    ids=["own", "above", "version 1"],
+    [
+        ("user/b", "memory.max"),
+        ("user", "memory.max"),
+        ("unified/user/b", "memory.max"),
+        ("memory/jobs/a", "memory.limit_in_bytes"),
+    ],
+    ids=["own", "above", "both versions", "version 1"],
 )
 def test_the_first_group_that_limits_memory_is_taken(
     tmp_path: Path, folder: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "user/b").mkdir(parents=True)
-    (tmp_path / "memory/jobs/a").mkdir(parents=True)
-    for one in ("user", "user/b"):
+    for one in ("user/b", "unified/user/b", "memory/jobs/a"):
+        (tmp_path / one).mkdir(parents=True)
+    for one in ("user", "user/b", "unified/user/b"):
         (tmp_path / one / "cgroup.controllers").write_text("memory")
     made = Path.mkdir
 
@@ -51,6 +56,9 @@ def test_the_first_group_that_limits_memory_is_taken(
 
     (found,) = tmp_path.rglob("cuassay-*")
     assert (found.parent, (found / limit).read_text()) == (tmp_path / folder, "1048576")
+    events = found / ("memory.events" if limit == "memory.max" else "memory.oom_control")
     assert not group.was_exceeded()
-    (found / ("memory.events" if limit == "memory.max" else "memory.oom_control")).write_text("oom 2\noom_kill 1\n")
+    events.write_text("oom 2\noom_kill 0\n")
+    assert not group.was_exceeded()
+    events.write_text("oom 2\noom_kill 1\n")
     assert group.was_exceeded()

@@ -144,6 +144,18 @@ def test_bytes_inside_a_strided_input_are_those_between_arrays() -> None:
     assert len(set(gap.tobytes())) == 1
 
 
+def test_bytes_between_arrays_are_others_in_each_call() -> None:
+    arena = DeviceArena(CUDA, 1 << 22)
+    found = set()
+    for seed in range(8):
+        layout = arena.place([X], [(X.shape, "float32")], seed=seed)
+        arena.prepare(layout, [X])
+        arena.give(layout, [X])
+        found |= {Memory.whole[first - 1] for first, _ in layout.spans if first}
+
+    assert len(found) > 1
+
+
 def test_write_after_the_snapshot_is_seen() -> None:
     arena = DeviceArena(CUDA, 1 << 22)
     layout = given(arena, X)

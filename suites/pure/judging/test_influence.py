@@ -76,6 +76,14 @@ def test_integers_of_a_range_are_exchanged_and_not_moved() -> None:
     assert all((one == [2, 0, 1, 1]).all() for one in drawn(moved_everywhere(sample, chance()), place=1))
 
 
+def test_integers_that_are_given_by_name_are_exchanged() -> None:
+    sample = Sample((make()((3, 4)),), {"index": make().of([2, 0, 1, 1], dtype="int64")})
+
+    (found,) = exchanged(sample, chance())
+
+    assert found.host()[1]["index"].tolist() != [2, 0, 1, 1]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_two_arrays_of_one_call_get_other_numbers_at_other_places(dtype: str) -> None:
     equal = make(dtype)(64)
@@ -109,6 +117,23 @@ def test_integers_that_are_distinct_in_each_row_stay_so(shape: tuple[int, int]) 
 
     assert (found != rows).any()
     assert (np.sort(found, axis=-1) == np.arange(shape[1])).all()
+
+
+def test_a_number_of_a_range_is_moved_to_the_more_distant_end() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: a * 2, name="doubled", reference=lambda a: a * 2, dtypes=("float32",),
+        samples=lambda make: [make(64, low=-1.0, high=1.5)],
+    )  # fmt: skip
+    (sample,) = spec.draw(0, "float32", "values")
+
+    found = list(influences(Results([spec]), "float32", sample, chance()))
+    labels = [draw().label for draw in found[0].draws]
+    probes = [drawn(probe.draws) for probe in found]
+    moved = [(base[one != base], one[one != base]) for base, *others in probes for one in others]
+
+    assert [one for one in labels if one.endswith(" moved") and "number" in one] == labels[1:]
+    assert len({float(after[0]) for _, after in moved}) == 2
+    assert all(after == (-1 if before > 0.25 else 1.5) for before, after in moved)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -242,6 +267,16 @@ def test_of_a_large_sample_few_calls_are_made() -> None:
     small, large = (float(np.abs(one).max()) for one in drawn(scaled(sample, chance())))
     assert small < 0.1
     assert large > 3
+
+
+def test_large_samples_get_each_range_by_some_nonce() -> None:
+    sample = Sample((make()(LARGE + 1),))
+
+    found = [drawn(scaled(sample, np.random.default_rng(nonce))) for nonce in range(8)]
+    smaller, larger = ([float(np.abs(pair[place]).max()) for pair in found] for place in range(2))
+
+    assert min(smaller) < 2.0**-13 < max(smaller)
+    assert min(larger) < 24 < max(larger)
 
 
 def test_whole_inputs_are_scaled_to_smaller_and_to_larger_ranges() -> None:

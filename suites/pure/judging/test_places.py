@@ -70,6 +70,15 @@ def test_asked_files_are_among_those_to_read_once(tree: Path) -> None:
     assert [one for one in seen.names if one.startswith(str(tree))] == [str(tree / "link")]
 
 
+def test_only_absolute_folders_of_search_paths_are_granted(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":b:{tree}/a")  # the empty entry means the current folder
+
+    seen = places("cuda", JailOptions())
+
+    assert [one for one in (*seen.read, *seen.names) if str(tree) in str(Path(one).resolve())] == [str(tree / "a")]
+
+
 def test_programs_are_seen_by_those_who_may_run_them() -> None:
     alone, running = (places("cpu", JailOptions(executes=executes)) for executes in (False, True))
 

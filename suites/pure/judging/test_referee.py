@@ -85,6 +85,12 @@ def test_a_right_candidate_in_a_whole_jail_is_correct(declaration: Declaration) 
     assert verdict.calls == started.calls > 0
 
 
+def test_what_a_benchmark_declares_is_checked_without_times_too(declaration: Declaration) -> None:
+    verdict, _ = judged(declaration, times=False)
+
+    assert verdict.probes["bench"] > 0
+
+
 def test_a_candidate_that_is_timed_apart_keeps_the_nonce_of_its_checks(declaration: Declaration) -> None:
     verdict, _ = judged(declaration, apart=True, times=True)
 

@@ -75,6 +75,16 @@ def test_headroom_is_that_of_the_whole_tolerance() -> None:
     assert 0 < figures["headroom"] < 0.5
 
 
+def test_headroom_is_that_of_the_worst_result_so_far() -> None:
+    found, figures = results("rms_norm"), {"headroom": 0.75}
+    sample = first_sample(found)
+    (right,) = found.right(*sample.host())
+
+    judged_values(found, "float32", "values", [sample], [(right,)], figures)
+
+    assert figures["headroom"] == 0.75
+
+
 @pytest.mark.parametrize(
     ("change", "place", "text"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
-from cuassay.judging.plan import parse_plan
-from cuassay.judging.runner import GuardBandError, Runner
+from cuassay.judging.plan import KERNEL, parse_plan
+from cuassay.judging.plan import PLAN as PLAN_FILE
+from cuassay.judging.runner import GuardBandError, Runner, load
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -49,6 +51,13 @@ def sums(x: Any, out: Any, scratch: Any, n: Any, eps: Any) -> None:
 
 
 OPTIONS = {"k": 2, "eps": 0.5}
+
+
+def test_a_kernel_with_a_comment_in_latin_1_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / PLAN_FILE).write_text(json.dumps(PLAN))
+    (tmp_path / KERNEL).write_bytes("// größer\n".encode("latin-1"))
+
+    assert str(load(tmp_path, Device("cpu"))) == "Runner(sums<{in0}> on cpu:0)"
 
 
 def test_launch_is_made_as_planned() -> None:

@@ -90,6 +90,20 @@ def test_a_weak_declaration_is_told_with_the_mutants_that_pass(name: str, mutant
     assert weak(declared(name)) == mutants
 
 
+def test_of_several_results_the_weak_one_is_named() -> None:
+    strict, loose = (
+        OpSpec(
+            fn=lambda xp, a, factor=factor: a * factor, name=f"times {factor}", dtypes=("float32",),
+            samples=lambda make: [make(33)], reference=lambda a, factor=factor: a * factor, tolerance=tolerance,
+        )
+        for factor, tolerance in ((3, None), (5, Tolerance(ulps=2**17)))
+    )  # fmt: skip
+    results = Results([strict, loose])
+    plan = schedule(results, CPU, NONCE, dtypes=("float32",), layouts=False, times=False)
+
+    assert list(weaknesses(results, plan, NONCE)) == ["rounded to 16 bits in result 1"]
+
+
 def test_a_declaration_of_zeros_is_weak() -> None:
     zeros = OpSpec(
         fn=lambda xp, a: a * 0, name="zeros", reference=np.zeros_like, dtypes=("float32",),
@@ -145,6 +159,15 @@ MEAN = OpSpec(
     fn=lambda xp, a: xp.mean(a), name="mean", dtypes=("float32",), samples=lambda make: [make(4096)],
     reference=np.mean, tolerance=Tolerance(ulps=1e5),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("ulps", [0, 50])
+def test_headroom_is_that_of_the_worst_call(ulps: int) -> None:
+    spec = replace(MEAN, tolerance=Tolerance(ulps=100))
+
+    trial = heard(spec, lambda a: np.mean(a) * np.float32(1 + ulps * 2.0**-23))
+
+    assert 0.8 * ulps / 100 <= trial.headroom < (ulps + 20) / 100
 
 
 def influence(spec: OpSpec, function: Callable[..., Any]) -> list[str]:
@@ -291,6 +314,26 @@ def test_calls_that_are_wrong_and_fast_are_compared_however_large_they_are(monke
         assert hear(subject, timed_calls(spec, nonce), nonce).finding is not None, nonce
 
 
+class Slower(LocalSubject):
+    """Each call takes longer than the one before, so none is compared because it was fast."""
+
+    calls = 0
+
+    def call(self, args: Any, kwargs: Any) -> Answer:
+        self.calls += 1
+        return replace(super().call(args, kwargs), seconds=float(self.calls))
+
+
+def test_which_large_calls_are_compared_depends_on_the_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_LARGE", 0)
+    spec = declared("rms_norm")
+    plan = timed_calls(spec, NONCE)
+
+    verified = [hear(Slower(lambda a: spec.run("cpu", (a,), {})), plan, nonce).verified for nonce in range(8)]
+
+    assert len(set(verified)) > 1
+
+
 def test_a_trial_without_all_of_its_calls_has_not_ended_well() -> None:
     spec = declared("rms_norm")
     plan = schedule(Results([spec]), CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
@@ -357,6 +400,14 @@ def test_errors_show_the_precision_of_the_operands(rounded: Callable[[Any], Any]
     assert looks_like(PRODUCT, [(sample, a @ b)]) == name
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_only_results_in_float32_show_a_precision(dtype: str) -> None:
+    (sample,) = PRODUCT.draw(4, "float32", "values")
+    a, b = (round_to(one, "bfloat16") for one in sample.host()[0])
+
+    assert looks_like(PRODUCT, [(sample, (a @ b).astype(dtype))]) == ""
+
+
 def test_errors_of_float32_do_not_look_like_others_in_their_signs_alone() -> None:
     a = np.array([1 / 3] * 32, np.float32)
     divided = OpSpec(
@@ -394,6 +445,7 @@ def test_reference_that_asserts_against_rounded_inputs_is_asked_for_none() -> No
         (f"{DATA}/cheats/T14_no_time.py", "declares no OpSpec"),
         (f"{DATA}/spec.py::unreferenced", "has no reference="),
     ],
+    ids=["no file", "misspelt", "no name", "no declaration", "no reference"],  # without the folder of the checkout
 )
 def test_a_declaration_that_cannot_judge_is_refused(target: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
@@ -514,3 +566,15 @@ def test_mutants_meet_small_samples_first() -> None:
     assert sizes[0] < 10
     assert sizes[-1] > 2900
     assert sorted(small_first.order) == sorted(plan.order)
+
+
+def test_a_declaration_may_import_a_folder_without_a_file_of_its_own(tmp_path: Any) -> None:
+    (tmp_path / "folder_of_this_test").mkdir()
+    (tmp_path / "folder_of_this_test/formulas.py").write_text("def double(a):\n    return a * 2\n")
+    (tmp_path / "spec.py").write_text(
+        "from cuassay.testing import OpSpec\n"
+        "from folder_of_this_test.formulas import double\n"
+        "spec = OpSpec(fn=lambda xp, a: double(a), reference=double, name='double')\n"
+    )
+
+    assert [path.name for path in load_declaration(f"{tmp_path}/spec.py").files] == ["spec.py", "formulas.py"]

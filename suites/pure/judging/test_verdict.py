@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cuassay.errors import JudgingError, SettingError
+from cuassay.errors import ArgumentError, JudgingError, SettingError
+from cuassay.judging.limits import Limits
 from cuassay.judging.scan import parse_policy, scan
 from cuassay.judging.verdict import CaseTime, Evidence, Verdict, exit_status, read_verdicts
 
@@ -76,6 +77,24 @@ def test_times_are_not_part_of_what_a_replay_repeats() -> None:
     assert one.same_finding(replace(one, cases=(), seconds=2.0))
     assert not one.same_finding(replace(one, cheat=(SEEN,)))
     assert not one.same_finding(replace(one, verdict="wrong"))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "line"),
+    [
+        ((None, None), "3 float32: 1000 µs ± 10, host clock"),
+        ((1.5, 2.0), "3 float32: 1000 µs ± 10, host clock, 1.5 to 2 times as fast as declared"),
+    ],
+    ids=["alone", "against the declared"],
+)
+def test_a_time_is_told_with_its_ratio_to_the_declared_function(ratios: tuple[float, float], line: str) -> None:
+    assert replace(CASE, ratio_low=ratios[0], ratio_high=ratios[1]).told() == line
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_a_limit_is_above_zero(value: float) -> None:
+    with pytest.raises(ArgumentError, match=r"Limits\(call_s=\) must be above 0"):
+        Limits(call_s=value)
 
 
 # ------------------------------------------------------------------------------------------------ scan

@@ -132,6 +132,14 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Any:
     registry.register_backend(devices.backend("cpu"))  # what was resolved meanwhile is forgotten
 
 
+def test_an_elementwise_op_of_ones_own_keeps_channels_last(declare: Any) -> None:
+    same = declare("test_same(a) -> out")
+    registry.implement("test_same", kind="cpu", dtypes=("float32",))(lambda a, *, out: np.copyto(out, a))
+    images = np.ones((2, 4, 5, 3), np.float32).transpose(0, 3, 1, 2)
+
+    assert same(images).strides == images.strides
+
+
 @pytest.fixture
 def halve(declare: Any) -> Any:
     return declare("test_halve(a) -> out")

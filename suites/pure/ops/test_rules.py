@@ -273,3 +273,24 @@ def test_compositions_are_as_precise_as_their_dtype(name: str) -> None:
 @pytest.mark.parametrize("name", ["solve", "inv", "cholesky", "qr", "svd", "eigh", "lstsq"])
 def test_decompositions_are_declared_for_what_lapack_has(name: str) -> None:
     assert getattr(ops, name).schema.dtypes == ("float32", "float64", "complex64", "complex128")
+
+
+def test_a_variance_of_fewer_elements_than_the_correction_is_not_negative() -> None:
+    a = np.array([1.0, 3.0], np.float32)
+
+    with np.errstate(divide="ignore"):
+        assert compositions.var(a, axis=0, correction=3, keepdims=False) == np.inf
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3)], ids=str)
+@pytest.mark.parametrize("dtype", [None, "float64"])
+def test_a_composed_log_softmax_of_no_elements_is_empty(shape: tuple[int, ...], dtype: str | None) -> None:
+    found = compositions.log_softmax(np.ones(shape, np.float32), axis=1, dtype=dtype)
+
+    assert (found.shape, found.dtype) == (shape, np.dtype(dtype or "float32"))
+
+
+def test_a_composed_log_softmax_is_the_logarithm_of_softmax() -> None:
+    found = compositions.log_softmax(ONES, axis=1, dtype=None)
+
+    np.testing.assert_allclose(found, np.full((2, 3), -np.log(3.0)), rtol=1e-6)

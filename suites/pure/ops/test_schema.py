@@ -104,6 +104,14 @@ def test_meta_needs_no_memory(op: str, args: list[Any], kwargs: dict[str, Any], 
     assert (meta.shape, meta.dtype.name) == expected
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("count", [2, 3])
+def test_meta_takes_any_number_of_pairs_in_a_list(count: int, kind: type) -> None:
+    pairs = kind([((2, 3), "float32")] * count)
+
+    assert ops.cat.meta(pairs, axis=0) == Meta((2 * count, 3), F32)
+
+
 @pytest.mark.parametrize(
     ("op", "args", "kwargs"),
     [

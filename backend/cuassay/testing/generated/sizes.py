@@ -152,7 +152,7 @@ def limit_of_larger(
     None in 16 bits if there are more than `few` terms, because sums of more terms overflow.
     """
     _, terms = spec.scale(base, spec.expected(base))
-    if terms > few and is_float(dtype) and is_coarse(dtype):
+    if terms > few and is_coarse(dtype):
         return None
     several = len(arrays_of(*base.host())) < terms
     terms = max(1, round(terms * elements_of(sample) / max(1, elements_of(base)))) if several else terms
