@@ -288,7 +288,7 @@ def test_tables_of_a_plan_outlive_a_launch_that_another_stream_has_not_begun() -
     here.synchronize()
     gc.collect()
     with there:
-        cuda.spin(400_000_000)
+        cuda.spin(2_000_000_000)
         plan.run()
     with here:
         del plan
