@@ -19,8 +19,8 @@ _NAMES.insert(_NAMES.index("units"), "extremal")
 _NAMES.insert(_NAMES.index("sizes"), "zeros")
 _ORDER = {name: place for place, name in enumerate(_NAMES)}
 
-#: What a check of consecutive calls says if the first call is wrong as well.
-_AT_FIRST = "no earlier call is the cause"
+#: What checks say if what they try is not the cause: the plain call is wrong as well.
+_NOT_THE_CAUSE = ("no earlier call is the cause", "no cache is at fault", "no option is the cause")
 
 #: The errors with which checks report a fault.
 _OWN_ERRORS = ("AssertionError", "RaceError")
@@ -75,4 +75,4 @@ def _rank(report: Any) -> int:
         return -1
     if text and not any(error in text for error in _OWN_ERRORS):
         return len(_ORDER) + (0 if check == "values" else 1 + _ORDER[check])
-    return _ORDER[check] + (len(_ORDER) if _AT_FIRST in text else 0)
+    return _ORDER[check] + len(_ORDER) * any(said in text for said in _NOT_THE_CAUSE)

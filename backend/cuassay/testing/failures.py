@@ -17,8 +17,8 @@ _ROWS, _COLUMNS = 12, 48
 #: The map is not printed if a larger fraction of the result is wrong.
 _MOST_WRONG = 0.5
 
-#: The most numbers of an input's row that are printed.
-_SHOWN = 6
+#: The most numbers of an input's row that are printed, of integers and of others, which take more room.
+_SHOWN_INTEGERS, _SHOWN = 16, 6
 
 #: The most members of a list that are printed.
 _MEMBERS = 3
@@ -119,9 +119,10 @@ def _described(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> st
         return f" there: {number(found)}"
     where = "" if all(isinstance(one, slice) for one in place) else f" at [{index_text(place)}]"
     flat = found.reshape(-1)
-    more = " ..." if flat.size > _SHOWN else ""
+    shown = flat[: _SHOWN_INTEGERS if flat.dtype.kind in "biu" else _SHOWN]
+    more = " ..." if flat.size > shown.size else ""
     there = _not_finite(found, place)
-    return f"{where}: {', '.join(map(number, flat[:_SHOWN]))}{more} ({flat.size:,} numbers{there})"
+    return f"{where}: {', '.join(map(number, shown))}{more} ({flat.size:,} numbers{there})"
 
 
 def _not_finite(found: NDArray[Any], place: tuple[Any, ...]) -> str:

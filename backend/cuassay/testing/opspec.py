@@ -286,10 +286,10 @@ class OpSpec(Declared):
     def draw_errors(self, seed: int, dtype: str) -> Iterator[ErrorInput]:
         """The calls that must raise."""
         if self.error_inputs is not None:
-            for bad in self.error_inputs(Samples(seed, dtype, self.name)):
+            for place, bad in enumerate(self.error_inputs(Samples(seed, dtype, self.name))):
                 if not isinstance(bad, ErrorInput):
                     raise SpecError(f"{self.name}: error_inputs= yields ErrorInput(sample, error, match); got {bad!r}")
-                (sample,) = normalized([bad.sample])
+                (sample,) = normalized([bad.sample], first=place)
                 yield ErrorInput(sample, bad.error, bad.match)
 
     def draw_bench(self, seed: int, dtype: str, sizes: ModelSizes) -> Iterator[Sample]:

@@ -363,9 +363,12 @@ def _extremal(dtype: np.dtype[Any], *, largest: bool) -> NDArray[Any]:
         return np.array([sign * edge for edge in edges for sign in (1.0, -1.0)]).astype(dtype)
 
 
-def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
-    """Make labelled samples of what a spec's function yields: a tuple holds the arguments, an array is the only one."""
-    for position, one in enumerate(drawn):
+def normalized(drawn: Iterable[Any], *, first: int = 0) -> Iterator[Sample]:
+    """Make labelled samples of what a spec's function yields: a tuple holds the arguments, an array is the only one.
+
+    The labels count from `first`.
+    """
+    for position, one in enumerate(drawn, first):
         sample = one if isinstance(one, Sample) else Sample(one if isinstance(one, tuple) else (one,))
         yield sample if sample.label else replace(sample, label=f"{position}: {_described(sample)}")
 

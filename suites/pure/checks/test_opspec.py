@@ -633,7 +633,7 @@ def test_bad_inputs_are_drawn_as_samples_are() -> None:
     drawn = list(spec.draw_errors(0, "float32"))
 
     assert [(bad.sample.label, bad.error, bad.match) for bad in drawn] == [
-        ("0: shape 3", ValueError, "x"), ("0: ", TypeError, "y"),
+        ("0: shape 3", ValueError, "x"), ("1: ", TypeError, "y"),
     ]  # fmt: skip
     assert list(OpSpec(fn=double).draw_errors(0, "float32")) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,11 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core import settings
 from cuassay.testing import rerun
 from cuassay.testing.compare import describe_case
+from cuassay.testing.failures import inputs_there
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["explained", "name_dtype", "naming_case", "on_sample", "retold"]
+__all__ = ["explained", "name_dtype", "naming_case", "on_sample", "retold", "showing_inputs"]
 
 
 @dataclass(slots=True)
@@ -72,6 +73,11 @@ def on_sample(sample: Sample) -> Iterator[None]:
     line = f"sample: {sample.label}"
     with describe_case(line), _with_note(line):
         yield
+
+
+def showing_inputs(sample: Sample) -> AbstractContextManager[None]:
+    """Add the inputs of a call to any error raised inside."""
+    return _with_note(*inputs_there((), (), sample.host()))
 
 
 def retold(sentence: str, error: AssertionError) -> AssertionError:

@@ -42,7 +42,7 @@ from cuassay.testing.generated import (  # noqa: F401  importing these modules r
     views,
 )
 from cuassay.testing.generated.broken import assert_dtype_of
-from cuassay.testing.generated.cases import retold
+from cuassay.testing.generated.cases import retold, showing_inputs
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
     IN_PLACE,
@@ -305,7 +305,8 @@ def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
     for bad in bad_inputs(spec, device, dtype):
         with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
-            must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
+            with showing_inputs(bad.sample):
+                must_raise(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
             if _must_leave_inputs(spec, bad.sample):
                 with explained("a call that raised an error has changed its input; validate before writing"):
                     assert_inputs_held(spec, bad.sample, args, kwargs)

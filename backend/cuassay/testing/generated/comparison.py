@@ -17,6 +17,7 @@ from cuassay.testing.answers import as_one, widened
 from cuassay.testing.compare import assert_close, collecting, is_within_units
 from cuassay.testing.generated.cases import retold
 from cuassay.testing.generated.doubts import counts_of_results, doubts, places_in_list
+from cuassay.testing.generated.hints import hint_at
 from cuassay.testing.generated.reference_errors import accumulated_error, reference_errors
 from cuassay.testing.generated.result_dtypes import coarsest, floats_of, result_dtype
 from cuassay.testing.opspec import OpSpec
@@ -167,7 +168,8 @@ def _assert_agrees(
         with suppress(AssertionError):
             compared(tolerance=limit + errors)
             return
-    note = doubts(spec, sample, actual, expected) or places_in_list(spec, sample)
+    note = doubts(spec, sample, actual, expected) or hint_at(spec, sample, actual, expected)
+    note = note or places_in_list(spec, sample)
     if note is None:
         raise failure
     compared(note=note)

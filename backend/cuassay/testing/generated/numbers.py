@@ -30,6 +30,7 @@ from cuassay.testing.generated.execution import (
     on_sample,
     run_sample,
     run_unchanging,
+    verify,
 )
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.filling import Change, conditioning, free_floats, is_general, refilled, with_element
@@ -259,7 +260,7 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
     if not is_safely_taken(spec, sample):
         return
     expected = spec.expected(sample)
-    result = run_unchanging(spec, device, sample, "the function writes an input if a number is NaN")
+    result = run_unchanging(spec, device, sample, "the function writes an input if a number is NaN", base)
     got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
     check_place_of_nan(sample, got, expected)
     if got.dtype.kind in "iub" and expected.dtype.kind in "iub" and names_finite(spec.reference):
@@ -286,7 +287,8 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
     _check_ignored(spec, sample, got, expected)
     right = np.where(np.isnan(expected) | np.isnan(got), got, expected)
     limit = explained_rounding(spec, dtype, base, spec.expected(base)) + 2 * conditioning(spec, base)
-    with on_sample(sample), explained("wrong for inputs with one NaN, where the reference gives a number"):
+    plain = functools.partial(verify, spec, device, dtype, [base])
+    with on_sample(sample), explained("wrong for inputs with one NaN, where the reference gives a number", plain):
         compare_values(spec, device, dtype, sample, result, expected=right, limit=float(np.max(limit, initial=0.0)))
 
 

@@ -35,7 +35,7 @@ from cuassay.testing.generated.options import (
     with_near_options,
     with_other_options,
 )
-from cuassay.testing.generated.selection import one, plainest
+from cuassay.testing.generated.selection import one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of
@@ -85,7 +85,8 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
         with explained("wrong along another axis than those of the samples"):
             verify(spec, device, plain, [sample])
     for sample in with_near_options(spec, device, plain):
-        with explained(_NO_SAMPLE):
+        declared = functools.partial(verify, spec, device, plain, samples_of(spec, device, plain, "values"))
+        with explained(_NO_SAMPLE, declared, "wrong with an option of a sample too: no option is the cause"):
             verify(spec, device, plain, [sample])
     check_axis_beyond(spec, device, plain)
 
@@ -123,12 +124,16 @@ _FIRST_TIMES = 5
 
 def is_wrong_at_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> bool:
     """Whether the function is wrong as well for calls like `sample` with shapes that it has not met before."""
-    shapes = [_of_new_shape(sample, times) for times in range(1, _FIRST_TIMES + 1)]
     try:
-        verify(spec, device, dtype, [one for one in shapes if is_safely_taken(spec, one)])
+        _verify_first(spec, device, dtype, sample)
     except AssertionError:
         return True
     return False
+
+
+def _verify_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    shapes = [_of_new_shape(sample, times) for times in range(1, _FIRST_TIMES + 1)]
+    verify(spec, device, dtype, [one for one in shapes if is_safely_taken(spec, one)])
 
 
 def _check_first_of_shape(spec: OpSpec, device: Device, dtype: Any) -> None:
@@ -210,8 +215,8 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
         raise
     except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
         return
-    fresh = _of_new_shape(sample)
-    with explained(_CACHED_ALGORITHM, lambda: verify(spec, device, dtype, [fresh])):
+    at_first = functools.partial(_verify_first, spec, device, dtype, sample)
+    with explained(_CACHED_ALGORITHM, at_first, "wrong also in first calls with a shape: no earlier call is the cause"):
         verify(spec, device, dtype, [sample])
 
 

@@ -1,0 +1,108 @@
+"""Signs in a failed comparison of what is wrong: the order of the result, a default, or a missing conjugate."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.devices import to_host
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample
+
+__all__ = ["hint_at"]
+
+#: The most elements of a result that is sorted, or whose reference is run again, to find a hint.
+_MOST = 2**20
+
+
+def hint_at(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> str | None:
+    """Say what a wrong result suggests; None if nothing is known, or the function has no other reference."""
+    got = np.asarray(to_host(actual)) if hasattr(actual, "shape") else np.asarray(actual)
+    if spec.op is not None or spec.is_its_own_reference or got.shape != expected.shape or got.size > _MOST:
+        return None
+    hints = (_of_order(got, expected), _of_defaults(spec, sample), _of_conjugates(spec, sample, got, expected))
+    return next(filter(None, hints), None)
+
+
+def _of_order(got: NDArray[Any], expected: NDArray[Any]) -> str | None:
+    """Whether the result has the right numbers in another order; equal numbers would say little."""
+    if got.size < 4 or got.dtype.kind != expected.dtype.kind or got.dtype.kind not in "iuf":
+        return None
+    right = expected.astype(got.dtype)
+    is_same = np.array_equal(np.sort(got, axis=None), np.sort(right, axis=None))
+    if not is_same or np.array_equal(got, right) or np.unique(right).size <= right.size // 2:
+        return None
+    first = tuple(int(at) for at in np.argwhere(got != right)[0])
+    return f"the result has the right numbers in another order; the first that differs is at {first}"
+
+
+def _of_defaults(spec: OpSpec, sample: Sample) -> str | None:
+    """Whether a parameter that the call does not give has another default in the function than in the reference."""
+    own, its = _parameters(spec.fn, 1), _parameters(spec.reference, 0)
+    for place, (name, default) in enumerate(own.items()):
+        is_given = name in sample.kwargs or place < len(sample.args)
+        if is_given or name not in its or isinstance(default, np.ndarray) or default is inspect.Parameter.empty:
+            continue
+        if repr(default) != repr(its[name]):
+            return f"{name} is {default!r} by default in the function, {its[name]!r} in reference=, and not given here"
+    return None
+
+
+def _parameters(function: Callable[..., Any] | None, skipped: int) -> dict[str, Any]:
+    """The parameters after the first `skipped` ones, with their defaults."""
+    try:
+        found = list(inspect.signature(function).parameters.values()) if function is not None else []
+    except (TypeError, ValueError):  # a function without a signature
+        return {}
+    return {one.name: one.default for one in found[skipped:]}
+
+
+def _of_conjugates(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> str | None:
+    """Whether a conjugate, of the result or of an input, explains the difference."""
+    if got.dtype.kind == "c" and _is_close(got, np.conj(expected)):
+        return "the result is the conjugate of the expected one"
+    for place, conjugated in _with_conjugates(sample):
+        with suppress(Exception), np.errstate(all="ignore"):  # the reference may refuse these numbers with any error
+            if _is_close(got, spec.expected(conjugated)):
+                return f"reference= gives this result for the conjugate of array {place}: is one missing or doubled?"
+    return None
+
+
+def _with_conjugates(sample: Sample) -> Iterator[tuple[int, Sample]]:
+    """The call with each of its complex arrays replaced by its conjugate, and the number of that array."""
+    arrays: list[NDArray[Any]] = []
+
+    def collect(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+        return value
+
+    sample.changed(collect)
+    for place, chosen in enumerate(arrays):
+        if chosen.dtype.kind == "c" and chosen.imag.any():
+            seen = iter(range(len(arrays)))
+
+            def put(value: Any, place: int = place, seen: Iterator[int] = seen) -> Any:
+                if not isinstance(value, np.ndarray):
+                    return value
+                return HostArray(np.conj(value) if next(seen) == place else value)
+
+            args, kwargs = sample.changed(put)
+            yield place, replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, array {place} conjugated")
+
+
+def _is_close(got: NDArray[Any], other: NDArray[Any]) -> bool:
+    if got.shape != other.shape or not got.size:
+        return False
+    size = float(np.max(np.abs(np.nan_to_num(other)), initial=0.0))
+    return bool(np.allclose(got, other, rtol=_CLOSE, atol=_CLOSE * size, equal_nan=True))
+
+
+#: The relative error within which a result is that of changed inputs.
+_CLOSE = 1e-3
