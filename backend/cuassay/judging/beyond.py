@@ -178,7 +178,7 @@ def _shapes(results: Results, samples: Sequence[Sample], chance: np.random.Gener
             other = resized(sample, extents)
             if found < most and extents and results.takes(other):
                 found += 1
-                yield replace(other, label=other.label.replace("made larger", "another shape"))
+                yield replace(other, label=other.label.replace("resized to", "another shape:"))
 
 
 def _extents(sample: Sample) -> list[int]:

@@ -130,7 +130,7 @@ def test_labels_of_rows_are_not_positions() -> None:
     longer = resized(Sample((MAKE((4, 2)), labels)), {4: 9})
 
     assert longer.args[1].values[[0, -1]].tolist() == [0, 4]
-    assert longer.label.endswith(", made larger: 9x2, 9")
+    assert longer.label.endswith(", resized to 9x2, 9")
 
 
 def test_floats_between_the_given_ones_are_drawn_and_whole_ones_repeated() -> None:

@@ -214,7 +214,7 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
 
     args, kwargs = sample.changed(put)
     shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
-    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, made larger: {shapes}")
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, resized to {shapes}")
 
 
 def _between_ends(drawn: NDArray[Any], value: NDArray[Any], extents: dict[int, int]) -> NDArray[Any]:

@@ -237,7 +237,7 @@ def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample)
     failures = []
     for extent in sorted({extent for array in arrays_of(*options.host()) for extent in array.shape if extent > 1}):
         sample = resized(options, {extent: 0})
-        sample = replace(sample, label=sample.label.replace("made larger", "an axis without elements"))
+        sample = replace(sample, label=sample.label.replace("resized to", "an axis without elements:"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # NumPy warns about the mean of an empty array
             assert_dtype_of(spec, device, sample, options)
