@@ -1,4 +1,4 @@
-"""Sums of so many 16-bit numbers that a device adds them in parts."""
+"""Sums over long axes of 16-bit numbers, which a device may add in parts."""
 
 from __future__ import annotations
 

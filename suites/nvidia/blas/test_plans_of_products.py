@@ -1,4 +1,4 @@
-"""Which addresses a product gives the library's plan, without a GPU: the plan writes down what it is given."""
+"""Which plan a product takes and which addresses it gives it, without a GPU: the plan writes down what it is given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import cupy
 
-from cuassay.devices.cuda.blas import gemm, plans
+from cuassay import devices, precision
+from cuassay.devices.cuda.blas import gemm, plans, product_shortcuts
+from cuassay.devices.cuda.blas.plan_cache import PlanCache
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.devices.cuda.blas.product import Product
 
@@ -29,7 +31,7 @@ class Written:
     problem: Problem
     library: str = "none"
     algorithm: Any = None
-    workspace_nbytes: int = 0
+    workspace_nbytes: int = 1  # so that no calls become a graph
     biases: list[int] = field(default_factory=list)
     calls: list[tuple[int, int, int, int]] = field(default_factory=list)
 
@@ -48,11 +50,11 @@ class Nowhere(cupy.ndarray):  # type: ignore[misc] # cupy ships no types
         return nowhere(self.shape, 15)
 
 
-def nowhere(shape: tuple[int, ...], place: int, past: int = 0) -> Array:
+def nowhere(shape: tuple[int, ...], place: int, past: int = 0, kind: Any = Nowhere) -> Array:
     """A float32 array `past` bytes beyond the beginning of a place."""
     address, nbytes = FIRST + place * APART + past, 4 * int(np.prod(shape))
     memory = cupy.cuda.UnownedMemory(address, nbytes, None, 0)
-    return Nowhere(shape, np.float32, memptr=cupy.cuda.MemoryPointer(memory, 0))
+    return kind(shape, np.float32, memptr=cupy.cuda.MemoryPointer(memory, 0))
 
 
 @pytest.fixture
@@ -90,3 +92,26 @@ def test_a_third_operand_is_read_and_the_output_is_written(made: list[Written], 
         gemm.gemm(a, b, out, c, beta=0.5)
 
     assert [call[2:] for plan in made for call in plan.calls] == [(c.data.ptr, out.data.ptr)]
+
+
+@pytest.fixture
+def shortcuts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """By op, those of products, which keep plans in a cache of this test's own."""
+    assert devices.backend("cuda")  # its import registers the operations
+    found: dict[str, Any] = {}
+    cache = PlanCache()
+    monkeypatch.setattr(product_shortcuts, "table", lambda index: cache)
+    monkeypatch.setattr(product_shortcuts.Products, "install", lambda self: found.update({self.op.name: self}))
+    product_shortcuts.install()
+    return found
+
+
+def test_calls_of_one_shape_in_two_modes_take_two_plans(made: list[Written], shortcuts: dict[str, Any]) -> None:
+    shapes = (16, 32), (32, 64), (16, 64)
+    a, b, out = (nowhere(shape, place, kind=cupy.ndarray) for place, shape in enumerate(shapes))
+
+    for mode in ("ieee", "tf32", "ieee"):
+        with precision(mode):
+            assert shortcuts["mm"].serve((a, b), out, {}) is out
+
+    assert [(plan.problem.compute, len(plan.calls)) for plan in made] == [("32F", 2), ("32F_FAST_TF32", 1)]
