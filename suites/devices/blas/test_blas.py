@@ -102,6 +102,21 @@ def test_a_call_overrides_the_context(device: Device) -> None:
     assert computed_precision(a, b, to_host(overridden)) == "ieee"
 
 
+@pytest.mark.parametrize(
+    ("modes", "columns"), [(("ieee", "tf32", "ieee"), 80), (("tf32", "ieee", "tf32"), 96)], ids=["ieee", "tf32"]
+)
+def test_each_call_of_the_same_arrays_has_the_mode_of_its_context(device: Device, modes: Any, columns: int) -> None:
+    """Each case has a shape of its own, for which a device has made nothing ready."""
+    a, b = operands((48, 256, columns))
+    there, found = (from_host(a, device), from_host(b, device)), []
+
+    for mode in modes:
+        with precision(mode):
+            found.append(to_host(ops.mm(*there)))
+
+    assert tuple(computed_precision(a, b, result) for result in found) == modes
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
 def test_a_mode_is_for_float32_alone(device: Device, dtype: str) -> None:
     make = Samples(3, dtype)

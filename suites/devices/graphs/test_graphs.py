@@ -312,6 +312,17 @@ def test_an_unknown_mode_lists_those_there_are(made: Any) -> None:
         made().begin(capture_error_mode="strict")
 
 
+def test_the_garbage_collector_runs_after_a_capture_that_could_not_begin(made: Any, full: Any) -> None:
+    a, graph = full(1), made()
+    try:
+        with pytest.raises(ArgumentError, match="capture_error_mode"), cuda.graph(graph, capture_error_mode="strict"):
+            ops.add(a, a)
+
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_an_error_of_the_work_goes_through_and_ends_the_capture(made: Any, full: Any) -> None:
     a, graph = full(1), made()
 

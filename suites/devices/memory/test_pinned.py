@@ -279,13 +279,17 @@ def test_memory_of_a_captured_copy_is_not_reused_while_the_graph_may_run(
 
 
 @requires("graphs")
+@pytest.mark.parametrize("is_warm", [False, True], ids=["first use", "copied before"])
 def test_memory_of_a_captured_copy_is_kept_when_nothing_runs(
-    device: Device, backend: Backend, side: Any, numbers: Any
+    device: Device, backend: Backend, side: Any, numbers: Any, is_warm: bool
 ) -> None:
     host, there = pinned(device, numbers), from_host(np.zeros(N, np.float32), device)
     capture = backend.new_capture(device.index)
     backend.synchronize(device.index)
     with backend.use_stream(side):
+        if is_warm:
+            devices.copy(host, there, non_blocking=True)
+            side.synchronize()
         capture.begin(side)
         devices.copy(host, there, non_blocking=True)
         capture.end()

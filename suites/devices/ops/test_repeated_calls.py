@@ -143,6 +143,20 @@ def test_an_operand_given_twice(device: Device) -> None:
         assert bits(ops.add(a, b)) == bits(ops.add.dispatch((a, b), None, {}))
 
 
+@pytest.mark.parametrize("form", [one for one in FORMS if one.operands[0] in one.operands[1:]], ids=str)
+def test_other_operands_after_calls_that_gave_one_twice(device: Device, form: Form) -> None:
+    op = registry.op(form.op)
+    for seed in range(CALLS):
+        a, _, *rest = form.arguments(seed, device)
+        op(a, a, *rest, **form.scalars)
+    for seed in range(CALLS):
+        arguments = form.arguments(seed, device)
+
+        result = op(*arguments, **form.scalars)
+
+        assert bits(result) == bits(op.dispatch(arguments, None, form.scalars))
+
+
 def test_zeros_keep_their_sign_and_numbers_their_type(device: Device) -> None:
     a = from_host(np.full(8, -0.0, np.float32), device)
     counts = from_host(np.arange(8, dtype=np.int32), device)

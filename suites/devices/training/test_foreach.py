@@ -52,6 +52,18 @@ def doubled(arrays: list[Any]) -> list[np.ndarray[Any, Any]]:
     return [(2 * to_host(array).astype(np.float64)).astype(array.dtype) for array in arrays]
 
 
+@dtypes("float32", "bfloat16", "float64")
+@pytest.mark.parametrize("weight", [0.0, 1.0], ids=str)
+def test_lerp_gives_either_end_exactly(device: Device, dtype: Any, weight: float) -> None:
+    """Also where the other end is so large that their difference does not hold this one."""
+    hosts = [np.array(ends, dtype) for ends in ([2.0**60, 1.0, -3.0], [1.0, 2.0**60, 0.25])]
+    a, b = ([from_host(host, device)] for host in hosts)
+
+    ops.foreach_lerp_(a, b, weight)
+
+    np.testing.assert_array_equal(to_host(a[0]), hosts[int(weight)])
+
+
 @dtypes(*FLOATS)
 def test_arrays_that_begin_anywhere_are_computed_and_nothing_next_to_them(views: Views, dtype: Any) -> None:
     """Every pair of beginnings, within a pack of 8; long enough for whole warps, and of every length of the rest."""

@@ -511,6 +511,27 @@ def test_an_update_gives_up_the_memory_of_the_work_before(made: Any) -> None:
     assert cuda.memory_reserved() == before
 
 
+@exclusive
+def test_an_updated_graph_keeps_its_memory_when_the_other_is_reset(made: Any) -> None:
+    a, graph, other = full(1, 2**23), made(), made(keep_graph=True)
+    with cuda.graph(graph):
+        ops.mul(ops.add(a, a), 2.0)
+    with cuda.graph(other):
+        result = ops.mul(ops.add(a, a), 3.0)
+    graph.update(other)
+    gc.collect()
+    cuda.empty_cache()
+    before = cuda.memory_reserved()
+
+    other.reset()
+    gc.collect()
+    cuda.empty_cache()
+
+    assert cuda.memory_reserved() == before
+    graph.replay()
+    assert (to_host(result) == 6).all()
+
+
 def test_replays_under_way_keep_the_inputs_they_were_given() -> None:
     total = full(0)
     graphed = cuda.make_graphed_callables(lambda a: ops.add(total, a, out=total), (full(0),), num_warmup_iters=1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import ops
+from cuassay import devices, ops
 from cuassay.testing import exclusive
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -28,6 +28,9 @@ NBYTES = 24 * 2**30
 @pytest.fixture(scope="module")
 def bytes_of_all() -> Iterator[Any]:
     """A row of int8, as many as a matrix of `LONG` holds, whose period divides no extent."""
+    reason = devices.backend("cuda").why_absent()  # asked here too, as `on_cuda` comes after fixtures of a module
+    if reason is not None:
+        pytest.skip(f"no CUDA device: {reason}")
     if cupy.cuda.runtime.memGetInfo()[0] < NBYTES:
         pytest.skip(f"less than {NBYTES >> 30} GiB of the device's memory is free")
     period = cupy.asarray((np.arange(25_013) * 37 % 251 - 125).astype(np.int8))

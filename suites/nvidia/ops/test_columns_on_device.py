@@ -121,6 +121,21 @@ def test_minus_infinity_in_a_column_is_an_exponential_of_zero(device: Device, dt
 
 
 @devices(*KINDS)
+@dtypes("bfloat16", "float32", "float64")
+@pytest.mark.parametrize("rows", [2, 20, 200])
+@pytest.mark.parametrize("offset", [-1000.0, 1000.0], ids=str)
+def test_logsumexp_of_columns_whose_exponentials_no_dtype_holds(
+    device: Device, dtype: np.dtype[Any], rows: int, offset: float
+) -> None:
+    host = (np.random.default_rng(2026).standard_normal((rows, 6)) + offset).astype(dtype)
+
+    found = to_host(ops.logsumexp(from_host(host, device), axis=0)).astype(np.float64)
+
+    expected = np.logaddexp.reduce(host.astype(np.float64), axis=0)
+    np.testing.assert_allclose(found, expected, rtol=8e-3 if dtype.name == "bfloat16" else 1e-6)
+
+
+@devices(*KINDS)
 @pytest.mark.parametrize("shape", [(7, 20, 5), (7, 9, 33), (5, 200, 300)], ids=str)
 def test_statistics_of_a_block_that_walks_over_stacks(
     device: Device, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ import pytest
 from kernel_places import KINDS, Place
 
 from cuassay import Device, from_host, ops, to_host
-from cuassay.testing import devices
+from cuassay.testing import devices, exclusive
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 transposed = pytest.importorskip("cuassay.devices.cuda.ops.transposed", reason="CuPy is not installed")
@@ -74,6 +74,27 @@ def test_an_output_with_gaps_keeps_what_is_between(place: Place, dtype: str) -> 
     np.testing.assert_array_equal(found[:, 3:44], host.T)
     assert (found[:, :3] == 77).all()
     assert (found[:, 44:] == 77).all()
+
+
+@devices(*KINDS)
+@exclusive
+def test_rows_of_a_tile_may_be_more_than_two_gibibytes_apart(device: Device, place: Place) -> None:
+    """Little of the memory is ever touched. Its first half is where an offset that wraps around would lead."""
+    shape, part, host = (128, 40_000_000), (slice(64, None), slice(0, 80)), numbers((64, 80), "uint8")
+    if device.kind == "cuda":
+        room = cupy.empty(shape, np.uint8)
+        room[part] = place(host)
+    else:
+        from kernel_emulator import memory
+
+        whole = np.empty(shape, np.uint8)
+        whole[part] = host
+        room = memory.as_cupy(whole)
+    out = place(np.zeros((80, 64), np.uint8))
+
+    assert transposed.transpose(out, room[part].T)
+
+    np.testing.assert_array_equal(place.back(out), host.T)
 
 
 @devices(*KINDS)
