@@ -294,11 +294,23 @@ def test_one_number_is_so_large_that_the_others_vanish_next_to_it() -> None:
     assert "..s............" in found
 
 
+def test_numbers_next_to_zero_are_in_each_input_whose_range_has_them() -> None:
+    calls = tried("units", lambda make: [(make(9), make(9, low=0, high=1))])
+    places = {tuple(bool(((one != 0) & (abs(one) < 2.0**-60)).any()) for one in call) for call in calls}
+
+    assert (True, True) in places
+
+
 def test_numbers_of_float16_are_just_below_overflow() -> None:
     calls = tried("units", lambda make: [make(9)], "float16")
 
     assert max(float(one.min()) for (one,) in calls) >= 4094
     assert max(float(one.max()) for (one,) in calls) < 65504
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "bool"])
+def test_magnitudes_are_of_floats_alone(dtype: str) -> None:
+    assert all(one.size < 1025 for (one,) in tried("full_range", None, dtype))
 
 
 def test_magnitudes_cover_the_whole_range_of_the_dtype() -> None:

@@ -112,6 +112,46 @@ def test_a_large_integer_that_is_off_by_one_where_a_number_is_minus_infinity_is_
     assert "40 times -inf" in told
 
 
+def test_a_nan_that_is_not_ignored_is_shown_with_its_place() -> None:
+    told = failure(
+        "stress", lambda xp, a: a.sum(axis=-1), reference=lambda a: np.nansum(a, axis=-1),
+        samples=lambda make: [make((3, 5))],
+    )  # fmt: skip
+
+    assert "a NaN is not ignored: 1 of 3 results are nan, the first at (2,)" in told
+
+
+def differences_of_sums(a: Any) -> Any:
+    """Sums of each three numbers, which are NaN from the first NaN on."""
+    total = np.cumsum(np.concatenate([a[:1] * 0, a]))
+    return total[3:] - total[:-3]
+
+
+def sums_of_three(a: Any) -> Any:
+    return a[:-2] + a[1:-1] + a[2:]
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [(sums_of_three, differences_of_sums), (differences_of_sums, sums_of_three)],
+    ids=["reference", "function"],
+)
+def test_either_side_may_spread_a_nan_to_results_that_do_not_depend_on_it(
+    function: Callable[[Any], Any], reference: Callable[[Any], Any]
+) -> None:
+    run("stress", lambda xp, a: function(a), "float64", reference=reference, samples=lambda make: [make(24)])
+
+
+def test_running_maxima_behind_a_mask_may_begin_with_the_least_finite_number() -> None:
+    def maxima(xp: Any, a: Any) -> Any:
+        return np.maximum(np.maximum.accumulate(a, axis=-1), np.finfo(a.dtype).min)
+
+    run(
+        "stress", maxima, reference=lambda a: np.maximum.accumulate(a, axis=-1),
+        samples=lambda make: [make((2, 50))],
+    )  # fmt: skip
+
+
 # ------------------------------------------------------------------------------------------------ magnitudes
 
 
@@ -133,6 +173,17 @@ def test_a_subnormal_number_that_is_flushed_to_zero_on_the_host_is_found() -> No
         return np.where(np.abs(a) < 2.0**-126, 0, a).astype(a.dtype)
 
     assert "magnitudes over the whole range" in failure("full_range", flushed, reference=lambda a: a * 1)
+
+
+def test_an_absolute_value_whose_squares_overflow_is_found() -> None:
+    def absolute(xp: Any, a: Any) -> Any:
+        return np.sqrt(a.real * a.real + a.imag * a.imag)
+
+    told = failure(
+        "units", absolute, "complex64", reference=np.abs, samples=lambda make: [make((3, 5), dtype="complex64")]
+    )
+
+    assert "2^80" in told
 
 
 # ------------------------------------------------------------------------------------------------ poles, empty results

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
@@ -140,7 +139,7 @@ def _spreads(spec: OpSpec, device: Device, sample: Sample) -> bool:
     if not is_safely_taken(spec, low):
         return True
     expected, result = spec.expected(low), run_sample(spec, device, low)
-    got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
+    got = on_host(result)
     return got.shape != expected.shape or got.dtype.kind != "f" or bool((np.isnan(got) & np.isfinite(expected)).any())
 
 
@@ -163,7 +162,7 @@ def _overflowed(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Any
     if not is_safely_taken(spec, sample):
         return None
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
-    got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
+    got = on_host(result)
     if got.shape != expected.shape or not got.dtype.kind == expected.dtype.kind == "f":
         return None
     inside = np.abs(expected.astype(np.float64)) < largest(dtype)
@@ -196,7 +195,7 @@ def _check_filled(
 
 
 def _or_as_got(expected: NDArray[Any], result: Any) -> NDArray[Any]:
-    got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
+    got = on_host(result)
     if got.shape != expected.shape or expected.dtype.kind not in "fc":
         return expected
     return np.where(np.isnan(expected), got, expected)
@@ -260,7 +259,7 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
         return
     expected = spec.expected(sample)
     result = run_unchanging(spec, device, sample, "the function writes an input if a number is NaN")
-    got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
+    got = on_host(result)
     check_place_of_nan(sample, got, expected)
     if got.dtype.kind in "iub" and expected.dtype.kind in "iub" and names_finite(spec.reference):
         with filled_from(spec, device, dtype, base, sample):
