@@ -265,7 +265,8 @@ def is_within_units(got: NDArray[Any], want: NDArray[Any], units: float) -> bool
             room = np.abs(centre, out=size[: centre.size])
             room *= units
             off = np.subtract(value, centre, out=error[: value.size], dtype=np.float64)
-            if not (np.abs(off, out=off) <= room).all():  # false for NaN and infinities
+            np.abs(off, out=off)
+            if not ((off <= room) & (off < np.inf)).all():  # false for NaN; next to an infinity the room is infinite
                 return False
     return True
 

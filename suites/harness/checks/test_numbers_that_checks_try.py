@@ -268,6 +268,60 @@ def test_less_than_half_of_a_row_is_infinite_in_each_sample() -> None:
     assert found >= {((2, 9), 4), ((2, 6), 2)}
 
 
+def test_the_last_half_of_the_rows_is_an_end_of_the_range() -> None:
+    found = filled(tried("zeros", lambda make: [make((4, 6), low=0.5, high=4)]), h=4)
+
+    assert "." * 12 + "h" * 12 in found
+
+
+def test_an_input_that_is_zero_alone_holds_no_other_number() -> None:
+    calls = tried("zeros", lambda make: [(make(3), make(3))])
+    ordinary = calls[0][0]
+    equal = {float(second[0]) for first, second in calls if np.ptp(second) == 0 and np.array_equal(first, ordinary)}
+
+    assert equal == {0.0}
+
+
+def test_masks_are_false_everywhere_while_all_numbers_are_zero() -> None:
+    calls = tried("zeros", lambda make: [(make(5), HostArray(np.array([True, False, True, True, False])))])
+
+    assert {(bool(first.any()), bool(mask.any())) for first, mask in calls} >= {(False, True), (False, False)}
+
+
+def test_one_number_is_so_large_that_the_others_vanish_next_to_it() -> None:
+    found = filled(tried("units", lambda make: [make((3, 5))]), s=2.0**26)
+
+    assert "..s............" in found
+
+
+def test_numbers_next_to_zero_are_in_each_input_whose_range_has_them() -> None:
+    calls = tried("units", lambda make: [(make(9), make(9, low=0, high=1))])
+    places = {tuple(bool(((one != 0) & (abs(one) < 2.0**-60)).any()) for one in call) for call in calls}
+
+    assert (True, True) in places
+
+
+def test_numbers_of_float16_are_just_below_overflow() -> None:
+    calls = tried("units", lambda make: [make(9)], "float16")
+
+    assert max(float(one.min()) for (one,) in calls) >= 4094
+    assert max(float(one.max()) for (one,) in calls) < 65504
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "bool"])
+def test_magnitudes_are_of_floats_alone(dtype: str) -> None:
+    assert all(one.size < 1025 for (one,) in tried("full_range", None, dtype))
+
+
+def test_magnitudes_cover_the_whole_range_of_the_dtype() -> None:
+    calls = [one for (one,) in tried("full_range", None) if one.size == 1025]
+    exponents = [np.frexp(np.abs(one))[1] for one in calls]
+
+    assert min(int(one.min()) for one in exponents) < -140
+    assert max(int(one.max()) for one in exponents) > 120
+    assert all(np.array_equal(one, one.astype(np.float32), equal_nan=True) for one in calls)
+
+
 # ------------------------------------------------------------------------------------------------ shapes
 
 
@@ -283,6 +337,19 @@ def test_extents_are_tried_in_ascending_order() -> None:
 
     for extent in (0, 4100, 9001):
         assert [shape for shape in shapes if extent in shape] == [(extent, 17), (3, extent)]
+
+
+def test_the_samples_of_most_axes_are_made_largest() -> None:
+    calls = tried("sizes", lambda make: [make(5), make((3, 5)), make((2, 3, 5))])
+
+    assert {one.ndim for (one,) in calls if one.size > 10_000} == {2, 3}
+
+
+def test_only_axes_of_several_elements_are_made_empty() -> None:
+    shapes = {one.shape for (one,) in tried("sizes", lambda make: [make((1, 5))])}
+
+    assert (1, 0) in shapes
+    assert (0, 5) not in shapes
 
 
 # ------------------------------------------------------------------------------------------------ what stays as it is
@@ -310,3 +377,15 @@ WEIGHED = OpSpec(
 def test_no_check_writes_into_a_sample(check: str) -> None:
     with suppress(pytest.skip.Exception):
         CHECKS[check](WEIGHED, "cpu", *((np.dtype("float32"),) if CHECKS[check].per_dtype else ()))
+
+
+def nan_as_zero(a: Array) -> Array:
+    return np.where(np.isnan(a), 0, a)
+
+
+def test_nan_and_infinities_are_not_written_into_a_sample() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a, b, c: nan_as_zero(a * b + c.astype(a.dtype)), reference=lambda a, b, c: nan_as_zero(a * b + c),
+        name="weighed", dtypes=("float32",), samples=fixed,
+    )  # fmt: skip
+    CHECKS["stress"](spec, "cpu", np.dtype("float32"))

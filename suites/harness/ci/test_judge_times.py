@@ -61,11 +61,11 @@ def test_verdicts_a_second_are_counted(judge_times: ModuleType, capfd: pytest.Ca
     assert "2 verdicts with --jobs 2 in " in capfd.readouterr().out
 
 
-def test_a_call_that_does_nothing_is_timed(
+def test_an_empty_call_is_timed(
     judge_times: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(judge_times, "NULL_SHAPE", (3, 5))
+    monkeypatch.setattr(judge_times, "EMPTY_SHAPE", (3, 5))
 
-    judge_times.main(["--device", "cpu", "--nonces", "0", "--copies", "0", "--null", "8"])
+    judge_times.main(["--device", "cpu", "--nonces", "0", "--copies", "0", "--empty", "8"])
 
-    assert capsys.readouterr().out.startswith("a call that does nothing, 60 bytes: ")
+    assert capsys.readouterr().out.startswith("an empty call, 60 bytes: ")

@@ -342,11 +342,13 @@ def test_units_of_large_arrays_are_compared_to_the_last_block(
     [
         (np.array([np.nan], np.float32), np.array([np.nan])),
         (np.array([np.inf], np.float32), np.array([np.inf])),
+        (np.array([0], np.float32), np.array([np.inf])),
+        (np.array([-np.inf], np.float32), np.array([np.inf])),
         (np.array([1], np.int32), np.array([1.0])),
         (np.ones((2, 1), np.float32), np.ones((1, 2))),
         (np.ones((3, 2), np.float32).T, np.ones((2, 3))),
     ],
-    ids=["nan", "infinity", "integers", "shapes", "strides"],
+    ids=["nan", "infinity", "no infinity", "other infinity", "integers", "shapes", "strides"],
 )
 def test_what_needs_the_whole_comparison_is_not_certain(got: Any, want: Any) -> None:
     assert not is_within_units(got, want, 1.0)

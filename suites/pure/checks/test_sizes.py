@@ -10,7 +10,7 @@ import pytest
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
-from cuassay.testing.generated.sizes import check_larger, limit_of_larger
+from cuassay.testing.generated.sizes import MOST_OF_SMALL, check_larger, limit_of_larger
 
 
 def declared(reference: Callable[..., Any], dtype: str = "float32") -> OpSpec:
@@ -63,11 +63,33 @@ def test_a_larger_result_is_compared_within_its_tolerance(error: float, passes: 
     assert ("worst at (8,)" in message) is not passes
 
 
-def test_an_extent_that_nobody_declared_may_have_inexact_positions() -> None:
-    base, sample = Sample((np.ones(4, np.float32),)), Sample((np.ones(9, np.float32),))
+@pytest.mark.parametrize("size", [2.0**-12, 1.0, 2.0**12])
+def test_an_extent_that_nobody_declared_may_have_inexact_positions(size: float) -> None:
+    base, sample = (Sample((np.full(count, size, np.float32),)) for count in (4, 9))
     spec = declared(lambda a: a)
-    near, far = (np.full(9, 1 + error, np.float32) for error in (2.0**-11, 2.0**-9))
+    near, far = (np.full(9, size * (1 + error), np.float32) for error in (2.0**-11, 2.0**-9))
 
     check_larger(spec, Device("cpu"), np.dtype("float32"), sample, base, is_grown=True, result=near)
     with pytest.raises(AssertionError, match="out of tolerance"):
         check_larger(spec, Device("cpu"), np.dtype("float32"), sample, base, is_grown=True, result=far)
+
+
+@pytest.mark.parametrize(("count", "is_small"), [(MOST_OF_SMALL, True), (MOST_OF_SMALL + 1, False)])
+def test_an_input_that_a_small_call_writes_is_found(count: int, is_small: bool) -> None:
+    def negated(xp: Any, a: Any) -> Any:
+        result = -a
+        a[...] = 0
+        return result
+
+    spec = OpSpec(
+        fn=lambda xp, a: negated(xp, a) if len(a) > 9 else -a, reference=lambda a: -a, name="negated",
+        dtypes=("float32",), samples=lambda make: [make(4)],
+    )  # fmt: skip
+    base, sample = (Sample((np.ones(length, np.float32),)) for length in (4, count))
+    message = ""
+    try:
+        check_larger(spec, Device("cpu"), np.dtype("float32"), sample, base)
+    except AssertionError as failure:
+        message = "\n".join([str(failure), *getattr(failure, "__notes__", ())])
+
+    assert ("the function writes an input of this size" in message) is is_small

@@ -11,10 +11,12 @@ from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, on_host
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
 from cuassay.testing.generated.filling import refilled
+from cuassay.testing.generated.result_dtypes import floats_of
+from cuassay.testing.generated.selection import samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["check_counts_of_nan", "with_nan_run", "with_row_of_nan"]
+__all__ = ["check_counts_of_nan", "has_declared_nan", "with_nan_run", "with_row_of_nan"]
 
 Array = NDArray[Any]
 
@@ -32,6 +34,12 @@ def with_row_of_nan(array: Array) -> Array:
     filled = array.copy()
     filled.reshape(-1, array.shape[-1] if array.ndim else 1)[:1] = np.nan
     return filled
+
+
+def has_declared_nan(spec: OpSpec, device: Device, dtype: Any) -> bool:
+    """Whether a declared sample has NaN: otherwise nobody says what a row of nothing else gives."""
+    declared = samples_of(spec, device, dtype, "values", "extremal")
+    return any(np.isnan(array).any() for sample in declared for array in floats_of(sample))
 
 
 def check_counts_of_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample) -> None:
