@@ -168,8 +168,8 @@ def _assert_agrees(
         with suppress(AssertionError):
             compared(tolerance=limit + errors)
             return
-    note = doubts(spec, sample, actual, expected) or hint_at(spec, sample, actual, expected)
-    note = note or places_in_list(spec, sample)
+    cause = doubts(spec, sample, actual, expected) or hint_at(spec, sample, actual, expected)
+    note = "; ".join(filter(None, (cause, places_in_list(spec, sample)))) or None
     if note is None:
         raise failure
     compared(note=note)
