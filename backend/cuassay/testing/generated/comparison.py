@@ -168,7 +168,8 @@ def _assert_agrees(
         with suppress(AssertionError):
             compared(tolerance=limit + errors)
             return
-    cause = doubts(spec, sample, actual, expected) or hint_at(spec, sample, actual, expected)
+    got = on_host(actual)
+    cause = doubts(spec, sample, got, expected) or hint_at(spec, sample, got, expected)
     note = "; ".join(filter(None, (cause, places_in_list(spec, sample)))) or None
     if note is None:
         raise failure
@@ -258,7 +259,7 @@ def compare_values(
         return
     own = _rounding_errors(spec, sample) if excuse or limit is None else None
     if own is not None and excuse and own[1].shape == expected.shape and own[1].any():
-        got = np.asarray(to_host(actual)) if hasattr(actual, "shape") else np.asarray(actual)
+        got = on_host(actual)
         if got.shape == expected.shape:
             expected = np.where(own[1], got.astype(expected.dtype), expected)
     if limit is None:
