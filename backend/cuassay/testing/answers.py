@@ -106,7 +106,7 @@ class LastAnswers:
     reference with a loop in Python, that is most of a check's time. Cached arrays are read-only.
     """
 
-    _MOST, _MOST_ELEMENTS = 4, 2**19
+    _MOST, _MOST_ELEMENTS = 4, 2**21
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[Sample, tuple[NDArray[Any], float]], ...] = ()

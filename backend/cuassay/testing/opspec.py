@@ -26,6 +26,7 @@ from cuassay.testing.answers import LastAnswers, as_arrays, called, magnitude_of
 from cuassay.testing.check_names import AROUND_FORMULA, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work, several
 from cuassay.testing.default_samples import default_samples
+from cuassay.testing.once import once_for
 from cuassay.testing.samples import BenchSamples, Kind, Sample, Samples, normalized
 from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.terms import arrays_of, terms_of
@@ -365,7 +366,7 @@ class OpSpec(Declared):
         if self.op is not None:
             return size, 1
         args, kwargs = self._widened(sample)
-        terms = terms_of(self, self._answer, args, kwargs, expected)
+        terms = once_for(sample, expected, "terms", lambda: terms_of(self, self._answer, args, kwargs, expected))
         return size if self.magnitude is not None else magnitude_of(arrays_of(args, kwargs), size, terms), terms
 
     def least_work(self, sample: Sample) -> Work:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -293,9 +294,11 @@ def test_memory_of_a_captured_copy_is_kept_when_nothing_runs(
         capture.begin(side)
         devices.copy(host, there, non_blocking=True)
         capture.end()
+    is_there = weakref.ref(host)
     del host
     gc.collect()
     backend.synchronize(device.index)  # what a stream was given is done: only the graph still needs the memory
+    assert is_there() is not None, "its memory may be given to the next array that asks"
     others = [pinned(device, np.full(N, 99, np.float32)) for _ in range(2000)]  # all that is free, and more
     with backend.use_stream(side):
         capture.replay()
@@ -304,6 +307,8 @@ def test_memory_of_a_captured_copy_is_kept_when_nothing_runs(
     np.testing.assert_array_equal(to_host(there), numbers)
     assert len(others) == 2000
     capture.reset()
+    gc.collect()
+    assert is_there() is None, "a graph that is reset keeps nothing"
 
 
 @requires("graphs")

@@ -117,7 +117,7 @@ def test_the_last_four_small_answers_are_kept() -> None:
 
 @pytest.mark.parametrize(
     ("elements", "keeps", "times"),
-    [(2**19 - 1, True, 1), (2**19, True, 2), (1, False, 2)],
+    [(2**21 - 1, True, 1), (2**21, True, 2), (1, False, 2)],
     ids=["small", "large", "of itself"],
 )
 def test_large_answers_and_those_of_the_function_itself_are_not_kept(elements: int, keeps: bool, times: int) -> None:

@@ -18,7 +18,7 @@ from cuassay.testing.compare import assert_close, collecting, is_within_units
 from cuassay.testing.generated.cases import retold
 from cuassay.testing.generated.doubts import counts_of_results, doubts, places_in_list
 from cuassay.testing.generated.hints import hint_at
-from cuassay.testing.generated.reference_errors import accumulated_error, reference_errors
+from cuassay.testing.generated.reference_errors import for_long_sums, reference_errors
 from cuassay.testing.generated.result_dtypes import coarsest, floats_of, result_dtype
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse, rounding_error, rounding_errors
@@ -160,7 +160,8 @@ def _assert_agrees(
     if (same := _accepting_own_dtype(spec, sample, actual, expected)) is not None:
         _assert_agrees(spec, device, sample, actual, same, limit, wanted)
         return
-    if (wider := _widened_for_long_sums(limit, spec, sample, expected)) is not None:
+    got = on_host(actual)
+    if spec.rule is FUNCTION and (wider := for_long_sums(spec, sample, got, expected, limit)) is not None:
         with suppress(AssertionError):
             compared(tolerance=wider)
             return
@@ -168,26 +169,11 @@ def _assert_agrees(
         with suppress(AssertionError):
             compared(tolerance=limit + errors)
             return
-    got = on_host(actual)
     cause = doubts(spec, sample, got, expected) or hint_at(spec, sample, got, expected)
     note = "; ".join(filter(None, (cause, places_in_list(spec, sample)))) or None
     if note is None:
         raise failure
     compared(note=note)
-
-
-#: The order in which a sum is added up may widen a tolerance by at most this factor.
-_ANY_ORDER = 4.0
-
-
-def _widened_for_long_sums(limit: Any, spec: OpSpec, sample: Sample, expected: NDArray[Any]) -> Any:
-    """The limit, widened to the rounding errors of the reference's own long sums; None if they fit within it."""
-    precise = coarsest(sample, expected.dtype)
-    if spec.rule is not FUNCTION or is_coarse(precise):
-        return None
-    error = accumulated_error(spec, sample, expected, precise)
-    wider = np.maximum(limit, np.minimum(_ANY_ORDER * np.asarray(limit), error))
-    return wider if np.any(wider > limit) else None
 
 
 def _accepting_own_dtype(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> NDArray[Any] | None:

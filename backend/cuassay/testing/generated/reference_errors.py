@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import epsilon, is_float
 from cuassay.testing.answers import as_one
 from cuassay.testing.generated.mentions import names_angles
+from cuassay.testing.generated.result_dtypes import coarsest
+from cuassay.testing.once import once_for
 from cuassay.testing.opspec import OpSpec
+from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample, over_arguments
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["accumulated_error", "reference_errors"]
+__all__ = ["accumulated_error", "for_long_sums", "reference_errors"]
 
 Array = NDArray[Any]
 
@@ -44,6 +47,10 @@ def reference_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | N
     """
     if spec.op is not None or spec.reference is None or expected.dtype != np.float64:
         return None
+    return once_for(sample, expected, "reference errors", lambda: _all_errors(spec, sample, expected))
+
+
+def _all_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | None:
     found = (
         _beyond_float64(spec, sample, expected),
         _of_angles(spec, sample, expected),
@@ -115,6 +122,28 @@ _MANY = 256
 
 #: Factor on the error found on the host, because a device may add up in another order than NumPy.
 _OTHER_ORDER = 3.0
+
+
+#: The order in which a sum is added up may widen a tolerance by at most this factor.
+_ANY_ORDER = 4.0
+
+
+def for_long_sums(spec: OpSpec, sample: Sample, got: Array, expected: Array, limit: Any) -> Any:
+    """The tolerance, widened to the errors of the reference's own long sums; None if that cannot excuse the result."""
+    precise = coarsest(sample, expected.dtype)
+    if is_coarse(precise) or _is_further_off(got, expected, _ANY_ORDER * np.asarray(limit)):
+        return None
+    error = accumulated_error(spec, sample, expected, precise)
+    wider = np.maximum(limit, np.minimum(_ANY_ORDER * np.asarray(limit), error))
+    return wider if np.any(wider > limit) else None
+
+
+def _is_further_off(got: Array, expected: Array, limit: Array) -> bool:
+    """Whether some number is off by more than `limit`; False for results that are no numbers or have other shapes."""
+    if got.shape != expected.shape or not {got.dtype.kind, expected.dtype.kind} <= set("fc"):
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.any(np.abs(got.astype(expected.dtype) - expected) > limit))
 
 
 def accumulated_error(spec: OpSpec, sample: Sample, expected: Array, dtype: Any) -> float:
