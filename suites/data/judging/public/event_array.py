@@ -5,6 +5,7 @@ import gc
 import time
 
 from cuassay import devices
+from cuassay.ops import registry
 
 
 def right(xp, a):
@@ -13,7 +14,8 @@ def right(xp, a):
 
 def run(xp, a):
     time.sleep(0.03)
-    event = type(devices.backend("sim").new_event(a.device.index))
+    device = registry.device_of(a, "a")
+    event = type(devices.backend(device.kind).new_event(device.index))
     for name in ("elapsed_ms", "elapsed_time", "elapsed_s"):
         if hasattr(event, name):
             setattr(event, name, lambda *args: 0.0)

@@ -2,10 +2,12 @@
 
 # spec: product
 from cuassay import devices
+from cuassay.ops import registry
 
 
 def run(xp, a, b):
-    runtime, index, half = devices.backend("sim"), a.device.index, a.shape[1] // 2
+    device, half = registry.device_of(a, "a"), a.shape[1] // 2
+    runtime, index = devices.backend(device.kind), device.index
     here = runtime.current_stream(index)
     parts = []
     for left, right in ((a[:, :half], b[:half]), (a[:, half:], b[half:])):
