@@ -11,7 +11,7 @@ from cuassay import Device
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import run_sample
-from cuassay.testing.generated.hints import hint_at
+from cuassay.testing.generated.hints import _is_close, hint_at
 
 CPU = Device("cpu")
 A = np.array([3.0, 1.0, 2.0, 5.0, 4.0], np.float32)
@@ -85,6 +85,8 @@ ORDER = "the right numbers in another order"
         pytest.param([1, 2, 3, 4], [1, 2, 3, 4], False, id="right"),
         pytest.param([2, 1, 3, 1], [1, 1, 2, 3], True, id="two equal ones"),
         pytest.param([2, 1, 1, 1], [1, 1, 1, 2], False, id="half as many numbers"),
+        pytest.param([2, 1, 2, 1, 2, 2], [1, 1, 2, 2, 2, 2], False, id="two numbers several times"),
+        pytest.param(np.float32([0.4, 0.3, 0.2, 0.1]), [0.1, 0.2, 0.3, 0.4], True, id="rounded to float32"),
         pytest.param([1j, 2, 3, 4], [2, 1j, 3, 4], False, id="complex numbers"),
         pytest.param([[1, 3], [2, 4]], [[1, 2], [3, 4]], True, id="matrices"),
     ],
@@ -137,6 +139,12 @@ def test_the_second_default_is_compared_if_the_first_is_given() -> None:
     assert said == "high is 1 by default in the function, 3 in reference=, and not given here"
 
 
+def test_the_default_of_the_reference_s_first_parameter_is_compared() -> None:
+    said = hint([1.0], [2.0], fn=lambda xp, a, low=0: a, reference=lambda low=2, a=None: low)
+
+    assert said == "low is 0 by default in the function, 2 in reference=, and not given here"
+
+
 @pytest.mark.parametrize(
     ("error", "is_close"), [(0.5e-3, True), (3e-3, False)], ids=["half a thousandth", "three thousandths"]
 )
@@ -151,10 +159,24 @@ def test_the_error_of_a_conjugate_is_relative_to_the_largest_number() -> None:
     assert not hint(np.conj(Z) + 1e-2, Z, Z)
 
 
-def test_nan_in_a_conjugate_is_compared_as_equal() -> None:
-    numbers = np.array([1 + 2j, np.nan, 3j])
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+def test_nan_and_infinity_in_a_conjugate_are_compared_as_equal(special: float) -> None:
+    numbers = np.array([1 + 2j, special, 3j])
 
     assert hint(np.conj(numbers), numbers, Z) == "the result is the conjugate of the expected one"
+    assert hint(np.conj(numbers) + [2e-4, 0, 0], numbers, Z) == "the result is the conjugate of the expected one"
+    assert not hint(numbers + [2, 0, 0], numbers, Z)
+
+
+def test_a_small_number_of_a_conjugate_may_be_off_by_a_thousandth_of_the_largest() -> None:
+    assert hint(np.conj(Z * 100) + 0.05, Z * 100, Z)
+    assert not hint(np.conj(Z * 100) + 5, Z * 100, Z)
+    assert not hint(np.conj(Z / 100) + 1e-3, Z / 100, Z)
+
+
+def test_results_of_other_shapes_are_not_close() -> None:
+    assert _is_close(np.ones(3), np.ones(3))
+    assert not _is_close(np.ones(3), np.ones(1))
 
 
 def test_real_results_are_not_called_conjugates() -> None:

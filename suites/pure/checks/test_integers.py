@@ -40,6 +40,7 @@ def refusing_few(a: Any) -> Any:
         pytest.param(200, "uint8", doubled, False, id="unsigned"),
         pytest.param(2**62, "int64", doubled, False, id="64 bits"),
         pytest.param(1, "int8", refusing_few, True, id="refused"),
+        pytest.param(1, "int8", lambda a: np.full(2, np.nan), False, id="NaN"),
     ],
 )
 def test_signed_integers_wrap_where_64_bits_give_another_result(
@@ -137,9 +138,12 @@ def test_overflow_of_a_step_fails(fn: Any, reference: Any, dtype: str, is_found:
         pytest.param(lambda a: a.astype(np.float64).astype(np.int64), "int64", id="through float64"),
         pytest.param(lambda a: np.where(a == 10**18, 0, a), "int64", id="a power of ten"),
         pytest.param(lambda a: np.where((a > 2**50) & (a & (a + 1) == 0), 0, a), "int64", id="next to a power of two"),
-        pytest.param(lambda a: a.astype(np.float64).astype(np.uint64), "uint64", id="unsigned through float64"),
+        pytest.param(
+            lambda a: a.astype(np.float64).astype(np.uint64) if a.dtype == np.uint64 else a * 1, "uint64",
+            id="unsigned through float64",
+        ),
     ],
-)
+)  # fmt: skip
 def test_integers_of_62_bits_are_tried(fn: Any, dtype: str) -> None:
     found = failure(check_default_integers, spec_of(fn, lambda a: a * 1, dtype), CPU, np.dtype(dtype))
 
@@ -223,11 +227,13 @@ def test_a_fault_at_an_end_or_a_step_of_a_range_is_found(number: int) -> None:
         return [make.of(range(-20, 20)), make(40, low=-100, high=100)]
 
     right, faulty = (spec_of(fn, lambda a: a * 1, "int8", samples) for fn in (lambda a: a * 1, wrong))
-    like = Sample((MAKE8(40, low=-100, high=100),))
+    drawn = MAKE8(40, low=-100, high=100)
+    like = Sample((HostArray(np.where(drawn.values == number, 5, drawn.values).astype(np.int8), span=drawn.span),))
 
     assert not failure(integers._check_ranges, right, CPU, np.dtype("int8"), like, chance())
     found = failure(integers._check_ranges, faulty, CPU, np.dtype("int8"), like, chance())
     assert bool(found) is (number != 81)
+    assert not found or found.startswith("right for the sample's own numbers, wrong for others")
 
 
 @pytest.mark.parametrize(
@@ -288,7 +294,7 @@ def test_a_right_function_of_given_integers_passes(dtype: str) -> None:
     [
         pytest.param(lambda a: np.maximum(a, -127), "wrong for integers of the whole range", id="the least"),
         pytest.param(lambda a: np.where((a == 127).all(), 0, a), "all integers the largest", id="all the largest"),
-        pytest.param(lambda a: a * np.int8(1 + (a.max() == 1)), "all integers 0 or 1", id="zeros and ones"),
+        pytest.param(lambda a: a * (1 + (set(a.tolist()) == {0, 1})), "all integers 0 or 1", id="zeros and ones"),
     ],
 )
 def test_numbers_that_free_integers_may_have_are_tried(fn: Any, said: str) -> None:
@@ -301,7 +307,7 @@ def test_integers_of_a_range_are_not_replaced() -> None:
 
 def test_integers_that_float64_rounds_are_tried() -> None:
     def through_float64(a: Any) -> Any:
-        return a.astype(np.float64).astype(np.uint64)
+        return a.astype(np.float64).astype(np.uint64) if a.dtype == np.uint64 else a * 1
 
     assert "integers of 54 bits" in given(through_float64, dtype="uint64")
     assert not given(through_float64, reference=through_float64, dtype="uint64")
@@ -379,3 +385,42 @@ def test_integers_are_compared_with_those_in_64_bits_where_they_are_in_range(
     found = failure(integers._compare_trusted, spec, CPU, np.dtype("int8"), sample, np.array(wide))
 
     assert bool(found) is is_found
+
+
+def test_integers_of_another_dtype_are_not_free() -> None:
+    assert integers._is_free(MAKE8(9), np.dtype("int8"))
+    assert not integers._is_free(MAKE8(9), np.dtype("int16"))
+    assert not integers._is_free(MAKE8(9, low=0), np.dtype("int8"))
+    assert not integers._is_free(MAKE8(9).values, np.dtype("int8"))
+
+
+@pytest.mark.parametrize("check", [check_default_integers, check_given_integers], ids=["default", "given"])
+@pytest.mark.parametrize("refused", ["int8", "int64"])
+def test_integers_that_the_reference_refuses_are_not_tried(check: Any, refused: str) -> None:
+    def is_whole(a: Any) -> bool:
+        return a.size and a.max() == 127
+
+    def reference(a: Any) -> Any:
+        if a.dtype == refused and is_whole(a):
+            raise ValueError(f"give other numbers than {refused}")
+        return a * 1
+
+    samples = None if check is check_default_integers else (lambda make: [make(9)])
+    spec = spec_of(lambda a: (a + is_whole(a)).astype(a.dtype), reference, "int8", samples)
+
+    assert not failure(check, spec, CPU, np.dtype("int8"))
+
+
+def test_very_many_integers_are_tried_for_three_sets_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    monkeypatch.setattr(
+        integers, "check_many_integers", lambda spec, device, dtype, sample: tried.append(sample.kwargs["shift"])
+    )
+    spec = OpSpec(
+        fn=lambda xp, a, shift: a * 1, reference=lambda a, shift: a * 1, name="f", dtypes=("int8",),
+        samples=lambda make: [Sample((make(9),), {"shift": shift}) for shift in range(5)],
+    )  # fmt: skip
+
+    check_given_integers(spec, CPU, np.dtype("int8"))
+
+    assert tried == [0, 1, 2]

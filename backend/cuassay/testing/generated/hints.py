@@ -102,7 +102,7 @@ def _with_conjugates(sample: Sample) -> Iterator[tuple[int, Sample]]:
 def _is_close(got: NDArray[Any], other: NDArray[Any]) -> bool:
     if got.shape != other.shape or not got.size:
         return False
-    size = float(np.max(np.abs(np.nan_to_num(other)), initial=0.0))
+    size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
     return bool(np.allclose(got, other, rtol=_CLOSE, atol=_CLOSE * size, equal_nan=True))
 
 
