@@ -161,11 +161,11 @@ def test_the_error_of_a_conjugate_is_relative_to_the_largest_number() -> None:
 
 @pytest.mark.parametrize("special", [np.nan, np.inf])
 def test_nan_and_infinity_in_a_conjugate_are_compared_as_equal(special: float) -> None:
-    numbers = np.array([1 + 2j, special, 3j])
+    numbers, first = np.array([1 + 2j, special, 3j]), np.array([2, 0, 0])
 
     assert hint(np.conj(numbers), numbers, Z) == "the result is the conjugate of the expected one"
-    assert hint(np.conj(numbers) + [2e-4, 0, 0], numbers, Z) == "the result is the conjugate of the expected one"
-    assert not hint(numbers + [2, 0, 0], numbers, Z)
+    assert hint(np.conj(numbers) + 1e-4 * first, numbers, Z) == "the result is the conjugate of the expected one"
+    assert not hint(numbers + first, numbers, Z)
 
 
 def test_a_small_number_of_a_conjugate_may_be_off_by_a_thousandth_of_the_largest() -> None:

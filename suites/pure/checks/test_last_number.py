@@ -83,6 +83,22 @@ def test_the_number_before_the_last_counts() -> None:
         check(lambda a: a.sum(axis=-1) - a[..., -2], lambda a: a.sum(axis=-1), "float32")
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("offset", [63.5, -64.5])
+def test_a_change_of_less_than_a_64th_of_either_result_is_too_small(sign: int, offset: float) -> None:
+    check(lambda a: a[..., 0] * 0, lambda a: sign * (a.sum(axis=-1) + offset), "float32")
+
+
+def test_two_numbers_are_enough_for_a_reduction() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: a[:, 0] * 1, reference=lambda a: a.sum(axis=-1), name="rows", dtypes=("float32",),
+        samples=lambda make: [make((3, 2))],
+    )  # fmt: skip
+
+    with pytest.raises(AssertionError, match="sample: drawn, zeros and the last number 1"):
+        check_last_number(spec, CPU, Sample((np.ones((3, 2), np.float32),), label="drawn"))
+
+
 def test_the_place_and_the_results_are_named() -> None:
     def second_row_is_short(a: Any) -> Any:
         return np.array([a[0].sum(), a[1, :-1].sum()])
