@@ -232,6 +232,16 @@ def test_a_result_depends_on_a_number_beyond_rounding(factor: float, depends: bo
     assert numbers._depends(spec_of(reference, reference), given).tolist() == [depends]
 
 
+@pytest.mark.parametrize("limited", [np.maximum, np.minimum], ids=["above zero", "below zero"])
+def test_a_result_may_depend_on_numbers_of_one_sign(limited: Any) -> None:
+    def reference(a: Any) -> Any:
+        return limited(a[4:5], 0)
+
+    given = numbers.refilled(free(6), lambda array: np.where(np.arange(6) == 4, np.nan, array), "a NaN")
+
+    assert numbers._depends(spec_of(reference, reference), given).tolist() == [True]
+
+
 def test_everything_depends_on_a_number_that_the_reference_refuses() -> None:
     def reference(a: Any) -> Any:
         if (np.abs(a) > 100).any():
