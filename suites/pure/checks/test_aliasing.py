@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cuassay import Device, to_host
-from cuassay.testing import OpSpec
+from cuassay.testing import OpSpec, Sample
+from cuassay.testing.generated import aliasing as shared
 from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
 from cuassay.testing.generated.checks import CHECKS
 
@@ -61,3 +62,204 @@ def test_a_view_of_an_input_is_not_its_own(place: slice, shares: bool) -> None:
 )
 def test_a_number_shares_no_memory(function: Any, device: str) -> None:
     CHECKS["aliasing"](OpSpec(fn=function, name="total", samples=lambda make: [make(9)]), device)
+
+
+# ------------------------------------------------------------------------------------------------ what the check finds
+
+
+def declared(fn: Any, reference: Any = None, samples: Any = None, **options: Any) -> OpSpec:
+    return OpSpec(
+        fn=fn, reference=reference, name="given", dtypes=options.pop("dtypes", ("float32",)),
+        samples=samples or (lambda make: [make(9), make(4)]), **options,
+    )  # fmt: skip
+
+
+def failure(check: Any, *args: Any) -> str:
+    """The message of a failed check; empty if it passes."""
+    try:
+        check(*args)
+    except AssertionError as error:
+        return "\n".join([str(error), *getattr(error, "__notes__", ())])
+    return ""
+
+
+def aliasing(fn: Any, reference: Any = None, samples: Any = None, **options: Any) -> str:
+    return failure(CHECKS["aliasing"], declared(fn, reference, samples, **options), "cpu:0")
+
+
+def one_more(a: Any) -> Any:
+    return a + 1
+
+
+def keeping(count: int) -> Any:
+    """A function that returns one of several buffers in turn."""
+    kept: list[Any] = []
+    place = iter(range(10**6))
+
+    def fn(xp: Any, a: Any) -> Any:
+        at = next(place)
+        if len(kept) < count:
+            kept.append(xp.zeros(99, dtype=a.dtype))
+        found = kept[at % count][: a.size]
+        found[...] = a + 1
+        return found
+
+    return fn
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(1, True), (2, True), (3, True), (9, False)])
+def test_a_buffer_that_is_kept_for_up_to_three_calls_is_found(count: int, is_found: bool) -> None:
+    found = aliasing(keeping(count), one_more, lambda make: [make(9)])
+
+    assert ("it returns a buffer that it keeps" in found) is is_found
+
+
+def in_place(xp: Any, a: Any) -> Any:
+    a += 1
+    return a
+
+
+def in_place_if_long(xp: Any, a: Any) -> Any:
+    return in_place(xp, a) if a.size > 5 else a + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "said"),
+    [
+        pytest.param(in_place, "or a view of one, whose numbers the call has changed", id="all"),
+        pytest.param(in_place_if_long, "but computed for other samples", id="some"),
+        pytest.param(lambda xp, a: a + 1, "", id="none"),
+    ],
+)
+def test_a_computed_result_that_is_an_input_is_found(fn: Any, said: str) -> None:
+    found = aliasing(fn, one_more)
+
+    assert (said in found) if said else not found
+
+
+def test_the_second_result_of_a_list_is_named() -> None:
+    assert "result 1 of the list is an input" in aliasing(lambda xp, a: (a + 1, in_place(xp, a)))
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_found"), [(np.copy, True), (lambda a: a, False)], ids=["a copy", "the input itself"]
+)
+def test_a_view_for_some_samples_is_found_if_the_reference_copies(reference: Any, is_found: bool) -> None:
+    found = aliasing(lambda xp, a: a if a.size > 5 else a.copy(), reference)
+
+    assert ("but a new array for" in found) is is_found
+
+
+def test_a_view_for_all_samples_is_meant() -> None:
+    assert not aliasing(lambda xp, a: a, np.copy)
+
+
+def test_a_view_in_one_layout_is_found() -> None:
+    found = aliasing(
+        lambda xp, a: xp.ascontiguousarray(a), lambda a: np.array(a), lambda make: [make((3, 4)), make((4, 5))]
+    )
+
+    assert "in one layout, and a copy in another" in found
+
+
+def test_a_limit_that_copies_only_larger_numbers_is_found() -> None:
+    def clipped(xp: Any, a: Any) -> Any:
+        return a if float(abs(a).max()) < 9 else xp.clip(a, -9, 9)
+
+    found = aliasing(clipped, lambda a: np.clip(a, -9, 9))
+
+    assert "for ordinary numbers, but a new array for larger ones" in found
+    ranged = aliasing(clipped, lambda a: np.clip(a, -9, 9), lambda make: [make(9, low=0, high=2)])
+    assert not ranged
+
+
+def test_a_view_for_one_dtype_is_found() -> None:
+    found = aliasing(
+        lambda xp, a: a.astype("float32", copy=False) * 1 if a.dtype == "float64" else a.astype("float32", copy=False),
+        lambda a: a.astype(np.float32), dtypes=("float32", "float64"), result_dtype="float32",
+    )  # fmt: skip
+
+    assert "the result is the input, or a view of it, for float32, but a new array for float64" in found
+
+
+# ------------------------------------------------------------------------------------------------ one array twice
+
+
+def pair(fn: Any, reference: Any, shapes: Any = (9, 9)) -> str:
+    return aliasing(fn, reference, lambda make: [tuple(make(shape) for shape in shapes)])
+
+
+def log_of_distance(xp: Any, a: Any, b: Any) -> Any:
+    return xp.log(abs(a - b))
+
+
+def test_a_right_function_of_one_array_twice_may_divide_by_zero() -> None:
+    with np.errstate(all="raise"):
+        assert not pair(log_of_distance, lambda a, b: log_of_distance(np, a, b))
+
+
+def confused(xp: Any, a: Any, b: Any) -> Any:
+    return a - b if a is not b else a * 2
+
+
+def test_one_array_passed_twice_is_found() -> None:
+    assert "wrong if one array is passed twice, right for two equal ones" in pair(confused, np.subtract)
+    assert not pair(lambda xp, a, b: a - b, np.subtract)
+
+
+def test_a_function_that_is_wrong_for_equal_arrays_too_is_left_to_other_checks() -> None:
+    assert not pair(lambda xp, a, b: a - b + (a == b).all(), np.subtract)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_found"),
+    [((9, 9), True), ((9, 8), False), ((4500, 4500), True)],
+    ids=["equal", "other shapes", "9,000 elements"],
+)
+def test_arrays_of_one_shape_are_passed_twice(shapes: Any, is_found: bool) -> None:
+    def first(a: Any, b: Any) -> Any:
+        return a + 1
+
+    found = pair(lambda xp, a, b: a + 1 if a is not b else a, first, shapes)
+
+    assert ("one array is passed twice" in found) is is_found
+
+
+def test_a_nan_in_an_array_that_is_passed_twice_counts() -> None:
+    def alike(xp: Any, a: Any, b: Any) -> Any:
+        return (a == b) if a is not b else xp.ones(a.shape, dtype="bool")
+
+    found = pair(alike, lambda a, b: a == b)
+
+    assert "one array is passed twice" in found
+    assert "a NaN in it" in found
+
+
+@pytest.mark.parametrize(
+    ("result", "is_moved"),
+    [
+        pytest.param([3.0, 1.0], True, id="its numbers"),
+        pytest.param([3.0, 1.5], False, id="another number"),
+        pytest.param([0.0, 1.0], False, id="a zero of the other sign"),
+        pytest.param([], True, id="nothing"),
+    ],
+)
+def test_a_rearrangement_holds_numbers_of_the_inputs_alone(result: Any, is_moved: bool) -> None:
+    sample = Sample((np.array([1, 2, 3, -0.0], np.float32), np.array([1.5])))
+
+    assert shared._is_rearrangement(np.array(result, np.float32), sample) is is_moved
+
+
+def test_a_result_of_another_dtype_is_a_rearrangement_only_if_empty() -> None:
+    sample = Sample((np.ones(3),))
+
+    assert not shared._is_rearrangement(np.ones(3, np.int32), sample)
+    assert shared._is_rearrangement(np.ones(0, np.int32), sample)
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("int8", "uint8"), ("float64", "uint64"), ("complex128", "uint64")])
+def test_elements_are_compared_by_their_bits(dtype: str, name: str) -> None:
+    bits = shared._bits(np.ones((2, 3), dtype).T)
+
+    assert bits.dtype.name == name
+    assert bits.size == (12 if dtype == "complex128" else 6)

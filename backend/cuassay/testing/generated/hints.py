@@ -34,8 +34,11 @@ def _of_order(got: NDArray[Any], expected: NDArray[Any]) -> str | None:
     if got.size < 4 or got.dtype.kind != expected.dtype.kind or got.dtype.kind not in "iuf":
         return None
     right = expected.astype(got.dtype)
-    is_same = np.array_equal(np.sort(got, axis=None), np.sort(right, axis=None))
-    if not is_same or np.array_equal(got, right) or np.unique(right).size <= right.size // 2:
+    ordered = np.sort(right, axis=None)
+    if not np.array_equal(np.sort(got, axis=None), ordered) or np.array_equal(got, right):
+        return None
+    different = 1 + np.count_nonzero(ordered[1:] != ordered[:-1])  # NumPy's unique takes seconds for a million integers
+    if different <= right.size // 2:
         return None
     first = tuple(int(at) for at in np.argwhere(got != right)[0])
     return f"the result has the right numbers in another order; the first that differs is at {first}"
@@ -99,7 +102,7 @@ def _with_conjugates(sample: Sample) -> Iterator[tuple[int, Sample]]:
 def _is_close(got: NDArray[Any], other: NDArray[Any]) -> bool:
     if got.shape != other.shape or not got.size:
         return False
-    size = float(np.max(np.abs(np.nan_to_num(other)), initial=0.0))
+    size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
     return bool(np.allclose(got, other, rtol=_CLOSE, atol=_CLOSE * size, equal_nan=True))
 
 
