@@ -405,3 +405,11 @@ def test_an_integer_at_a_step_may_be_the_next_one_unless_numbers_are_exact(is_ex
     sample = Sample((values,), label="mixed")
 
     assert bool(failure(combined._compare, spec, CPU, FLOAT32, sample, sample, is_exact=is_exact)) is is_found
+
+
+@pytest.mark.parametrize(("is_exact", "is_found"), [(False, False), (True, True)])
+def test_where_the_last_digit_decides_on_the_shape_nothing_is_compared(is_exact: bool, is_found: bool) -> None:
+    spec = spec_of(lambda a: a[a >= 1] * ONE * 3, lambda a: a[a >= 1])
+    sample = Sample((np.array([1.0, 2.5, 1.0], np.float32),), label="mixed")
+
+    assert bool(failure(combined._compare, spec, CPU, FLOAT32, sample, sample, is_exact=is_exact)) is is_found

@@ -296,10 +296,11 @@ def _compare(
         limit += floor * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
     if floats_of(sample) and not is_exact:
         moves, got = last_digit_moves(spec, sample), on_host(result)
+        is_anything = np.isinf(moves) if expected.dtype.kind in "fc" else moves != 0
         if expected.dtype.kind in "fc":
-            limit = limit + _ERROR_FACTOR * float(np.max(moves, initial=0.0, where=~np.isnan(moves)))
-        elif got.shape == expected.shape:
-            expected = np.where(moves != 0, got, expected)
+            limit = limit + _ERROR_FACTOR * float(np.max(moves, initial=0.0, where=np.isfinite(moves)))
+        if got.shape == expected.shape:
+            expected = np.where(is_anything, got, expected)
     with on_sample(sample):
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
