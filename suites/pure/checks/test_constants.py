@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device
+from cuassay import Device, ops
 from cuassay.testing import OpSpec, Tolerance
 from cuassay.testing.generated.constants import changed, check_constants, variants
 from cuassay.testing.generated.execution import REGISTERED
@@ -388,3 +388,7 @@ def test_check_is_of_functions_of_float32_with_a_reference(declared: Any, applie
     spec = OpSpec(**{"fn": scaled(0.7), "reference": exact, "dtypes": ("float32",), **declared})
 
     assert REGISTERED["constants"].applies(spec) is applies
+
+
+def test_check_is_not_of_ops() -> None:
+    assert not REGISTERED["constants"].applies(OpSpec(op=ops.exp, reference=np.exp, dtypes=("float32",)))

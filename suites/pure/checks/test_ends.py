@@ -35,7 +35,7 @@ def whole(values: Any, dtype: Any = np.int32, span: Any = None, **fields: Any) -
         pytest.param(whole([3, 1, 2], span=(0, 9), is_free=True), 1, 3, id="of a range that nobody requested"),
         pytest.param(whole([3, 1, 2], np.int8, (-500, 500)), -128, 127, id="of its dtype"),
         pytest.param(whole([True, False, True], bool, (0, 1)), 0, 1, id="of truth values"),
-        pytest.param(whole([True, True, True], bool), 1, 1, id="of equal truth values"),
+        pytest.param(whole([True, True, True], bool, (0, 1)), 1, 1, id="of equal truth values"),
         pytest.param(whole([[3, 1], [2, 7]]), 1, 7, id="of a matrix"),
         pytest.param(np.array([3, 1, 2]), 1, 3, id="of an array without a range"),
         pytest.param(whole([2, 0]), 0, 2, id="of two numbers"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device
+from cuassay import Device, ops
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.generated.relations import RELATIONS, _cases, check_relations
@@ -326,9 +326,12 @@ def test_calls_without_numbers_in_the_first_argument_are_left_out(first: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("declared", "applies"),
-    [({}, True), ({"relations": ()}, False)],
-    ids=["some", "none"],
+    ("spec", "applies"),
+    [
+        pytest.param(spec_of(), True, id="a function"),
+        pytest.param(spec_of(relations=()), False, id="no relations"),
+        pytest.param(OpSpec(op=ops.exp, reference=np.exp, relations=("even",)), False, id="an op"),
+    ],
 )
-def test_check_is_of_functions_that_declare_relations(declared: Any, applies: bool) -> None:
-    assert REGISTERED["relations"].applies(spec_of(**declared)) is applies
+def test_check_is_of_functions_that_declare_relations(spec: OpSpec, applies: bool) -> None:
+    assert REGISTERED["relations"].applies(spec) is applies
