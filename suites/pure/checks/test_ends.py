@@ -133,7 +133,7 @@ BASE = Sample((FLOATS, whole([3, 1], span=(0, 9))))
 
 def filled(base: Sample, *numbers: int, place: int = 1) -> Iterator[Sample]:
     for number in numbers:
-        yield with_input(base, place, np.full(2, number, np.int32))
+        yield with_input(base, place, np.array([number], np.int32))
 
 
 def noted(base: Sample, errors: dict[int, Exception | None], place: int = 1) -> Any:

@@ -13,6 +13,7 @@ from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.generated.halves import (
     _below_powers,
+    _check_halves,
     _dyadic,
     _inside,
     _next_to,
@@ -38,6 +39,7 @@ def test_eighths_are_the_nearest_multiples() -> None:
     assert found.tolist() == [0.25, 0.375, -0.25, 1.0, 2.0, float(np.float32(1e30))]
     assert found.dtype == np.float32
     assert eighths(np.array([30000.1], np.float16)).tolist() == [30000.0]
+    assert eighths(np.array([2.0**30 + 0.26])).tolist() == [2.0**30 + 0.25]
 
 
 def levels(array: Any) -> list[float]:
@@ -69,6 +71,7 @@ def test_rows_contain_127_and_multiples_of_a_half() -> None:
     assert found.tolist() == [[127, 33, -33.5], [127, 96, -96], [127, 127, -127]]
     assert found.dtype == np.float32
     assert _to_127(np.array(1.04, np.float32)).tolist() == 33.0
+    assert _to_127(np.array(0.75 - 2.0**-40)).tolist() == 23.5
     assert _to_127(np.zeros((2, 0), np.float32)).shape == (2, 0)
 
 
@@ -80,6 +83,7 @@ def test_numbers_next_to_halves_are_ties_only_in_float32() -> None:
     np.testing.assert_array_equal(found / (1 + 2.0**-30), ties)
     np.testing.assert_array_equal(found.astype(np.float32), ties)
     assert (found != ties).sum() > 400
+    assert _next_to_halves(DRAWN).dtype == np.float32
 
 
 def test_numbers_below_powers_are_far_from_one() -> None:
@@ -386,6 +390,85 @@ def test_results_that_rounding_decides_are_not_compared() -> None:
         return np.round(np.sin(a * 1e6) * 4)
 
     assert said(lambda xp, a: xp.round(xp.sin(a * 1e6) * 4), steep) == ""
+
+
+def test_ties_of_float32_are_checked_in_float64_too() -> None:
+    assert "multiples of 1/8, some half-way" in said(upwards, np.round, "float64")
+
+
+EPS = float(np.finfo(np.float32).eps)
+A = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def compared(got: Any, expected: Any, narrow: Any, a: Any = A) -> bool:
+    """Whether the check takes `got`, where the reference gives `expected`, but `narrow` in float32."""
+
+    def reference(given: Any) -> Any:
+        if given.dtype == np.float64:
+            return np.asarray(expected)
+        if narrow is None:
+            raise ValueError("float64 only")
+        return np.asarray(narrow)
+
+    spec = OpSpec(
+        fn=lambda xp, given: np.array(got), reference=reference, name="compared", dtypes=("float32",),
+        samples=lambda make: [Sample((HostArray(a),))], result_dtype=str(np.asarray(got).dtype),
+    )  # fmt: skip
+    try:
+        _check_halves(spec, CPU, np.dtype("float32"), Sample((HostArray(a),)))
+    except AssertionError:
+        return False
+    return True
+
+
+def with_last(number: float, dtype: Any = np.float32, first: float = 8.0) -> Any:
+    return np.array([first, 0.5, number], dtype)
+
+
+def test_results_are_compared_where_the_reference_gives_the_same_in_float32() -> None:
+    expected = with_last(1.0, np.float64)
+
+    assert compared(with_last(1.0), expected, with_last(1.0))
+    assert not compared(with_last(2.0), expected, with_last(1.0))
+    assert compared(with_last(2.0), expected, with_last(3.0))
+    assert compared(with_last(2.0), expected, None)
+    assert compared(with_last(2.0), expected, with_last(1.0)[:2])
+    assert not compared(with_last(2.0, first=9.0), expected, with_last(3.0))
+
+
+def test_results_of_another_shape_are_left_to_other_checks() -> None:
+    assert compared(with_last(2.0)[:2], with_last(1.0, np.float64), with_last(1.0))
+
+
+@pytest.mark.parametrize(("largest", "size"), [(8.0, 8), (-8.0, 8), (0.5, 1), (np.inf, 1), (-np.inf, 1)], ids=str)
+def test_sixty_four_roundings_of_the_largest_result_leave_it_decided(largest: float, size: float) -> None:
+    expected = with_last(0.0, np.float64, largest)
+
+    for part, is_decided in ((0.98, True), (1.02, False)):
+        narrow = with_last(part * 64 * EPS * size, first=largest)
+        assert compared(with_last(0.25, first=largest), expected, narrow) is not is_decided
+
+
+@pytest.mark.parametrize(("largest", "size"), [(8.0, 8), (-8.0, 8), (0.5, 0.5), (np.inf, 0.5)], ids=str)
+def test_sums_may_be_off_by_less_than_a_rounding_step(largest: float, size: float) -> None:
+    expected = with_last(0.0, np.float64, largest)
+
+    for part, is_taken in ((0.98, True), (1.02, False)):
+        got = with_last(part * 2.0**-14 * size, first=largest)
+        assert compared(got, expected, expected.astype(np.float32)) is is_taken
+
+
+def test_integers_may_not_be_off() -> None:
+    expected = np.array([2**20, 0, 1])
+
+    assert compared(expected, expected, expected)
+    assert not compared(expected + np.array([0, 0, 1]), expected, expected)
+
+
+def test_arrays_without_elements_are_compared() -> None:
+    nothing = np.zeros(0, np.float32)
+
+    assert compared(nothing, nothing.astype(np.float64), nothing, nothing)
 
 
 def test_coarse_floats_are_not_checked() -> None:
