@@ -458,11 +458,20 @@ def test_sums_may_be_off_by_less_than_a_rounding_step(largest: float, size: floa
         assert compared(got, expected, expected.astype(np.float32)) is is_taken
 
 
+def test_sums_may_be_off_next_to_a_result_that_is_not_decided() -> None:
+    expected, got, narrow = with_last(1.0, np.float64), with_last(2.0), with_last(3.0)
+    got[1] += 2.0**-12
+
+    assert compared(got, expected, narrow)
+    assert not compared(got, expected, with_last(1.0))
+
+
 def test_integers_may_not_be_off() -> None:
     expected = np.array([2**20, 0, 1])
 
     assert compared(expected, expected, expected)
     assert not compared(expected + np.array([0, 0, 1]), expected, expected)
+    assert compared(expected + np.array([0, 0, 1]), expected, expected + np.array([0, 0, 2**9]))
 
 
 def test_arrays_without_elements_are_compared() -> None:
