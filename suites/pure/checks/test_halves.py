@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device
+from cuassay import Device, ops
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.generated.halves import (
@@ -506,3 +506,7 @@ def test_check_is_of_functions_with_a_reference(declared: Any, applies: bool) ->
     spec = OpSpec(**{"fn": lambda xp, a: xp.round(a), "reference": np.round, "name": "rounded", **declared})
 
     assert REGISTERED["halves"].applies(spec) is applies
+
+
+def test_check_is_not_of_ops() -> None:
+    assert not REGISTERED["halves"].applies(OpSpec(op=ops.exp, reference=np.exp))

@@ -560,6 +560,14 @@ def test_combinations_are_of_the_sample_with_the_most_axes() -> None:
     assert found[-1].label.endswith("resized to 2x4, options {'k': 3, 'l': 4}")
 
 
+def test_combined_options_are_in_the_order_of_their_names() -> None:
+    given = {"s": 1, "q": 2, "p": 3, "r": 4}
+
+    *_, last = with_mixed_options(spec_of(call(**given)), CPU, FLOAT32)
+
+    assert list(last.kwargs) == ["p", "q", "r", "s"]
+
+
 def test_24_combinations_are_tried_in_order() -> None:
     samples = [call(k=number, l=min(number, 2)) for number in range(5)]
 
