@@ -133,10 +133,11 @@ def test_finite_numbers_in_the_range_remain(drawn: HostArray, expected: Any) -> 
 
 def shared(*args: Any) -> dict[str, Any]:
     """The labels, each with the numbers of the array that gets those of another."""
-    found = {}
+    found: dict[str, Any] = {}
     for sample in _with_shared(Sample(args, {"axis": 0}, "drawn")):
         changed = [place for place, one in enumerate(sample.args) if one is not args[place]]
         assert (len(changed), sample.kwargs) == (1, {"axis": 0})
+        assert f"numbers of input {changed[0]} are" in sample.label
         found[sample.label] = sample.args[changed[0]]
     return found
 
@@ -459,11 +460,19 @@ def test_sums_may_be_off_by_less_than_a_rounding_step(largest: float, size: floa
 
 
 def test_sums_may_be_off_next_to_a_result_that_is_not_decided() -> None:
-    expected, got, narrow = with_last(1.0, np.float64), with_last(2.0), with_last(3.0)
+    expected, got, narrow = with_last(1.0, np.float64), with_last(7.0), with_last(1.001)
     got[1] += 2.0**-12
 
     assert compared(got, expected, narrow)
     assert not compared(got, expected, with_last(1.0))
+
+
+def test_steps_are_relative_to_small_results_too() -> None:
+    expected = with_last(0.0, np.float64) * 2.0**-7
+
+    for part, is_taken in ((0.98, True), (1.02, False)):
+        got = with_last(part * 2.0**-11) * np.float32(2.0**-7)
+        assert compared(got, expected, expected.astype(np.float32), A * np.float32(2.0**-7)) is is_taken
 
 
 def test_integers_may_not_be_off() -> None:
