@@ -139,7 +139,7 @@ def for_long_sums(spec: OpSpec, sample: Sample, got: Array, expected: Array, lim
 
 
 def _is_further_off(got: Array, expected: Array, limit: Array) -> bool:
-    """Whether some number is off by more than `limit`; False for results that are no numbers or have other shapes."""
+    """Whether some number is off by more than `limit`; False unless both are numbers of one shape."""
     if got.shape != expected.shape or not {got.dtype.kind, expected.dtype.kind} <= set("fc"):
         return False
     with np.errstate(all="ignore"):
