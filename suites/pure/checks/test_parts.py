@@ -113,6 +113,27 @@ def test_function_that_is_its_own_reference_is_not_tried() -> None:
     assert numbers_met(lambda make: [make(9)], reference=None) == []
 
 
+def test_array_of_one_number_is_tried() -> None:
+    assert {str(one[0].real) for one in numbers_met(lambda make: [make(1)])} == {"nan", "1.0"}
+
+
+def test_array_of_another_dtype_stays_as_it_is() -> None:
+    def product(xp: Any, a: Any, weight: Any) -> Any:
+        if np.isnan(weight).any():
+            raise RuntimeError("a weight is a number")
+        return a * weight
+
+    samples = lambda make: [(make(9), make(9, dtype="float32"))]  # noqa: E731
+    check_parts(spec_of(product, lambda a, weight: a * np.nan_to_num(weight), samples=samples), CPU, COMPLEX64)
+
+
+def test_results_of_integers_are_not_compared() -> None:
+    count = lambda xp, a: xp.asarray(np.isfinite(a).sum() + np.isnan(a).sum() * 7)  # noqa: E731
+
+    check_parts(spec_of(count, lambda a: np.isfinite(a).sum()), CPU, COMPLEX64)
+    check_parts(spec_of(count, lambda a: np.isfinite(a).sum() * 1.0), CPU, COMPLEX64)
+
+
 # ------------------------------------------------------------------------------------------------ two arrays
 
 
@@ -121,7 +142,7 @@ def nan_product(a: Any, b: Any) -> Any:
     return np.where((a == 0) | (b == 0), 0, np.where(np.isnan(a) | np.isnan(b), np.nan, a * b))
 
 
-def beside(fn: Any, reference: Any = nan_product, shapes: Any = (9, 9)) -> None:
+def nan_in_one_of_two(fn: Any, reference: Any = nan_product, shapes: Any = (9, 9)) -> None:
     samples = lambda make: [tuple(make(shape) for shape in shapes)]  # noqa: E731
     spec = spec_of(lambda xp, *given: fn(*given), reference, samples=samples, dtypes=("float32",))
     sample = next(spec.draw(2026, "float32"))
@@ -130,20 +151,20 @@ def beside(fn: Any, reference: Any = nan_product, shapes: Any = (9, 9)) -> None:
 
 
 @pytest.mark.parametrize(("nan", "number"), [(nan, number) for nan in (0, 1) for number in (0.0, 1.0, np.inf)], ids=str)
-def test_nan_beside_a_number_is_tried_in_both_arrays(nan: int, number: float) -> None:
+def test_nan_next_to_a_number_is_tried_in_both_arrays(nan: int, number: float) -> None:
     def wrong(*given: Any) -> Any:
         result = nan_product(*given).astype("float32")
         return np.where(np.isnan(given[nan]) & (given[1 - nan] == number), 7, result).astype("float32")
 
-    beside(lambda a, b: nan_product(a, b).astype("float32"))
+    nan_in_one_of_two(lambda a, b: nan_product(a, b).astype("float32"))
     with pytest.raises(AssertionError, match=f"wrong for others: a NaN in one array, {number:g} in another"):
-        beside(wrong)
+        nan_in_one_of_two(wrong)
 
 
 def test_reference_that_does_not_mention_nan_says_nothing_about_it() -> None:
-    beside(lambda a, b: np.where(a * b == a * b, a * b, 7).astype("float32"), lambda a, b: a * b)
+    nan_in_one_of_two(lambda a, b: np.where(a * b == a * b, a * b, 7).astype("float32"), lambda a, b: a * b)
 
 
 @pytest.mark.parametrize("shapes", [((2, 9), 9), (0, 0)], ids=["two shapes", "empty"])
 def test_only_arrays_with_elements_in_the_same_places_are_tried(shapes: Any) -> None:
-    beside(lambda a, b: np.where(np.isnan(a) | np.isnan(b), 7, a * b).astype("float32"), shapes=shapes)
+    nan_in_one_of_two(lambda a, b: np.where(np.isnan(a) | np.isnan(b), 7, a * b).astype("float32"), shapes=shapes)

@@ -135,6 +135,20 @@ def test_first_array_is_in_the_dtype_under_test_and_the_second_in_each_other_one
     assert tried("float32", dtypes=dtypes) == {("float32", "int16"), ("float32", "float64")}
 
 
+def test_largest_call_of_at_most_4096_elements_is_tried() -> None:
+    sizes: list[int] = []
+
+    def noting(xp: Any, a: Any, b: Any) -> Any:
+        if a.dtype != b.dtype:
+            sizes.append(a.size + b.size)
+        return a + b
+
+    samples = lambda make: [(make(count), make(count)) for count in (4, 2048, 2049)]  # noqa: E731
+    check_promoted(spec_of(noting, samples=samples), CPU, np.dtype("float32"))
+
+    assert set(sizes) == {4096}
+
+
 def test_dtype_that_does_not_run_is_not_mixed() -> None:
     assert tried("float32", dtypes=("int16", *WIDE), unclaimed={"cpu": ("float64",)}) == {("float32", "int16")}
 
