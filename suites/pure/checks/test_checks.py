@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, ops
+from cuassay.devices.sim.capture import SimCapture
 from cuassay.testing import ErrorInput, OpSpec
 from cuassay.testing.generated.checks import CHECKS, _must_leave_inputs, _signature
 from cuassay.testing.samples import HostArray, Sample
@@ -130,7 +131,7 @@ def doubled(xp: Any, a: Any) -> Any:
 IN_PLACE = {"inputs_unchanged": "in place", "aliasing": "in place", "deterministic": "in place"}
 
 
-@pytest.mark.parametrize(("fn", "message"), [(doubled, None), (emptied, "the call changed its input")])
+@pytest.mark.parametrize(("fn", "message"), [(doubled, None), (emptied, "the call changed its input; work on a copy")])
 def test_call_that_changes_its_input_is_found(fn: Any, message: str | None) -> None:
     run("inputs_unchanged", spec_of(fn, lambda a: a * 2), message)
 
@@ -141,11 +142,58 @@ def test_call_that_changes_its_input_is_found(fn: Any, message: str | None) -> N
         (doubled_in_place, lambda a: a * 2, None),
         (doubled, lambda a: a * 2, "no call changed an input, although the declaration opts out of inputs_unchanged"),
         (lambda xp, a: a + 0, lambda a: a, None),
+        (lambda xp, a: a + 0, lambda a: a + 1, "no call changed an input"),
     ],
-    ids=["in place", "a new array", "nothing to write"],
+    ids=["in place", "a new array", "nothing to write", "wrong"],
 )
 def test_function_that_is_declared_to_work_in_place_writes(fn: Any, reference: Any, message: str | None) -> None:
     run("written", spec_of(fn, reference, without=IN_PLACE), message)
+
+
+def test_function_in_place_has_nothing_to_write_where_nan_stays() -> None:
+    samples = lambda make: [make.of([np.nan, 1.0])]  # noqa: E731
+
+    run("written", spec_of(lambda xp, a: a + 0, lambda a: a + 0, without=IN_PLACE, samples=samples), None)
+
+
+@pytest.mark.parametrize("check", ["values", "inputs_unchanged", "deterministic", "written"])
+def test_overflow_does_not_warn(check: str) -> None:
+    samples = lambda make: [make.of([1e3, 1.0])]  # noqa: E731
+    without = IN_PLACE if check == "written" else {}
+
+    run(
+        check,
+        spec_of(lambda xp, a: xp.exp(a, out=a if without else None), np.exp, samples=samples, without=without),
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "fn", "message"),
+    [
+        ("values", doubled, None),
+        ("values", lambda xp, a: a * 3, "out of tolerance"),
+        ("extremal", doubled, None),
+        ("extremal", lambda xp, a: np.nan_to_num(a) * 2, "nan|inf"),
+        ("zero_dim", doubled, None),
+        ("zero_dim", lambda xp, a: a * 2 if a.ndim else a * 3, "out of tolerance"),
+    ],
+)
+def test_wrong_result_for_samples_of_one_kind_is_found(check: str, fn: Any, message: str | None) -> None:
+    run(check, OpSpec(fn=fn, name="given", dtypes=("float32",), reference=lambda a: a * 2), message)
+
+
+def test_result_that_is_a_python_number_is_compared_with_the_next_one() -> None:
+    run("deterministic", spec_of(lambda xp, a: float(a.sum()), lambda a: a.sum()), None)
+
+
+def test_captured_call_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = OpSpec(op=ops.exp, dtypes=("float32",), samples=lambda make: [make((3, 5))], reference=np.exp)
+    CHECKS["graph_replay"](spec, "sim", FLOAT32)
+
+    monkeypatch.setattr(SimCapture, "replay", lambda self: None)
+    with pytest.raises(AssertionError, match="out of tolerance"):
+        CHECKS["graph_replay"](spec, "sim", FLOAT32)
 
 
 def test_only_functions_in_place_must_write() -> None:
@@ -225,6 +273,30 @@ def of_roots(fn: Any, match: str = "negative") -> OpSpec:
     )  # fmt: skip
 
 
+def test_call_that_raises_only_the_first_time_is_found() -> None:
+    calls = iter(range(100))
+
+    def fn(xp: Any, a: Any) -> Any:
+        if a.shape == (2,) and next(calls) == 0:
+            raise ValueError("a root of a negative number")
+        return xp.sqrt(abs(a))
+
+    run("errors", of_roots(fn), "the same call has raised before")
+
+
+def test_one_bad_row_among_good_ones_must_raise() -> None:
+    def fn(xp: Any, a: Any) -> Any:
+        if (a < 0).all():
+            raise ValueError("a root of a negative number")
+        return xp.sqrt(abs(a))
+
+    spec = spec_of(
+        fn, reference_root, samples=lambda make: [make((3, 5), low=0, high=3)],
+        error_inputs=lambda make: [ErrorInput(make.full((3, 5), -1), ValueError, "negative")],
+    )  # fmt: skip
+    run("errors", spec, "where one row of many is as in the declared bad input: look at each row")
+
+
 @pytest.mark.parametrize(
     ("fn", "match", "message"),
     [
@@ -281,3 +353,12 @@ def test_claimed_dtypes_are_the_supported_ones(
     else:
         with pytest.raises(AssertionError, match=message):
             CHECKS["dtypes"](spec, CPU)
+
+
+def test_missing_dtypes_are_listed_in_order_for_an_op_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = OpSpec(op=ops.add, dtypes=("int8", "float64", "int32", "float32", "int16"), reference=np.add)
+    monkeypatch.setattr(devices, "supported_dtypes", lambda op, device: ())
+
+    with pytest.raises(AssertionError, match="for float32, float64, int16, int32, int8, which dtypes= claims"):
+        CHECKS["dtypes"](spec, CPU)
+    assert [CHECKS["dtypes"].applies(one) for one in (spec, spec_of(doubled))] == [True, False]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device
+from cuassay.errors import RaceError
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.second_calls import (
@@ -22,7 +23,7 @@ from cuassay.testing.generated.second_calls import (
 )
 from cuassay.testing.samples import HostArray
 
-CPU = Device("cpu")
+CPU, FLOAT32 = Device("cpu"), np.dtype("float32")
 
 
 @pytest.mark.parametrize(
@@ -138,9 +139,10 @@ WIDENED = "the dtype of the result depends on earlier calls"
     [
         (("float32", "float64"), "float64 for float32 inputs after a call with float64 inputs .* float32 otherwise"),
         (("int64", "int32", "int16", "int8", "float64"), "float64 for int8 inputs after a call with float64 inputs"),
+        (("int8", "float64", "int16"), "int16 for int8 inputs after a call with float64 inputs"),
         (("float64",), None),
     ],
-    ids=["two", "five", "one"],
+    ids=["two", "five", "the second pair", "one"],
 )
 def test_array_that_is_kept_in_the_dtype_of_an_earlier_call_is_found(
     dtypes: tuple[str, ...], message: str | None
@@ -182,6 +184,77 @@ def test_number_that_is_kept_in_a_coarser_dtype_is_found(dtypes: tuple[str, ...]
     else:
         with pytest.raises(AssertionError, match="float64 after a call of the same shape in float32: does the key of"):
             _check_coarse_first(wrong, CPU, dtypes)
+
+
+def test_number_that_is_kept_in_the_coarsest_of_three_dtypes_is_found() -> None:
+    def key(a: Any) -> Any:
+        return a.shape, "float32" if a.dtype.itemsize == 4 else "others"
+
+    dtypes = ("float16", "float32", "float64")
+    spec = OpSpec(
+        fn=rounding(key), name="third", dtypes=dtypes, samples=lambda make: [make(40)], reference=lambda a: a / 3
+    )
+
+    with pytest.raises(AssertionError, match="float64 after a call of the same shape in float16"):
+        _check_coarse_first(spec, CPU, dtypes)
+
+
+def test_error_allowed_after_a_coarse_call_grows_with_the_numbers() -> None:
+    dtypes = ("float32", "float64")
+    spec = OpSpec(
+        fn=lambda xp, a: a * a.dtype.type(1 / 3), name="third", dtypes=dtypes, reference=lambda a: a / 3,
+        samples=lambda make: [make(40, low=1e6, high=2e6)],
+    )  # fmt: skip
+
+    _check_coarse_first(spec, CPU, dtypes)
+
+
+def lengths_met(check: Any, *dtypes: str) -> set[int]:
+    """The lengths of the calls of a check, without that of the sample."""
+    met: set[int] = set()
+
+    def noting(xp: Any, a: Any, labels: Any) -> Any:
+        met.add(a.shape[0])
+        return a + 0
+
+    spec = OpSpec(
+        fn=noting, name="noting", dtypes=dtypes, reference=lambda a, labels: a,
+        samples=lambda make: [(make(40), make(40, dtype="int64", low=0, high=9999))],
+    )  # fmt: skip
+    met.clear()
+    check(spec)
+    return met - {40}
+
+
+def test_each_check_calls_the_function_with_lengths_of_its_own() -> None:
+    """A length that another check has used may be in a cache already."""
+    found = [
+        lengths_met(lambda spec: is_wrong_at_first(spec, CPU, FLOAT32, next(spec.draw(2026, "float32"))), "float32"),
+        lengths_met(lambda spec: _check_first_of_shape(spec, CPU, FLOAT32), "float32"),
+        lengths_met(lambda spec: _check_sorted_first(spec, CPU, FLOAT32), "float32"),
+        lengths_met(lambda spec: _check_coarse_first(spec, CPU, spec.dtypes), "float32", "float64"),
+        lengths_met(lambda spec: _check_widest_first(spec, CPU, spec.dtypes), "float32", "float64"),
+        lengths_met(lambda spec: _check_shorter(spec, CPU, FLOAT32), "float32"),
+    ]
+
+    assert all(found)
+    assert sum(map(len, found)) == len(set[int]().union(*found))
+
+
+@pytest.mark.parametrize("check", [_check_first_of_shape, _check_sorted_first, _check_shorter])
+def test_race_in_a_call_of_a_new_shape_is_an_error(check: Any) -> None:
+    def racing(xp: Any, a: Any, labels: Any) -> Any:
+        if a.shape[0] != 40:
+            raise RaceError("two streams")
+        return a + 0
+
+    spec = OpSpec(
+        fn=racing, name="racing", dtypes=("float32",), reference=lambda a, labels: a,
+        samples=lambda make: [(make(40), make(40, dtype="int64", low=0, high=9999))],
+    )  # fmt: skip
+
+    with pytest.raises(RaceError, match="two streams"):
+        check(spec, CPU, FLOAT32)
 
 
 def counting(wrong: Any) -> Any:
@@ -236,13 +309,17 @@ def test_choice_of_algorithm_that_is_kept_for_a_shape_is_found(is_kept: bool) ->
         _check_sorted_first(spec, CPU, np.dtype("float32"))
 
 
+def test_integers_in_order_are_not_tried_where_there_are_none() -> None:
+    _check_sorted_first(of_kept(counting(lambda call: True), ("float32",)), CPU, FLOAT32)
+
+
 @pytest.mark.parametrize(
-    ("extent", "deterministic", "is_found"),
-    [(40, True, True), (2, True, True), (1, True, False), (40, False, False)],
-    ids=["40", "2", "1", "random"],
+    ("extent", "deterministic", "found"),
+    [(40, True, 64), (2, True, 64), (64, True, 128), (130, True, 192), (1, True, 0), (40, False, 0)],
+    ids=["40", "2", "64", "130", "1", "random"],
 )
 def test_buffer_that_is_kept_is_found_in_deterministic_functions_of_an_axis(
-    extent: int, deterministic: bool, is_found: bool
+    extent: int, deterministic: bool, found: int
 ) -> None:
     buffers: dict[Any, Any] = {}
 
@@ -258,8 +335,8 @@ def test_buffer_that_is_kept_is_found_in_deterministic_functions_of_an_axis(
         reference=lambda a: a.sum(), deterministic=deterministic,
     )  # fmt: skip
 
-    if is_found:
-        with pytest.raises(AssertionError, match="another result after a call with 64 elements along an axis"):
+    if found:
+        with pytest.raises(AssertionError, match=f"another result after a call with {found} elements along an axis"):
             _check_shorter(spec, CPU, np.dtype("float32"))
     else:
         _check_shorter(spec, CPU, np.dtype("float32"))
