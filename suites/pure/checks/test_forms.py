@@ -16,15 +16,30 @@ from cuassay.ops import Op, outputs, registry
 from cuassay.testing import OpSpec
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.forms import _is_of_rows, _of_first_shape, _takes_out, _write_out, empty_out
-from cuassay.testing.own_specs import own_specs
 from cuassay.testing.samples import MARGIN, HostArray, Sample
 
 CPU, FLOAT32 = Device("cpu"), np.dtype("float32")
-OWN = {spec.name: spec for spec in own_specs()}
 
 
 def of_exp(shape: Any = (3, 5), **fields: Any) -> OpSpec:
     return OpSpec(op=ops.exp, dtypes=("float32",), samples=lambda make: [make(shape)], reference=np.exp, **fields)
+
+
+def of_zeros() -> OpSpec:
+    """An op that writes its arguments."""
+    return OpSpec(
+        op=ops.foreach_zero_, dtypes=("float32",), samples=lambda make: [([make(4), make((2, 3))],)],
+        reference=lambda arrays: np.zeros(sum(one.size for one in arrays)),
+    )  # fmt: skip
+
+
+def of_sum() -> OpSpec:
+    return OpSpec(op=ops.sum, dtypes=("float32",), samples=lambda make: [make((3, 5))], reference=np.sum)
+
+
+def of_several() -> Any:
+    """What these checks ask of an op with several outputs."""
+    return SimpleNamespace(op=ops.qr, declared=ops.qr, fn=None, deterministic=True)
 
 
 # ------------------------------------------------------------------------------------------------ which take out=
@@ -67,16 +82,18 @@ def test_function_takes_out_if_it_is_none_by_default(fn: Any, takes: bool) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "applies"),
+    ("make", "applies"),
     [
-        ("exp", {"out": True, "out_refused": True, "inplace": True, "functional": False}),
-        ("sum", {"out": True, "out_refused": True, "inplace": False, "functional": False}),
-        ("qr", {"out": False, "out_refused": False, "inplace": False, "functional": False}),
-        ("foreach_zero_", {"out": False, "out_refused": False, "inplace": False, "functional": True}),
+        (of_exp, {"out": True, "out_refused": True, "inplace": True, "functional": False}),
+        (of_sum, {"out": True, "out_refused": True, "inplace": False, "functional": False}),
+        (of_several, {"out": False, "out_refused": False, "inplace": False, "functional": False}),
+        (of_zeros, {"out": False, "out_refused": False, "inplace": False, "functional": True}),
     ],
 )
-def test_form_is_checked_for_the_ops_that_have_it(name: str, applies: dict[str, bool]) -> None:
-    assert {check: CHECKS[check].applies(OWN[name]) for check in applies} == applies
+def test_form_is_checked_for_the_ops_that_have_it(make: Any, applies: dict[str, bool]) -> None:
+    spec = make()
+
+    assert {check: CHECKS[check].applies(spec) for check in applies} == applies
 
 
 def test_function_has_no_functional_form_and_no_in_place_form() -> None:
@@ -86,7 +103,7 @@ def test_function_has_no_functional_form_and_no_in_place_form() -> None:
 
 
 def test_functional_form_of_a_random_op_is_not_compared_with_another_call() -> None:
-    schema = replace(OWN["foreach_zero_"].declared.schema, deterministic=False)
+    schema = replace(ops.foreach_zero_.schema, deterministic=False)
     spec: Any = SimpleNamespace(op=SimpleNamespace(schema=schema), deterministic=False)
 
     assert not CHECKS["functional"].applies(spec)
@@ -394,7 +411,7 @@ def other_numbers_in_out(self: Op, result: Any, fields: dict[str, Any]) -> Any:
 def test_functional_form_that_gives_another_result_is_found(
     change: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    CHECKS["functional"](OWN["foreach_zero_"], CPU, FLOAT32)
+    CHECKS["functional"](of_zeros(), CPU, FLOAT32)
     right = Op.__call__
 
     def called(self: Op, *args: Any, **fields: Any) -> Any:
@@ -402,7 +419,7 @@ def test_functional_form_that_gives_another_result_is_found(
 
     monkeypatch.setattr(Op, "__call__", called)
     with pytest.raises(AssertionError, match=message):
-        CHECKS["functional"](OWN["foreach_zero_"], CPU, FLOAT32)
+        CHECKS["functional"](of_zeros(), CPU, FLOAT32)
 
 
 def test_functional_form_whose_meta_has_another_shape_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +430,7 @@ def test_functional_form_whose_meta_has_another_shape_is_found(monkeypatch: pyte
 
     monkeypatch.setattr(Op, "meta", described)
     with pytest.raises(AssertionError, match="meta says"):
-        CHECKS["functional"](OWN["foreach_zero_"], CPU, FLOAT32)
+        CHECKS["functional"](of_zeros(), CPU, FLOAT32)
 
 
 def test_plan_that_keeps_its_first_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,7 +480,10 @@ def test_meta_that_distinguishes_arrays_from_descriptions_is_found(monkeypatch: 
 
 
 def test_op_that_moves_its_input_may_write_to_another_device() -> None:
-    CHECKS["out_refused"](OWN["copy"], "sim", FLOAT32)
+    samples = lambda make: [make((3, 5))]  # noqa: E731
+    spec = OpSpec(op=ops.copy, dtypes=("float32",), samples=samples, reference=lambda a: a)
+
+    CHECKS["out_refused"](spec, "sim", FLOAT32)
 
 
 @pytest.mark.parametrize("check", ["out", "inplace", "plan", "meta"])
