@@ -158,3 +158,13 @@ def test_added_array_is_named_in_the_label_and_has_the_numbers_of_the_other_samp
 )
 def test_extents_are_those_at_the_same_place_from_the_end(shape: Any, before: Any, after: Any, expected: Any) -> None:
     assert _fitted(HostArray(np.ones(shape)), before, after).shape == expected
+
+
+def test_arguments_behind_the_added_array_stay_as_they_are() -> None:
+    def fn(xp: Any, a: Any, weights: Any = None, offsets: Any = None, scale: float = 1.0) -> Any:
+        return scale * by_name(xp, a, weights=weights, offsets=offsets)
+
+    def samples(make: Any) -> list[Sample]:
+        return [Sample((make((4, 5)), make(5), None, 2.0)), Sample((make((2, 3)),), {"offsets": make(3)})]
+
+    assert shapes_of(fn, samples) == [([(4, 5), (5,), (5,), 2.0], {})]

@@ -171,7 +171,10 @@ def test_eight_results_that_are_all_float32_numbers_are_found(fn: Any, extent: i
 
 @pytest.mark.parametrize(
     "samples",
-    [lambda make: [make.of(np.arange(9.0) / 8)], lambda make: [make.of([0.1, 0.2])]],
+    [
+        lambda make: [make.of(np.linspace(1, 2, 9).astype("float32") / np.float32(3))],
+        lambda make: [make.of([0.1, 0.2])],
+    ],
     ids=["float32 numbers", "two numbers"],
 )
 def test_results_of_inputs_with_few_digits_may_be_float32_numbers(samples: Any) -> None:
@@ -223,6 +226,12 @@ def of_last_dtype(xp: Any, params: Any, grads: Any) -> Any:
     return [(one + other).astype(params[-1].dtype) for one, other in zip(params, grads, strict=True)]
 
 
+def of_other_dtypes(xp: Any, params: Any, grads: Any) -> Any:
+    """Each sum in the dtype of all parameters but the last."""
+    wide = np.result_type(*params[:-1])
+    return [(one + other).astype(wide) for one, other in zip(params, grads, strict=True)]
+
+
 def reference_sums(params: Any, grads: Any) -> Any:
     return [one + other for one, other in zip(params, grads, strict=True)]
 
@@ -242,7 +251,9 @@ def test_lists_of_two_dtypes_are_promoted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fn", "word"), [(of_first_dtype, "last"), (of_last_dtype, "first")], ids=["first dtype", "last dtype"]
+    ("fn", "word"),
+    [(of_first_dtype, "last"), (of_last_dtype, "first"), (of_other_dtypes, "last")],
+    ids=["first dtype", "last dtype", "other dtypes"],
 )
 def test_result_in_the_dtype_of_one_array_of_the_lists_is_found(fn: Any, word: str) -> None:
     with pytest.raises(AssertionError, match="float32") as caught:
