@@ -88,3 +88,14 @@ def test_ratio_of_the_whole_tolerance_is_kept_where_it_is_asked_for() -> None:
 
     assert plain == {}
     assert 0 < asked["headroom"] < 1
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"), [("float32", "float64"), ("float64", "float32"), ("float16", "float32")]
+)
+def test_right_numbers_in_another_dtype_than_the_declared_one_are_wrong(given: str, declared: str) -> None:
+    spec = OpSpec(fn=lambda xp, a: a.astype(given), name="cast", result_dtype=declared, reference=lambda a: a)
+    result = np.arange(9).astype(given)
+
+    with pytest.raises(AssertionError, match=f"dtype is {given}"):
+        compare(spec, CPU, np.dtype("float32"), Sample((np.arange(9, dtype=np.float32),)), result)

@@ -113,8 +113,10 @@ def _is_within_units(
     """
     if spec.op is not None or spec.magnitude is not None:
         return False
-    is_host = isinstance(actual, np.ndarray) and device.kind == "cpu" and wanted in (None, actual.dtype)
-    if is_host and is_float(precise) and is_within_units(actual, expected, _units_of(precise)):
+    is_host = isinstance(actual, np.ndarray) and device.kind == "cpu"
+    # Not `wanted in (None, actual.dtype)`: in NumPy the dtype float64 equals None.
+    is_plain = is_host and (wanted is None or actual.dtype == wanted) and is_float(precise)
+    if is_plain and is_within_units(actual, expected, _units_of(precise)):
         return True
     size = finite_size(expected) if is_float(precise) or is_complex(precise) else 0.0
     units = _units_of(precise) if np.ndim(size) else 0.0
