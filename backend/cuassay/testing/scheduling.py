@@ -49,6 +49,14 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
         self._to_begin: set[str] = set()
         self._again: dict[str, str | None] = {}
 
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """Note what a worker collected, except one that xdist shut down before it was ready, and never added.
+
+        That happens if a second worker dies while the replacement of the first one is collecting.
+        """
+        if node in self.assigned_work:
+            super().add_node_collection(node, collection)
+
     def remove_node(self, node: Any) -> str | None:
         """Return the test that crashed the worker, if any, and keep xdist from giving it to the next worker."""
         units = self.assigned_work.get(node, {}).values()

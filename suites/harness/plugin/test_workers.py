@@ -92,6 +92,18 @@ def test_a_device_is_known_by_its_whole_name(nodeid: str, scope: str) -> None:
     assert scheduling._split_scope(nodeid) == scope
 
 
+def test_a_worker_that_was_never_added_collects_for_nobody() -> None:
+    """xdist shuts a replacement down before it is ready if all tests are done; then a second worker may die."""
+    scheduling = DeviceScheduling(config_of("load"), None, ["toy:1"])
+    added, shut_down = object(), object()
+    scheduling.add_node(added)
+
+    scheduling.add_node_collection(shut_down, ["f.py::t"])
+    scheduling.add_node_collection(added, ["f.py::t"])
+
+    assert scheduling.registered_collections == {added: ["f.py::t"]}
+
+
 @pytest.mark.parametrize(("devices", "is_ours"), [(("cpu", "sim"), False), (("cpu", "toy"), True)], ids=str)
 def test_host_kinds_leave_the_scheduler_to_xdist(devices: tuple[str, ...], is_ours: bool) -> None:
     presence: Any = SimpleNamespace(devices=tuple(map(Device, devices)))
