@@ -34,11 +34,9 @@ def with_several_optional_arrays(spec: OpSpec, device: Device, dtype: Any) -> It
     for one, other in combinations(optional, 2):
         if any(_has(call, one) and _has(call, other) for call in given):
             continue
-        for kept, added in ((one, other), (other, one)):
-            if mixed := _mixed(spec, several, given, kept, added):
-                if is_safely_taken(spec, mixed) and runs(spec, device, mixed):
-                    yield mixed
-                break
+        mixed = _mixed(spec, several, given, one, other)
+        if mixed is not None and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
+            yield mixed
 
 
 def _optional(spec: OpSpec) -> list[str]:
