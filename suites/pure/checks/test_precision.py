@@ -453,11 +453,14 @@ def product_in_half(xp: Any, a: Any, b: Any) -> Any:
     return np.add.accumulate(a[:, :, None] * b[None], axis=1)[:, -1]
 
 
-def test_partial_sum_of_cancelling_products_that_is_rounded_is_found() -> None:
+@pytest.mark.parametrize("scale", [1, 64, 1 / 1024], ids=["as it is", "times 64", "by 1024"])
+def test_partial_sum_of_cancelling_products_that_is_rounded_is_found(scale: float) -> None:
+    reference = lambda a, b: (scale * a) @ b  # noqa: E731
     fields: dict[str, Any] = {"samples": lambda make: [(make((2, 5)), make((5, 3)))]}
-    CHECKS["accumulation"](half(product, lambda a, b: a @ b, **fields), CPU)
+    CHECKS["accumulation"](half(lambda xp, a, b: product(xp, scale * a, b), reference, **fields), CPU)
 
-    assert_in_half(half(product_in_half, lambda a, b: a @ b, **fields), match="a partial sum is rounded to float16")
+    wrong = half(lambda xp, a, b: product_in_half(xp, scale * a, b), reference, **fields)
+    assert_in_half(wrong, match="a partial sum is rounded to float16")
 
 
 def test_sum_that_is_not_of_products_of_two_arrays_may_be_rounded_on_the_way() -> None:
