@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device, to_host
 from cuassay.testing import OpSpec, Sample
@@ -72,15 +73,6 @@ def declared(fn: Any, reference: Any = None, samples: Any = None, **options: Any
         fn=fn, reference=reference, name="given", dtypes=options.pop("dtypes", ("float32",)),
         samples=samples or (lambda make: [make(9), make(4)]), **options,
     )  # fmt: skip
-
-
-def failure(check: Any, *args: Any) -> str:
-    """The message of a failed check; empty if it passes."""
-    try:
-        check(*args)
-    except AssertionError as error:
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return ""
 
 
 def aliasing(fn: Any, reference: Any = None, samples: Any = None, **options: Any) -> str:

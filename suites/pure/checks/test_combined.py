@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import ErrorInput, OpSpec, Sample
@@ -25,15 +26,6 @@ def spec_of(fn: Callable[..., Any], reference: Any, samples: Any = None, **decla
         fn=lambda xp, a, **options: fn(a, **options), reference=reference, name="f", dtypes=("float32",),
         samples=samples or (lambda make: [make(9)]), **declared,
     )  # fmt: skip
-
-
-def failure(check: Any, *args: Any, **options: Any) -> str:
-    """The message of a failed check; empty if it passes."""
-    try:
-        check(*args, **options)
-    except AssertionError as error:
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return ""
 
 
 @pytest.fixture(autouse=True)

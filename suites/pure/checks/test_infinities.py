@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
@@ -31,15 +32,6 @@ def of_two(fn: Callable[..., Any], reference: Any, shapes: Any = ((3, 9), (3, 9)
         fn=lambda xp, a, b: fn(a, b), reference=reference, name="f", dtypes=("float32",),
         samples=lambda make: [tuple(make(shape) for shape in shapes)],
     )  # fmt: skip
-
-
-def failure(check: Any, *args: Any) -> str:
-    """The message of a failed check; empty if it passes."""
-    try:
-        check(*args)
-    except AssertionError as error:
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return ""
 
 
 def checked(spec: OpSpec, dtype: str = "float32") -> str:

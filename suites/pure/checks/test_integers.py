@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
@@ -55,15 +56,6 @@ def test_signed_integers_wrap_where_64_bits_give_another_result(
 
 def spec_of(fn: Callable[..., Any], reference: Any, dtype: str, samples: Any = None, **options: Any) -> OpSpec:
     return OpSpec(fn=lambda xp, a: fn(a), reference=reference, name="f", dtypes=(dtype,), samples=samples, **options)
-
-
-def failure(check: Callable[..., Any], *args: Any) -> str:
-    """The message of a failed check; empty if it passes."""
-    try:
-        check(*args)
-    except AssertionError as error:
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return ""
 
 
 def chance() -> np.random.Generator:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
@@ -23,15 +24,6 @@ def spec_of(fn: Callable[[Any], Any], reference: Any, samples: Any = None, dtype
         fn=lambda xp, a: fn(a), reference=reference, name="f", dtypes=(dtype,),
         samples=samples or (lambda make: [make(24)]),
     )  # fmt: skip
-
-
-def failure(check: Any, *args: Any) -> str:
-    """The message of a failed check; empty if it passes."""
-    try:
-        check(*args)
-    except AssertionError as error:
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return ""
 
 
 def free(*shape: int) -> Sample:

@@ -1,4 +1,4 @@
-"""What is found out once for large calls of one form."""
+"""What is found out once: for large calls of one form, and for a sample whose answer is kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.testing.once import keeping, once_if_large
+from cuassay.testing.once import keeping, once_for, once_if_large
 
 
 class Spec:
@@ -67,3 +67,42 @@ def test_small_calls_of_a_block_share_what_is_found() -> None:
             assert once_if_large(spec, "terms", [np.zeros(3)], {}, find) == 1
             assert once_if_large(spec, "terms", [np.zeros(4)], {}, lambda: 7) == 7
     assert once_if_large(spec, "terms", [np.zeros(3)], {}, find) == 2
+
+
+def kept(*numbers: float) -> Any:
+    """An answer that cannot be written, as those that are kept."""
+    answer = np.array(numbers)
+    answer.flags.writeable = False
+    return answer
+
+
+SAMPLE, OTHER = object(), object()
+
+
+@pytest.mark.parametrize(
+    ("sample", "is_same_answer", "what", "finds"),
+    [
+        pytest.param(SAMPLE, True, "terms", 1, id="the same"),
+        pytest.param(OTHER, True, "terms", 2, id="another sample"),
+        pytest.param(SAMPLE, False, "terms", 2, id="an equal answer"),
+        pytest.param(SAMPLE, True, "errors", 2, id="another question"),
+    ],
+)
+def test_a_sample_is_asked_about_once_for_its_answer(sample: Any, is_same_answer: bool, what: str, finds: int) -> None:
+    answer, found = kept(1, 2), iter("ab")
+    second = answer if is_same_answer else kept(1, 2)
+
+    assert once_for(SAMPLE, answer, "terms", lambda: next(found)) == "a"
+    assert once_for(sample, second, what, lambda: next(found)) == ("a" if finds == 1 else "b")
+
+
+def test_an_answer_that_may_be_written_is_asked_about_each_time() -> None:
+    answer, found = np.ones(2), iter("ab")
+
+    assert [once_for(SAMPLE, answer, "terms", lambda: next(found)) for _ in range(2)] == ["a", "b"]
+
+
+def test_what_is_known_of_an_answer_goes_with_it() -> None:
+    """The next array may have its address."""
+    for number in range(20):
+        assert once_for(SAMPLE, kept(number), "terms", lambda number=number: number) == number

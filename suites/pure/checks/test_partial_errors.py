@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import ErrorInput, OpSpec, Sample
@@ -26,15 +27,6 @@ def test_ordinary_samples_of_rows_have_at_most_nine_thousand_elements() -> None:
 
 CPU = Device("cpu")
 FLOAT64 = np.dtype("float64")
-
-
-def failure(check: Any, *args: Any, **options: Any) -> str:
-    """The message of a failed check; empty if it passes."""
-    try:
-        check(*args, **options)
-    except AssertionError as error:
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return ""
 
 
 # ------------------------------------------------------------------------------------------------ one row, two numbers

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
@@ -57,15 +58,6 @@ def spec_of(fn: Any, reference: Any, dtype: str = "float32", samples: Any = None
         fn=lambda xp, a: fn(a), reference=reference, name="f", dtypes=(dtype,),
         samples=samples or (lambda make: [make(24)]),
     )  # fmt: skip
-
-
-def failure(check: Any, *args: Any) -> str:
-    """The message of a failed check; empty if it passes."""
-    try:
-        check(*args)
-    except AssertionError as error:
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return ""
 
 
 def checked(name: str, fn: Any, reference: Any, samples: Any = None, dtype: str = "float32") -> str:
