@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cuassay.testing import OpSpec, Sample
-from cuassay.testing.generated.reference_errors import reference_errors
+from cuassay.testing.generated.reference_errors import for_long_sums, reference_errors
 
 SMALL = Sample((np.array([3e-9, -2e-9, 5e-9, 1e-9, -4e-9, 2.5e-9]),))
 
@@ -48,3 +48,23 @@ def test_a_step_is_not_taken_for_scatter(formula: Any) -> None:
     at_steps = Sample((np.array([1.0, 2.0, -1.0, 3.0, 0.5]),))
 
     assert errors_of(in_float64(lambda a: formula(a) + 4.0), at_steps) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "is_asked"), [(2, True), (4, True), (4.5, False), (np.inf, False), (np.nan, True)], ids=str
+)
+def test_a_reference_is_asked_for_its_sums_only_if_these_may_excuse_the_result(times: float, is_asked: bool) -> None:
+    """The order of a sum excuses at most four times the tolerance."""
+    asked = list[str]()
+    sample = Sample((np.linspace(1, 2, 512, dtype=np.float32),))
+    spec = OpSpec(
+        fn=lambda xp, a: a, name="total", terms=lambda a: 512,
+        reference=lambda a: (asked.append(a.dtype.name), np.cumsum(a)[-1:])[1],
+    )  # fmt: skip
+    expected = spec.expected(sample)
+    asked.clear()
+
+    wider = for_long_sums(spec, sample, expected + times * 0.25, expected, 0.25)
+
+    assert asked == ["float32"] * is_asked
+    assert wider is None  # the reference's own error is far smaller

@@ -291,7 +291,7 @@ def _compare(
     if wraps_in_reference(spec, sample):
         return
     if floats_of(sample) and expected.dtype.kind in "fc":
-        most = float(np.max(limit, initial=0.0, where=np.isfinite(limit)))  # of infinity or NaN, no number is a limit
+        most = float(np.max(limit, initial=0.0, where=np.isfinite(limit)))  # infinity would count as 0
         limit = _ERROR_FACTOR * (most + host_rounding(spec, sample))
         limit += floor * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
     if floats_of(sample) and not is_exact:

@@ -296,7 +296,7 @@ def _check_overflow(spec: OpSpec, device: Device, sample: Sample) -> None:
         compare_values(spec, device, dtype, large, result, expected=expected, limit=limit)
 
 
-#: The number of products in a sum, half of them positive and half negative, and the mean of their sizes, 1 to 2.
+#: The number of products in a sum, half positive and half negative; and their mean absolute value (all are 1 to 2).
 _CANCELLING, _MEAN_PRODUCT = 1024, 1.457
 
 #: The error that rounding each product may cause in their sum, in standard deviations.
