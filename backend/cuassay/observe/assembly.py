@@ -99,7 +99,7 @@ class Moment:
 
 
 #: The fields of a call in the log of its thread: number, number of the parent, begin, end, way, code, instruction, what
-#: times it or None, and the number of its pair of events. The end is set last.
+#: times it or None, and the number of its pair of events or -1. The end is set last.
 END, CODE, INSTRUCTION, PAIR = 3, 5, 6, 8
 _CALL = 9
 
@@ -108,7 +108,7 @@ _CALL = 9
 _MEMORY_EVENT = 9
 
 
-def rows(log: list[Any], length: int) -> Iterator[tuple[Any, ...]]:
+def _rows(log: list[Any], length: int) -> Iterator[tuple[Any, ...]]:
     """Return the rows of a log, of `length` fields each. A row that is appended meanwhile may be left out."""
     fields = iter(log[: len(log) // length * length])
     return zip(*[fields] * length, strict=False)
@@ -116,8 +116,8 @@ def rows(log: list[Any], length: int) -> Iterator[tuple[Any, ...]]:
 
 def calls(log: list[Any], thread: int) -> Iterator[Moment]:
     """Return the moments of a thread's calls. Their pairs of events are noted where they are timed."""
-    for number, parent, begin, end, way, code, instruction, watch, pair in rows(log, _CALL):
-        if watch is not None and end != OPEN:
+    for number, parent, begin, end, way, code, instruction, watch, pair in _rows(log, _CALL):
+        if watch is not None and pair >= 0:
             watch.called[pair] = way.name, number
         made = Moment("op", way.name, number, parent, thread, begin, end, (code, instruction))
         made.way = way
@@ -126,7 +126,7 @@ def calls(log: list[Any], thread: int) -> Iterator[Moment]:
 
 def memory_events(log: list[Any]) -> Iterator[Moment]:
     """Return the moments of memory events."""
-    for number, time, event, device, address, stream, nbytes, code, instruction in rows(log, _MEMORY_EVENT):
+    for number, time, event, device, address, stream, nbytes, code, instruction in _rows(log, _MEMORY_EVENT):
         made = Moment(event, "", number, -1, 0, time, time, None if code is None else (code, instruction))
         made.occurrence = Occurrence(event, device, address, stream, nbytes)
         yield made

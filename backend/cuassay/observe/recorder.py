@@ -203,7 +203,7 @@ class Recorder:
             elif watch is not None:
                 watch, mark = timed(way, args, begin)
             at = len(log)
-            log.extend((number, opened[-1] if opened else -1, begin, OPEN, way, code, frame.f_lasti, watch, 0))
+            log.extend((number, opened[-1] if opened else -1, begin, OPEN, way, code, frame.f_lasti, watch, -1))
             opened.append(number)
             booked, state.booked = state.booked, at if way.is_alone else None
             try:
