@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -11,7 +11,20 @@ from typing import Any
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.spans import Change, Flow, Span, Timeline
 
-__all__ = ["CODE", "EARLIER", "END", "INSTRUCTION", "OPEN", "WAY", "Moment", "Recorded", "Way", "as_moment", "assemble"]
+__all__ = [
+    "CODE",
+    "EARLIER",
+    "END",
+    "INSTRUCTION",
+    "OPEN",
+    "PAIR",
+    "UNMET",
+    "Moment",
+    "Way",
+    "assemble",
+    "calls",
+    "memory_events",
+]
 
 #: The call site shown for blocks that were allocated before the recording.
 EARLIER = "before the recording"
@@ -29,6 +42,10 @@ OPEN = -1.0
 _OF_THE_HOST = frozenset(("replay", "range", "graph_captured", "marked"))
 
 
+#: The `watch` of a `Way` before it is known.
+UNMET: Any = object()
+
+
 class Way:
     """The calls of an op with one signature.
 
@@ -40,18 +57,21 @@ class Way:
         Their dispatch path; None before it is known.
     is_alone : bool
         Whether only this package allocates, copies and so on in such a call, so that all of it is booked on its line.
+    watch
+        The `pairs.Watch` that times such calls, None if events do not time them, or `UNMET`: it has to be asked for.
     """
 
-    __slots__ = ("is_alone", "name", "text")
+    __slots__ = ("is_alone", "name", "text", "watch")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.text: str | None = None
         self.is_alone = False
+        self.watch: Any = UNMET
 
 
 class Moment:
-    """One recorded call or watcher event. One is made for every call, so the class only holds attributes."""
+    """A recorded call or watcher event. Many are made, so the class only holds attributes."""
 
     __slots__ = ("begin", "end", "kind", "name", "number", "occurrence", "parent", "place", "thread", "way")
 
@@ -78,28 +98,38 @@ class Moment:
         self.occurrence: Occurrence | None = None
 
 
-#: What a recorder keeps: a moment, a list for a call of an op, or a tuple for a memory event. A call has number, number
-#: of the parent, thread, begin, end, way, code and instruction. A memory event has time, event, device, address,
-#: stream, bytes, and code and instruction of the line that it is booked on, or None.
-Recorded = Moment | list[Any] | tuple[Any, ...]
+#: The fields of a call in the log of its thread: number, number of the parent, begin, end, way, code, instruction, what
+#: times it or None, and the number of its pair of events or -1. The end is set last.
+END, CODE, INSTRUCTION, PAIR = 3, 5, 6, 8
+_CALL = 9
 
-#: Positions in a call. The end is set last.
-END, WAY, CODE, INSTRUCTION = 4, 5, 6, 7
+#: The fields of a memory event: number, time, event, device, address, stream, bytes, and code and instruction of the
+#: line that it is booked on, or None.
+_MEMORY_EVENT = 9
 
 
-def as_moment(raw: Recorded) -> Moment:
-    """Return the moment of what was recorded."""
-    if isinstance(raw, list):
-        number, parent, thread, begin, end, way, code, instruction = raw
+def _rows(log: list[Any], length: int) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of a log, of `length` fields each. A row that is appended meanwhile may be left out."""
+    fields = iter(log[: len(log) // length * length])
+    return zip(*[fields] * length, strict=False)
+
+
+def calls(log: list[Any], thread: int) -> Iterator[Moment]:
+    """Return the moments of a thread's calls. Their pairs of events are noted where they are timed."""
+    for number, parent, begin, end, way, code, instruction, watch, pair in _rows(log, _CALL):
+        if watch is not None and pair >= 0:
+            watch.called[pair] = way.name, number
         made = Moment("op", way.name, number, parent, thread, begin, end, (code, instruction))
         made.way = way
-        return made
-    if isinstance(raw, tuple):
-        begin, event, device, address, stream, nbytes, code, instruction = raw
-        made = Moment(event, "", -1, -1, 0, begin, begin, None if code is None else (code, instruction))
+        yield made
+
+
+def memory_events(log: list[Any]) -> Iterator[Moment]:
+    """Return the moments of memory events."""
+    for number, time, event, device, address, stream, nbytes, code, instruction in _rows(log, _MEMORY_EVENT):
+        made = Moment(event, "", number, -1, 0, time, time, None if code is None else (code, instruction))
         made.occurrence = Occurrence(event, device, address, stream, nbytes)
-        return made
-    return raw
+        yield made
 
 
 def assemble(moments: Iterable[Moment], began: float, ended: float) -> Timeline:

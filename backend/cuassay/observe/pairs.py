@@ -133,7 +133,7 @@ class Pairs:
         self.quietly(lambda: registry.backend(device.kind).synchronize(device.index))
         found = []
         for pair, stream, begin, end in self.quietly(watch.read):
-            name, parent = watch.called[pair]
+            name, parent = watch.called.get(pair, ("", -1))  # another thread may just have ended a call
             if parent >= 0:
                 moment = Moment("launched", name, next(numbers), parent, 0, begin, end)
                 moment.occurrence = Occurrence("launched", str(device), 0, stream, 0, name, begin, end)

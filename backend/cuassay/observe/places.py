@@ -10,7 +10,7 @@ from cuassay.core.callers import is_ours
 __all__ = ["caller", "known_as_ours", "outside"]
 
 #: Whether a file is part of this package. By its name, because a string caches its hash; hashing a code object reads
-#: its instructions. `recorder` reads it itself, to save a call for each call that it records.
+#: its instructions.
 known_as_ours: dict[str, bool] = {}
 
 

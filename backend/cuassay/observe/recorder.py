@@ -1,37 +1,50 @@
 """Record a timeline: calls of ops and watcher events, on one clock.
 
 The recorder wraps the call of an op, so that a recorded call is dispatched as it would be otherwise, including its
-shortcuts. A recorded call or memory event appends one list of what is at hand; moments and lines of source are made of
-them when the recording ends. Objects that the garbage collector follows cost most then, so that a list holds only
-numbers, names, code and one object for all calls with the same signature. `explain` reports the dispatch path once for
-each signature. Kinds that know their device times (sim) report them. For other kinds a pair of events is recorded
-around each outermost call, unless the kind's tracer is used; see `pairs`.
+shortcuts. A recorded call or memory event only appends what is at hand to a log; moments and lines of source are made
+of it when the recording ends. A log is one flat list, because one for each call would cost more, most of all when the
+garbage collector follows it. `explain` reports the dispatch path once for each signature. Kinds that know their device
+times (sim) report them. For other kinds a pair of events is recorded around each outermost call, unless the kind's
+tracer is used; see `pairs`.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from itertools import count
 from operator import attrgetter
 from time import perf_counter
+from types import CodeType
 from typing import Any
 
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.core.watchers import EVENTS, MemoryWatcher, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
-from cuassay.observe.assembly import CODE, END, INSTRUCTION, OPEN, WAY, Moment, Recorded, Way, as_moment, assemble
+from cuassay.observe.assembly import (
+    CODE,
+    END,
+    INSTRUCTION,
+    OPEN,
+    PAIR,
+    UNMET,
+    Moment,
+    Way,
+    assemble,
+    calls,
+    memory_events,
+)
 from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
+from cuassay.observe.signatures import finding
 from cuassay.observe.spans import Timeline
-from cuassay.observe.threads import Threads, close, place
+from cuassay.observe.threads import State, Threads, close, place
 from cuassay.observe.traced import Traces
 from cuassay.ops import Op, registry
 from cuassay.ops.explain import explain
 from cuassay.ops.interposers import interposers
-from cuassay.ops.wrapping import Wrapping, unwrap, wrap
+from cuassay.ops.wrapping import Wrapping, packed, unwrap, wrap
 
 __all__ = ["Recorder"]
 
@@ -79,17 +92,18 @@ class Recorder:
         self._made: Timeline | None = None
         self._limit = limit
         self._memory = memory
-        self._moments: list[Recorded] = []
+        self._moments: list[Moment] = []
+        self._memory_log: list[Any] = []
         self._ways: dict[Any, Way] = {}
-        self._local = Threads()
-        self._numbers, self._threads = count(), count(1)
+        self._states: list[State] = []
+        self._local = Threads(self._states, count(1))
+        self._numbers = count()
         self._missed = 0
         self._now: Callable[[], float] = perf_counter
         self._at_once = _AT_ONCE
         self._clock: str | None = None
         self._traces: Traces | None = None
         self._pairs = Pairs(self._quietly, self._needs_pairs)
-        self._thread_numbers: dict[int, int] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._recording)
         self._began = 0.0
@@ -104,8 +118,7 @@ class Recorder:
         self._at_once = _AT_ONCE if self._now is perf_counter else 0.0  # virtual time stays while the host works
         self._began = self._now()
         for moment in self._moments:  # ranges that were opened on the former clock
-            if isinstance(moment, Moment):
-                moment.begin, moment.end = self._began, min(moment.end, self._began)  # it may be open
+            moment.begin, moment.end = self._began, min(moment.end, self._began)  # it may be open
 
     # -------------------------------------------------------------------------------------------- from start to stop
 
@@ -143,9 +156,9 @@ class Recorder:
         unwrap(self._wrapping)
         self._handle.remove()
         Recorder._active = None
-        moments = [*map(as_moment, self._moments), *self._pairs.read()]
+        moments = [*self._logged(), *self._pairs.read()]
         if self._traces is not None:
-            moments = self._traces.read(moments, self._thread_numbers)
+            moments = self._traces.read(moments, {state.ident: state.number for state in self._states})
             self._missed += self._traces.missed
         unit = getattr(registry.backend(self._clock), "time_unit", "s") if self._clock else "s"
         made = assemble(moments, self._began, ended)
@@ -153,88 +166,98 @@ class Recorder:
         self._made = made
         return made
 
+    def _logged(self) -> list[Moment]:
+        """Return all moments in the order in which they began."""
+        found = [*self._moments, *memory_events(self._memory_log)]
+        for state in self._states:
+            found += calls(state.log, state.number)
+        found.sort(key=attrgetter("number"))
+        return found
+
     # -------------------------------------------------------------------------------------------- ops
 
-    def _recording(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        local, ways, numbers, moments = self._local, self._ways, self._numbers, self._moments
-        known, find_frame, pairs, timed = known_as_ours, sys._getframe, self._pairs, self._timing()
+    def _recording(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
+        local, numbers, pairs, find_frame = self._local, self._numbers, self._pairs, sys._getframe
+        call, find_way, timed = packed(wrapped), finding(self._ways), self._timing()
+        known: CodeType | None = None  # of the last caller; it is outside this package
 
         def recorded(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
+            nonlocal known
             if self._clock is None:
                 self._use_clock_of(args)
-            begin = self._now()
-            state = local.state
-            opened = state.open
-            frame = find_frame(1)
-            if known.get(frame.f_code.co_filename, True):
-                frame = outside(frame)
-            try:
-                way = ways[op, *map(_traits, args)]
-            except (AttributeError, KeyError):
-                way = self._way(op, args)
-            number = next(numbers)
-            parent = opened[-1] if opened else -1
-            thread = state.number or self._number_thread()
-            moment = [number, parent, thread, begin, OPEN, way, frame.f_code, frame.f_lasti]
-            if len(moments) < self._limit:
-                moments.append(moment)
-            else:
+            begin, number = self._now(), next(numbers)
+            if number >= self._limit:
                 self._missed += 1
-            pair = None if opened else timed(args, begin)
+                return call(op, args, out, scalars)
+            frame = find_frame(1)
+            code = frame.f_code
+            if code is not known:
+                frame = outside(frame)
+                code = frame.f_code
+                known = None if known_as_ours[code.co_filename] else code
+            way, state = find_way(op, args), local.state
+            opened, log = state.open, state.log
+            watch, mark = way.watch, None
+            if opened:
+                watch = None
+            elif watch is not None:
+                watch, mark = timed(way, args, begin)
+            at = len(log)
+            log.extend((number, opened[-1] if opened else -1, begin, OPEN, way, code, frame.f_lasti, watch, -1))
             opened.append(number)
-            booked, state.booked = state.booked, moment if way.is_alone else None
+            booked, state.booked = state.booked, at if way.is_alone else None
             try:
                 if way.text is None and not interposers.is_explaining:
-                    return self._first(moment, call, op, args, out, scalars)
-                return call(op, *args, out=out, **scalars)
+                    return self._first(at, way, call, op, args, out, scalars)
+                return call(op, args, out, scalars)
             finally:
                 state.booked = booked
                 while opened and opened.pop() != number:
                     pass
-                if pair is None:
-                    moment[END] = self._now()
-                else:
-                    watch, mark = pair
-                    watch.called[watch.stop(mark)] = op.name, number
-                    pairs.last = watch
-                    pairs.ended = moment[END] = self._now()
+                if watch is not None:
+                    log[at + PAIR], pairs.last = watch.stop(mark), watch
+                    pairs.ended = self._now()
+                log[at + END] = self._now() if watch is None else pairs.ended
 
         return recorded
 
-    def _timing(self) -> Callable[[tuple[Any, ...], float], Pair | None]:
-        """Return what starts to time a call that is not inside another one; it returns None if events do not time it.
+    def _timing(self) -> Callable[[Way, tuple[Any, ...], float], Pair | tuple[None, None]]:
+        """Return what starts to time a call that is not inside another one."""
+        pairs = self._pairs
 
-        It also lets the tracer learn of the call.
+        def timed(way: Way, operands: tuple[Any, ...], begin: float) -> Pair | tuple[None, None]:
+            watch, is_next = way.watch, begin - pairs.ended < self._at_once
+            if watch is UNMET:
+                return self._meet(way, operands, is_next=is_next)
+            may_follow = is_next and watch is pairs.last
+            mark = watch.follow() if may_follow else watch.start()
+            if mark is None:
+                return None, None
+            self._limit -= 1
+            return watch, mark
+
+        return timed
+
+    def _meet(self, way: Way, operands: tuple[Any, ...], *, is_next: bool) -> Pair | tuple[None, None]:
+        """Start to time a call, and find out what times all calls with its signature.
+
+        It also lets the tracer learn of the call; then this is not found out, but asked at each call.
         """
-        pairs, moments, traces = self._pairs, self._moments, self._traces
-        watches, are_untimed = pairs.of_type, pairs.unwanted.issuperset
-
-        def timed(operands: tuple[Any, ...], begin: float) -> Pair | None:
-            watch = watches.get(operands[0].__class__) if operands else None
-            if len(moments) >= self._limit or (watch is None and are_untimed(map(type, operands))):
-                return None
-            is_next = begin - pairs.ended < self._at_once
-            if watch is None:
-                pair = pairs.begin(operands, is_next=is_next)
-            else:
-                mark = watch.follow() if is_next and watch is pairs.last else watch.start()
-                pair = None if mark is None else (watch, mark)
-            self._limit -= pair is not None
-            return pair
-
+        pairs, traces = self._pairs, self._traces
+        if traces is not None:
+            traces.meet(operands)
+        pair = pairs.begin(operands, is_next=is_next)
+        self._limit -= pair is not None
         if traces is None:
-            return timed
-        meet = traces.meet
-
-        def traced(operands: tuple[Any, ...], begin: float) -> Pair | None:
-            meet(operands)
-            return timed(operands, begin)
-
-        return traced
+            watch = pairs.of_type.get(operands[0].__class__) if operands else None
+            if watch is not None or pairs.unwanted.issuperset(map(type, operands)):
+                way.watch = watch
+        return pair or (None, None)
 
     def _first(
         self,
-        moment: list[Any],
+        at: int,
+        way: Way,
         call: Callable[..., Any],
         op: Op,
         args: tuple[Any, ...],
@@ -242,11 +265,11 @@ class Recorder:
         scalars: Mapping[str, Any],
     ) -> Any:
         """Run the first call with its signature; find out its dispatch path, and where it allocates memory."""
-        state, way = self._local.state, moment[WAY]
+        state = self._local.state
         way.text, way.is_alone = "", True
-        state.tried = moment
+        state.tried = state.log[at + CODE], state.log[at + INSTRUCTION], way
         try:
-            found = explain(lambda: call(op, *args, out=out, **scalars))
+            found = explain(lambda: call(op, args, out, scalars))
         except BaseException:
             way.is_alone = False
             raise
@@ -254,14 +277,6 @@ class Recorder:
             state.tried = None
         way.text = str(found)
         return found.result
-
-    def _way(self, op: Op, args: tuple[Any, ...]) -> Way:
-        """Return what is known of the calls with this signature."""
-        try:
-            key: Any = op, *map(_traits, args)
-        except AttributeError:
-            key = _signature(op, args)
-        return self._ways.setdefault(key, Way(op.name))
 
     def _needs_pairs(self, backend: Backend) -> bool:
         return needs_pairs(backend) and not (self._traces is not None and self._traces.covers(backend))
@@ -274,24 +289,18 @@ class Recorder:
 
     def _enter(self, kind: str, name: str) -> Moment:
         state = self._local.state
-        thread = state.number or self._number_thread()
         parent = state.open[-1] if state.open else -1
-        moment = Moment(kind, name, next(self._numbers), parent, thread, self._now(), place=caller())
+        moment = Moment(kind, name, next(self._numbers), parent, state.number, self._now(), place=caller())
         self._add(moment)
         state.open.append(moment.number)
         return moment
-
-    def _number_thread(self) -> int:
-        number = self._local.state.number = next(self._threads)
-        self._thread_numbers[threading.get_ident() & 0xFFFFFFFF] = number
-        return number
 
     def _leave(self, moment: Moment) -> None:
         moment.end = self._now()
         close(self._local.state.open, moment.number)
 
-    def _add(self, moment: Recorded) -> None:
-        if len(self._moments) < self._limit:
+    def _add(self, moment: Moment) -> None:
+        if moment.number < self._limit:
             self._moments.append(moment)
         else:
             self._missed += 1
@@ -333,7 +342,7 @@ class Recorder:
 
     def _watch_memory(self, event: str) -> MemoryWatcher:
         """Return what records a memory event as `_watch` does, but without an occurrence and a moment."""
-        local, moments, has_site = self._local, self._moments, _has_site(event)
+        local, numbers, extend, has_site = self._local, self._numbers, self._memory_log.extend, _has_site(event)
 
         def watched(device: str, address: int, stream: int, nbytes: int) -> None:
             state = local.state
@@ -342,29 +351,29 @@ class Recorder:
             if self._clock is None:
                 self._watch(Occurrence(event, device, address, stream, nbytes))
                 return
+            number = next(numbers)
+            if number >= self._limit:
+                self._missed += 1
+                return
             code, instruction = None, 0
             if has_site:
                 booked = state.booked
-                if booked is not None:
-                    code, instruction = booked[CODE], booked[INSTRUCTION]
-                else:
+                if booked is None:
                     code, instruction = place(state)
-            if len(moments) < self._limit:
-                moments.append((self._now(), event, device, address, stream, nbytes, code, instruction))
-            else:
-                self._missed += 1
+                else:
+                    code, instruction = state.log[booked + CODE], state.log[booked + INSTRUCTION]
+            extend((number, self._now(), event, device, address, stream, nbytes, code, instruction))
 
         return watched
 
     def _note(self, occurrence: Occurrence) -> None:
         state = self._local.state
-        thread = state.number or self._number_thread()
         if self._traces is not None:
             self._traces.note(occurrence)
         parent = state.open[-1] if state.open else -1
         where = None if occurrence.site or not _has_site(occurrence.event) else place(state)
         now = self._now()
-        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, thread, now, now, where)
+        moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, state.number, now, now, where)
         moment.occurrence = occurrence if occurrence.begin is None else self._on_our_clock(occurrence, now)
         self._add(moment)
 
@@ -379,7 +388,7 @@ class Recorder:
     def _end_innermost(self, kind: str, subject: int) -> None:
         opened = set(self._local.state.open)
         for moment in reversed(self._moments):
-            if not isinstance(moment, Moment) or moment.kind != kind or moment.number not in opened:
+            if moment.kind != kind or moment.number not in opened:
                 continue
             if moment.occurrence is not None and moment.occurrence.subject == subject:
                 self._leave(moment)
@@ -388,12 +397,3 @@ class Recorder:
 
 def _has_site(event: str) -> bool:
     return event not in ("event_made", "event_dropped", "memory_returned")
-
-
-#: What of an array is part of a signature, in one C call.
-_traits = attrgetter("__class__", "dtype", "shape")
-
-
-def _signature(op: Op, args: tuple[Any, ...]) -> Any:
-    """Return what decides the dispatch path of a call: the op, and the type, dtype and shape of each argument."""
-    return (op, *[(one.__class__, getattr(one, "dtype", None), getattr(one, "shape", None)) for one in args])

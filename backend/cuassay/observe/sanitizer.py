@@ -31,7 +31,7 @@ from cuassay.observe.sanitizer_events import (
 from cuassay.observe.stream_queues import StreamQueues
 from cuassay.ops import Op, registry
 from cuassay.ops.plan import Plan
-from cuassay.ops.wrapping import Wrapping, unwrap, wrap
+from cuassay.ops.wrapping import Wrapping, packed, unwrap, wrap
 from cuassay.order.clock import Queue
 from cuassay.order.engine import Engine
 from cuassay.order.journal import LAUNCHED, MOST_ENTRIES
@@ -128,12 +128,12 @@ class Sanitizer:
     # -------------------------------------------------------------------------------------------- ops
 
     def _judging(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        describe, of_thread = touched.described_call, hidden
+        describe, of_thread, run = touched.described_call, hidden, packed(call)
         begin, end, judge_any = self._begin, self._end, self._judge_any
 
         def judged(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
             if of_thread.depth:
-                return call(op, *args, out=out, **scalars)
+                return run(op, args, out, scalars)
             work = describe(op, args, out, scalars)
             if work is None:
                 return judge_any(call, op, touched.by_call(op, args, out, scalars), args, out, scalars)
@@ -141,10 +141,7 @@ class Sanitizer:
             queue = begin(op.name, work, site)
             of_thread.depth = 1  # it was 0: reading it again takes longer
             try:
-                if scalars or len(args) != 2:
-                    result = call(op, *args, out=out, **scalars)
-                else:
-                    result = call(op, args[0], args[1], out=out)
+                result = run(op, args, out, scalars)
             finally:
                 of_thread.depth = 0
             if out is None and result is not None:

@@ -115,6 +115,19 @@ class Op:
                     return served
         return self._dispatch(self, args, out, scalars)
 
+    def run_packed(self, args: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
+        """Do what a call does, with the arguments as they are at hand inside a call, which saves packing them again.
+
+        `__call__` repeats the body, because another frame would cost each call 1 %.
+        """
+        shortcuts = self.shortcuts.get(args[0].__class__) if args else None
+        if shortcuts is not None and not interposers.is_watched:
+            for shortcut in shortcuts:
+                served = shortcut(args, out, scalars)
+                if served is not NotImplemented:
+                    return served
+        return self._dispatch(self, args, out, scalars)
+
     def run_bound(self, bound: Mapping[str, Any], out: Any) -> Any:
         """Run a call with its arguments by name and without interposers by a shortcut, or return NotImplemented."""
         args = tuple(self.schema.pick_arrays(bound))

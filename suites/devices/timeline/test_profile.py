@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,62 @@ def test_a_signature_is_that_of_the_call_though_the_shape_changes_later(x: Any, 
 
     ways = [p.timeline.ways[place] for place, span in p.timeline.of_kinds(["op"]) if span.name == "exp"]
     assert [re.findall(r"\([\d, ]+\)", way)[0] for way in ways] == ["(32, 32)", "(1024,)"]
+
+
+def test_way_depends_on_the_types_of_numbers_and_on_each_shape(x: Any) -> None:
+    row = x[0]
+    calls = [(x, 1.0), (x, 2), (x, x), (x, row), (row, x), (row, row)]
+    with cuassay.profile() as p:
+        for operands in calls * 2:
+            ops.add(*operands)
+
+    ways = [p.timeline.ways[place] for place, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert len(set(ways)) == len(calls)
+    assert ways[len(calls) :] == ways[: len(calls)]
+
+
+def test_lines_of_calls_by_turns_from_two_functions_are_their_own(x: Any) -> None:
+    def first() -> None:
+        ops.exp(x)
+
+    def second() -> None:
+        ops.linear(x, x, x[0])
+
+    begin = sys._getframe().f_lineno
+    with cuassay.profile() as p:
+        for _ in range(2):
+            first()
+            second()
+
+    lines = [int(span.site.partition(":")[2]) - begin for _, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert lines == [-5, -2] * 2
+    assert {int(span.site.partition(":")[2]) - begin for _, span in p.timeline.of_kinds(["op"])} == {-5, -2}
+
+
+def test_threads_that_record_at_the_same_time_keep_their_calls(x: Any) -> None:
+    ready = threading.Barrier(3)
+
+    def work() -> None:
+        ready.wait()
+        for _ in range(50):
+            with nvtx.range("outer"):
+                ops.exp(x)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    with cuassay.profile(memory=False) as p:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    of_track: dict[str, list[Span]] = {}
+    for _, span in p.timeline.of_kinds(["op"]):
+        of_track.setdefault(span.track, []).append(span)
+    parents = [p.timeline.spans[span.parent] for spans in of_track.values() for span in spans]
+    assert [len(spans) for spans in of_track.values()] == [50] * 3
+    assert all(span.end <= later.begin for spans in of_track.values() for span, later in pairwise(spans))
+    assert all(parent.kind == "range" for parent in parents)
+    assert [parent.track for parent in parents] == [track for track in of_track for _ in range(50)]
 
 
 def test_results_and_errors_are_those_of_the_plain_call(x: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cuassay import ops
 from cuassay.ops import Op
-from cuassay.ops.wrapping import Wrapping, unwrap, wrap
+from cuassay.ops.wrapping import Wrapping, packed, unwrap, wrap
 
 
 @pytest.fixture
@@ -91,3 +91,31 @@ def test_wrapping_that_another_thread_adds_meanwhile_is_called(
     unwrap(wrapping)
 
     assert order == ["other"]
+
+
+@pytest.mark.parametrize("below", [[], ["below"]], ids=["the plain call", "another wrapping"])
+def test_packed_call_is_the_call_below(make: Callable[[str], Wrapping], order: list[str], below: list[str]) -> None:
+    for name in below:
+        make(name)
+    given: list[Any] = []
+
+    def packing(call: Callable[..., Any]) -> Callable[..., Any]:
+        run = packed(call)
+
+        def noted(op: Op, *args: Any, out: Any = None, **scalars: Any) -> Any:
+            given.append((op.name, len(args), out is None, scalars))
+            return run(op, args, out, scalars)
+
+        return noted
+
+    wrapping, x, out = Wrapping(packing), np.arange(4.0).reshape(2, 2), np.empty((2, 2))
+    want = [ops.sum(x, axis=0), ops.add(x, 1.0)]
+    order.clear()
+    wrap(wrapping)
+    got = [ops.sum(x, axis=0), ops.add(x, 1.0, out=out)]
+    unwrap(wrapping)
+
+    assert given == [("sum", 1, True, {"axis": 0}), ("add", 2, False, {})]
+    assert got[1] is out
+    assert [one.tolist() for one in got] == [one.tolist() for one in want]
+    assert order == below * 2

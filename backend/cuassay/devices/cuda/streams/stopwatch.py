@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from itertools import count
+from itertools import count, islice
 from time import perf_counter
 from typing import Any
 
@@ -93,15 +93,17 @@ class Stopwatch:
         """Mark the stream of `mark` again; return the pair's number."""
         mark[_LAST] = self._mark(mark[_STREAM])
         mark[_NUMBER] = number = next(self._numbers)
-        waiting = self._waiting
-        waiting.append(mark)
+        self._waiting.append(mark)
         self._stopped = mark
-        if len(waiting) > _WAITING and not number % _EACH:
+        if not number % _EACH and len(self._waiting) > _WAITING:
             self._read_done()
         return number
 
     def _mark(self, stream: int) -> int:
-        handle = self._idle.pop() if self._idle else event_handles.take(self._index, _TIMED)
+        try:
+            handle = self._idle.pop()
+        except IndexError:
+            handle = event_handles.take(self._index, _TIMED)
         if _has_many and _device() != self._index:
             with at(self._index):
                 _record(handle, stream)
@@ -116,32 +118,34 @@ class Stopwatch:
         try:
             waiting = self._waiting
             while len(waiting) > _WAITING:
-                oldest = [waiting[place] for place in range(_EACH)]
+                oldest = list(islice(waiting, _EACH))
                 with relaxed():  # otherwise it would break another thread's capture
                     if any(map(_query, {pair[_STREAM]: pair[_LAST] for pair in oldest}.values())):
                         return
-                for pair in oldest:
-                    waiting.popleft()
-                    self._read(pair)
+                self._read(_EACH)
         finally:
             self._reading.release()
 
-    def _read(self, pair: _Pair) -> None:
-        stream, first, before, last, number, is_followed, _ = pair
-        begin = self._began + _elapsed(self._anchor, first) / 1e3 if before is None else before[_END]
-        end = pair[_END] = begin + _elapsed(first, last) / 1e3
-        pair[_BEFORE] = None  # so that pairs do not keep all those before them
-        self._times.append((number, stream, begin, end))
-        self._idle.append(first)
-        if not is_followed:
-            if pair is self._stopped:
-                self._stopped = None
-            self._idle.append(last)
+    def _read(self, number_of_pairs: int) -> None:
+        """Read that many of the oldest pairs, in one frame, because a call for each pair would take longer."""
+        take, add, put = self._waiting.popleft, self._times.append, self._idle.append
+        elapsed, anchor, began = _elapsed, self._anchor, self._began
+        for _ in range(number_of_pairs):
+            pair = take()
+            stream, first, before, last, number, is_followed, _end = pair
+            begin = began + elapsed(anchor, first) / 1e3 if before is None else before[_END]
+            end = pair[_END] = begin + elapsed(first, last) / 1e3
+            pair[_BEFORE] = None  # so that pairs do not keep all those before them
+            add((number, stream, begin, end))
+            put(first)
+            if not is_followed:
+                if pair is self._stopped:
+                    self._stopped = None
+                put(last)
 
     def read(self) -> list[tuple[int, int, float, float]]:
         """Return all pairs, after the device was waited for; the stopwatch cannot be used again."""
-        while self._waiting:
-            self._read(self._waiting.popleft())
+        self._read(len(self._waiting))
         for handle in (*self._idle, self._anchor):
             event_handles.give_back(self._index, handle, _TIMED)
         self._idle = []
