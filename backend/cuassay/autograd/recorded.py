@@ -7,7 +7,8 @@ from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, dtype_name
 from cuassay.autograd import backward
-from cuassay.autograd.recorder import Node, Recorder
+from cuassay.autograd.nodes import Node
+from cuassay.autograd.recorder import Recorder
 from cuassay.autograd.traced import TracedArray
 from cuassay.autograd.trees import is_array, leaves, mapped
 from cuassay.core.words import shown

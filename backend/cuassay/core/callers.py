@@ -38,9 +38,12 @@ def stacklevel() -> int:
     return level
 
 
-def site() -> Site:
-    """Return the file and line of the nearest outside caller, unformatted: fast enough to call often."""
-    frame = sys._getframe(1)
+def site(above: int = 0) -> Site:
+    """Return the file and line of the nearest outside caller, unformatted: fast enough to call often.
+
+    `above` is how many frames above the caller are certainly of this package; looking at fewer frames is faster.
+    """
+    frame = sys._getframe(1 + above)
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

@@ -86,6 +86,8 @@ def _gelu_bend(grad: Array, forward: Forward) -> Array:
 def _kept(grad: Array, forward: Forward) -> Array:
     """Return the gradient of a reduction with extent 1 along the reduced axes."""
     shape = forward.a.shape
+    if grad.ndim == len(shape):  # the axes were kept
+        return grad
     axes = reduced_axes(forward.axis, len(shape))
     return grad.reshape(tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)))
 

@@ -19,7 +19,7 @@ Array = Any
 
 def _is_recorded(*arrays: Array) -> bool:
     """Return whether this derivative is differentiated too; the single fused op has no derivative."""
-    return any(registry.backend_of(type(one)) is None for one in arrays)
+    return None in map(registry.backend_of, map(type, arrays))
 
 
 def _softmax(grad: Array, forward: Forward) -> Array:

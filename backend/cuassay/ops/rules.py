@@ -55,17 +55,16 @@ class Forward:
         The values by name.
     """
 
-    __slots__ = ("_made", "_values")
+    __slots__ = ("__dict__", "_made")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
+        self.__dict__ = (
+            values if type(values) is dict else dict(values)
+        )  # a formula reads a value at an attribute's cost
         self._made: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self._values[name]
-        except KeyError:
-            raise AttributeError(f"the call has no {name!r}; it has {', '.join(self._values)}") from None
+        raise AttributeError(f"the call has no {name!r}; it has {', '.join(vars(self))}")
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, computed by the first formula of the call that asks for `name`."""

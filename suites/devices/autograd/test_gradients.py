@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,15 @@ def drawn(device: Device) -> Callable[..., Any]:
     """Makes arrays of numbers from 0.3 to 2, the same ones in each test."""
     generator = np.random.default_rng(0)
     return lambda *shape, dtype="float64": from_host(generator.uniform(0.3, 2, shape).astype(dtype), device)
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """Frees only objects to which nothing refers, so that a cycle of references is noticed."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def network(params: dict[str, Any], x: Any) -> Any:
@@ -177,6 +188,23 @@ def test_a_pull_may_be_called_again(drawn: Callable[..., Any]) -> None:
 
     assert np.array_equal(to_host(first), to_host(again))
     assert to_host(first) == pytest.approx(np.exp(2 * to_host(a)) + to_host(a).sum())
+
+
+def test_a_pull_that_is_dropped_frees_its_arrays_at_once(drawn: Callable[..., Any], without_collector: None) -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def function(x: Any) -> Any:
+        y = ops.exp(x)
+        made.append(weakref.ref(stop_gradient(y)))
+        return ops.sum(ops.mul(y[::2], x[::2]))
+
+    _, pull = vjp(function, drawn(6))
+    pull(drawn())
+    was_kept = made[0]() is not None
+    del pull
+
+    assert was_kept
+    assert made[0]() is None
 
 
 def test_a_directional_derivative(drawn: Callable[..., Any]) -> None:
