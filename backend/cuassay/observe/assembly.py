@@ -40,14 +40,17 @@ class Way:
         Their dispatch path; None before it is known.
     is_alone : bool
         Whether only this package allocates, copies and so on in such a call, so that all of it is booked on its line.
+    nbytes : int
+        The bytes of the arrays of the first such call; 0 before it is known.
     """
 
-    __slots__ = ("is_alone", "name", "text")
+    __slots__ = ("is_alone", "name", "nbytes", "text")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.text: str | None = None
         self.is_alone = False
+        self.nbytes = 0
 
 
 class Moment:

@@ -25,6 +25,7 @@ from cuassay.errors import StateError
 from cuassay.observe.assembly import CODE, END, INSTRUCTION, OPEN, WAY, Moment, Recorded, Way, as_moment, assemble
 from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
+from cuassay.observe.roofline import bytes_of
 from cuassay.observe.spans import Timeline
 from cuassay.observe.threads import Threads, close, place
 from cuassay.observe.traced import Traces
@@ -195,7 +196,7 @@ class Recorder:
                     moment[END] = self._now()
                 else:
                     watch, mark = pair
-                    watch.called[watch.stop(mark)] = op.name, number
+                    watch.called[watch.stop(mark)] = way, number
                     pairs.last = watch
                     pairs.ended = moment[END] = self._now()
 
@@ -252,7 +253,7 @@ class Recorder:
             raise
         finally:
             state.tried = None
-        way.text = str(found)
+        way.text, way.nbytes = str(found), bytes_of(op, args, found.result)
         return found.result
 
     def _way(self, op: Op, args: tuple[Any, ...]) -> Way:

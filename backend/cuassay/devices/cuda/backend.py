@@ -281,6 +281,10 @@ class CudaBackend(ObservableBackend):
             plans = int(cupy.fft.config.get_plan_cache().get_curr_memsize())
             return int(cupy.get_default_memory_pool().used_bytes()) - plans + allocators.live(index)
 
+    def bandwidth(self, index: int) -> float:
+        """Return the peak rate of the memory of device `index` in bytes per second, from its clock and bus width."""
+        return runtime.get_device_properties(index).bandwidth
+
     def flush_cache(self, index: int) -> None:
         """Read twice the size of the level-2 cache, on the current stream."""
         _cupy()

@@ -147,6 +147,11 @@ class Properties:
     pci_domain_id: int
     uuid: uuid.UUID
 
+    @property
+    def bandwidth(self) -> float:
+        """The peak rate of the memory in bytes per second: two transfers per clock."""
+        return 2e3 * self.memory_clock_rate * self.memory_bus_width / 8
+
 
 #: Maps each field to the driver's attribute.
 _ATTRIBUTES = {
