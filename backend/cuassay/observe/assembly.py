@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import cache
+from itertools import count
 from types import CodeType
 from typing import Any
 
@@ -126,6 +127,7 @@ class _Assembly:
         self._last_end: dict[str, float] = {}
         self._recorded: dict[tuple[str, int], tuple[str, float]] = {}
         self._waiting: dict[str, list[tuple[str, float, float]]] = {}
+        self._ranges: dict[int, tuple[Span, int]] = {}
 
     def take(self, moment: Moment) -> None:
         """Add one moment. The moment of an op must be added before the moments of the work that the op launched."""
@@ -140,6 +142,8 @@ class _Assembly:
             self._take_memory(moment, occurrence)
         elif moment.kind in ("event_recorded", "event_waited", "stream_made"):
             self._take_order(moment, occurrence)
+        elif moment.kind in ("range_started", "range_finished"):
+            self._take_free_range(moment, occurrence)
         elif moment.kind in _OF_THE_HOST:
             self._take_host(moment, *self._named(moment, occurrence))
 
@@ -173,6 +177,20 @@ class _Assembly:
         end = (self._ended if moment.end == OPEN else max(moment.end, moment.begin)) - self._began
         parent = self._places.get(moment.parent, -1)
         self._add(moment, Span(kind, name, self._thread(moment.thread), begin, end, parent, 0, _site(moment)))
+
+    def _take_free_range(self, moment: Moment, occurrence: Occurrence) -> None:
+        """Add or end a range that may end in another thread. Ranges that overlap get different tracks."""
+        time = moment.begin - self._began
+        if moment.kind == "range_finished":
+            if occurrence.subject in self._ranges:  # it may have begun before the recording
+                self._ranges.pop(occurrence.subject)[0].end = time
+            return
+        taken = {lane for _, lane in self._ranges.values()}
+        lane = next(number for number in count(1) if number not in taken)
+        track = "host ranges" if lane == 1 else f"host ranges {lane}"
+        span = Span("range", occurrence.name, track, time, self._ended - self._began, site=_site(moment))
+        self._ranges[occurrence.subject] = span, lane
+        self._add(moment, span)
 
     def _take_wait(self, moment: Moment, occurrence: Occurrence) -> None:
         begin, end = self._times(moment, occurrence)

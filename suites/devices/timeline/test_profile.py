@@ -259,6 +259,31 @@ def test_a_range_from_start_to_end_ends_once() -> None:
         nvtx.range_end(number)
 
 
+def test_ranges_that_end_in_another_thread_lie_on_tracks_of_their_own(x: Any) -> None:
+    before = nvtx.range_start("begun before")
+    with cuassay.profile() as p:
+        first = nvtx.range_start("first")
+        second = nvtx.range_start("second")
+        ops.exp(x)
+        thread = threading.Thread(target=nvtx.range_end, args=(first,))
+        thread.start()
+        thread.join()
+        third = nvtx.range_start("third")
+        nvtx.range_end(second)
+        nvtx.range_end(before)
+    nvtx.range_end(third)
+
+    found = {span.name: span for _, span in p.timeline.of_kinds(["range"])}
+    assert {name: span.track for name, span in found.items()} == {
+        "first": "host ranges", "second": "host ranges 2", "third": "host ranges",
+    }  # fmt: skip
+    assert found["first"].begin <= found["first"].end <= found["third"].begin
+    assert found["third"].end == pytest.approx(p.timeline.seconds)
+    (call,) = [span for _, span in p.timeline.of_kinds(["op"])]
+    assert call.parent == -1
+    assert found["second"].site.startswith("test_profile.py:")
+
+
 def test_what_is_beyond_the_limit_is_counted(x: Any) -> None:
     with cuassay.profile(memory=False, limit=3) as p:
         for _ in range(5):
