@@ -25,6 +25,7 @@ from cuassay.devices.cuda.driver import libraries, nvml, runtime, visible
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.devices.cuda.observable import ObservableBackend
+from cuassay.devices.cuda.optional import OptionalMethods
 from cuassay.errors import CaptureError
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Tagger
@@ -42,7 +43,7 @@ _ABSENT: dict[str, str] = {
 }
 
 
-class CudaBackend(ObservableBackend):
+class CudaBackend(ObservableBackend, OptionalMethods):
     """The kind `cuda`; see `cuassay.core.protocols.Backend`."""
 
     kind = "cuda"
@@ -280,10 +281,6 @@ class CudaBackend(ObservableBackend):
             cupy = _cupy()
             plans = int(cupy.fft.config.get_plan_cache().get_curr_memsize())
             return int(cupy.get_default_memory_pool().used_bytes()) - plans + allocators.live(index)
-
-    def bandwidth(self, index: int) -> float:
-        """Return the peak rate of the memory of device `index` in bytes per second, from its clock and bus width."""
-        return runtime.get_device_properties(index).bandwidth
 
     def flush_cache(self, index: int) -> None:
         """Read twice the size of the level-2 cache, on the current stream."""
