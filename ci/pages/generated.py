@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pages import calls, drawings, operations, performance, storeys, tables, torch_names
-from pages.names import MODULES, shadowed
+from pages.names import MODULES, public, shadowed
 
 __all__ = ["pages"]
 
@@ -32,6 +32,9 @@ def pages() -> dict[str, str]:
 
 def _reference(module: str) -> str:
     described = f"# {module}\n\n::: {module}\n    options:\n      show_root_heading: false\n"
+    names = public(module)
+    if any(name.startswith("_") for name in names):  # torch's names: private ones are left out unless they are listed
+        described += f"      members: [{', '.join(names)}]\n"
     return described + "".join(_shadowed(module, name, path) for name, path in shadowed(module))
 
 

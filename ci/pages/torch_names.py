@@ -37,6 +37,7 @@ caching_allocator_enable use_mem_pool
 comm.broadcast comm.broadcast_coalesced comm.reduce_add comm.reduce_add_coalesced comm.scatter comm.gather nccl.version
 profiler.profile profiler.start profiler.stop nvtx.mark nvtx.range_push nvtx.range_pop nvtx.range nvtx.range_start
 nvtx.range_end gds.GdsFile gds.gds_register_buffer gds.gds_deregister_buffer green_contexts.GreenContext
+jiterator._create_jit_fn jiterator._create_multi_output_jit_fn _sanitizer.enable_cuda_sanitizer
 """.split()
 
 #: Where ours is, by torch's name, if it is not ``cuassay.cuda.NAME``.
@@ -47,10 +48,11 @@ ELSEWHERE = {
 }
 
 #: Modules that have no page in the reference to link to.
-WITHOUT_PAGES = ("cuassay.cuda.memory", "cuassay.cuda.nvtx", "cuassay.cuda.profiler")
+WITHOUT_PAGES = ("cuassay.cuda.memory",)
 
 #: Differences that the docstring of one name does not mention, because they hold for several names.
 DIFFERENCES = {
+    "_sanitizer.enable_cuda_sanitizer": "Accesses are compared by byte ranges; replays of graphs are checked too.",
     "Event": "Events of CuPy, torch and cuda.core are accepted.",
     "ExternalStream": "Streams of CuPy, torch and cuda.core are accepted as they are.",
     "StreamContext": "What `stream` returns has no class of its own.",
@@ -58,6 +60,8 @@ DIFFERENCES = {
     "device_count": "It never initialises CUDA in this process, so it is safe before a fork.",
     "is_available": "It never initialises CUDA in this process, so it is safe before a fork.",
     "make_graphed_callables": "There is no backward pass; `replay` reads new inputs where they are.",
+    "jiterator._create_jit_fn": "It takes arrays of every device kind; scalars are matched by name.",
+    "jiterator._create_multi_output_jit_fn": "As `_create_jit_fn`.",
     "manual_seed": "The numbers depend on seed, offset and index alone, so every GPU model gives the same.",
     "manual_seed_all": "As `manual_seed`.",
     "nvtx.range_end": "An id that is not open raises `ArgumentError`.",

@@ -88,7 +88,21 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
     judge.add_argument(
         "--cheats", action=_ListCheats, nargs=0, help="list the cheats that verdicts name by number, and exit"
     )
+    judge.add_argument(
+        "--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of what --json writes, and exit"
+    )
     judge.set_defaults(command=_judge)
+
+
+class _PrintSchema(argparse.Action):
+    """Prints the JSON Schema of verdicts and ends the command, as ``--help`` does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print the schema, in JSON itself."""
+        from cuassay.judging.json_schema import verdicts_schema
+
+        print(json.dumps(verdicts_schema(), indent=1))
+        parser.exit()
 
 
 class _ListCheats(argparse.Action):

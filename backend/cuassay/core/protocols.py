@@ -281,7 +281,9 @@ class Spinning(Protocol):
     Optional attributes: ``longest_hold_s`` is the longest time in seconds for which it is worth holding a stream to
     measure it; it is infinite for virtual time. A backend with virtual time has ``time_unit = "virtual s"``, and its
     method ``now_s()`` returns the host's virtual time. A method ``throttled(index)`` returns whether the device
-    currently limits its clocks, or None if that is unknown.
+    currently limits its clocks, or None if that is unknown. A method ``bandwidth(index)`` returns the peak rate of the
+    device's memory in bytes per second. A method ``watched_generators(index)`` returns a context manager that yields
+    getters of the state of other libraries' default random generators, by a name for messages.
     """
 
     def spin(self, index: int, cycles: int) -> None:

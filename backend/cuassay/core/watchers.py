@@ -53,6 +53,8 @@ EVENTS = MappingProxyType(
         "copied": "bytes were copied between host and device on `stream`: 0",
         "range_begun": "a named range of the program begins: the range",
         "range_ended": "a named range ends: the range",
+        "range_started": "a named range that may end in another thread begins: the range",
+        "range_finished": "such a range ends: the range",
         "marked": "the program marks a moment: 0",
         "launched": "work was given to `stream` by a kind that knows how long it takes: 0",
         "accessed": "work that reads or writes `accesses` was given to `stream`, or recorded there by a capture: 0",

@@ -333,8 +333,14 @@ def get_arch_list() -> list[str]:
 
 
 def cudart() -> Any:
-    """Return the CUDA runtime functions that torch exposes, and ``cudaError``; each returns its status first."""
-    return _runtime().cudart()
+    """Return the CUDA runtime functions that torch exposes, and ``cudaError``; each returns its status first.
+
+    A name that the installed CUDA version lacks, such as ``cudaProfilerInitialize`` from CUDA 12 on, is an
+    `AttributeError` that says which versions have it.
+    """
+    from cuassay.devices.cuda.driver.cudart import cudart as names
+
+    return names()
 
 
 def libraries() -> list[tuple[str, str, str, str]]:

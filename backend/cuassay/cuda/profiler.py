@@ -33,8 +33,8 @@ def profile() -> Iterator[None]:
 
 
 def _call(name: str, doing: str) -> None:
-    from cuassay.devices.cuda.driver import runtime
     from cuassay.devices.cuda.driver.check import check
+    from cuassay.devices.cuda.driver.cudart import cudart
 
-    function = getattr(runtime.cudart(), name)
+    function = getattr(cudart(), name)
     check(function(), doing)

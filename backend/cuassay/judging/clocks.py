@@ -289,8 +289,7 @@ def peaks_of(device: Device, dtypes: Sequence[str], nbytes: int) -> Peaks:
     from cuassay.devices.cuda.driver.runtime import get_device_properties
 
     found = get_device_properties(device.index)
-    bandwidth = 2e3 * found.memory_clock_rate * found.memory_bus_width / 8  # kHz, two transfers per clock, bits
     flops = 1e3 * found.clock_rate * found.multi_processor_count * _FLOPS_A_CLOCK.get(found.major, 0)
     return {name: flops for name in dtypes if flops} | (
-        {"bandwidth": bandwidth} if nbytes > found.L2_cache_size else {}
+        {"bandwidth": found.bandwidth} if nbytes > found.L2_cache_size else {}
     )

@@ -161,6 +161,8 @@ class Verdict:
         The duration of the judging in seconds.
     options : mapping
         The options that decide the verdict, for a replay.
+    catalogue : int
+        The version of the catalogue of cheats that the numbers in `cheat` refer to.
     """
 
     verdict: Outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import count
 from types import CodeType
 from typing import Any
 
@@ -57,16 +58,19 @@ class Way:
         Their dispatch path; None before it is known.
     is_alone : bool
         Whether only this package allocates, copies and so on in such a call, so that all of it is booked on its line.
+    nbytes : int
+        The bytes of the arrays of the first such call; 0 before it is known.
     watch
         The `pairs.Watch` that times such calls, None if events do not time them, or `UNMET`: it has to be asked for.
     """
 
-    __slots__ = ("is_alone", "name", "text", "watch")
+    __slots__ = ("is_alone", "name", "nbytes", "text", "watch")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.text: str | None = None
         self.is_alone = False
+        self.nbytes = 0
         self.watch: Any = UNMET
 
 
@@ -118,7 +122,7 @@ def calls(log: list[Any], thread: int) -> Iterator[Moment]:
     """Return the moments of a thread's calls. Their pairs of events are noted where they are timed."""
     for number, parent, begin, end, way, code, instruction, watch, pair in _rows(log, _CALL):
         if watch is not None and pair >= 0:
-            watch.called[pair] = way.name, number
+            watch.called[pair] = way, number
         made = Moment("op", way.name, number, parent, thread, begin, end, (code, instruction))
         made.way = way
         yield made
@@ -153,6 +157,7 @@ class _Assembly:
         self._last_end: dict[str, float] = {}
         self._recorded: dict[tuple[str, int], tuple[str, float]] = {}
         self._waiting: dict[str, list[tuple[str, float, float]]] = {}
+        self._ranges: dict[int, tuple[Span, int]] = {}
 
     def take(self, moment: Moment) -> None:
         """Add one moment. The moment of an op must be added before the moments of the work that the op launched."""
@@ -167,6 +172,8 @@ class _Assembly:
             self._take_memory(moment, occurrence)
         elif moment.kind in ("event_recorded", "event_waited", "stream_made"):
             self._take_order(moment, occurrence)
+        elif moment.kind in ("range_started", "range_finished"):
+            self._take_free_range(moment, occurrence)
         elif moment.kind in _OF_THE_HOST:
             self._take_host(moment, *self._named(moment, occurrence))
 
@@ -200,6 +207,20 @@ class _Assembly:
         end = (self._ended if moment.end == OPEN else max(moment.end, moment.begin)) - self._began
         parent = self._places.get(moment.parent, -1)
         self._add(moment, Span(kind, name, self._thread(moment.thread), begin, end, parent, 0, _site(moment)))
+
+    def _take_free_range(self, moment: Moment, occurrence: Occurrence) -> None:
+        """Add or end a range that may end in another thread. Ranges that overlap get different tracks."""
+        time = moment.begin - self._began
+        if moment.kind == "range_finished":
+            if occurrence.subject in self._ranges:  # it may have begun before the recording
+                self._ranges.pop(occurrence.subject)[0].end = time
+            return
+        taken = {lane for _, lane in self._ranges.values()}
+        lane = next(number for number in count(1) if number not in taken)
+        track = "host ranges" if lane == 1 else f"host ranges {lane}"
+        span = Span("range", occurrence.name, track, time, self._ended - self._began, site=_site(moment))
+        self._ranges[occurrence.subject] = span, lane
+        self._add(moment, span)
 
     def _take_wait(self, moment: Moment, occurrence: Occurrence) -> None:
         begin, end = self._times(moment, occurrence)

@@ -106,7 +106,8 @@ def _spans(timeline: Timeline, tracks: _List) -> dict[str, Any]:
 
 def _row(total: Any) -> list[Any]:
     times = (total.host_self, total.host_total, total.device_self, total.device_total)
-    return [total.name, total.calls, *map(_ns, times), total.launches, total.nbytes]
+    share = -1 if total.of_bandwidth is None else round(total.of_bandwidth, 4)
+    return [total.name, total.calls, *map(_ns, times), total.launches, total.nbytes, share]
 
 
 # ------------------------------------------------------------------------------------------------ memory

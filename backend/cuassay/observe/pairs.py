@@ -20,7 +20,7 @@ from typing import Any
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.core.watchers import Occurrence
-from cuassay.observe.assembly import Moment
+from cuassay.observe.assembly import Moment, Way
 from cuassay.ops import registry
 
 __all__ = ["NEVER", "Pair", "Pairs", "Watch", "needs_pairs"]
@@ -33,13 +33,13 @@ NEVER = -inf
 
 @dataclass(slots=True)
 class Watch:
-    """The functions of a device's stopwatch, and the op and the moment of each call, by the number of its pair."""
+    """The functions of a device's stopwatch, and what was called and its moment, by the number of the pair."""
 
     start: Callable[[], Any]
     follow: Callable[[], Any]
     stop: Callable[[Any], int]
     read: Callable[[], list[tuple[int, int, float, float]]]
-    called: dict[int, tuple[str, int]] = field(default_factory=dict)
+    called: dict[int, tuple[Way, int]] = field(default_factory=dict)
 
 
 #: A pair whose first event is recorded: what times it, and its mark.
@@ -85,7 +85,13 @@ class Pairs:
         `is_next` means that no work was given to the stream since the last call ended. Returns None if no operand is on
         a device that needs pairs, or if the stream is being captured.
         """
-        for operand in operands:
+        for given in operands:
+            if given.__class__ in (list, tuple):
+                if not given:
+                    continue
+                operand = given[0]
+            else:
+                operand = given
             array_type = operand.__class__
             backend = self._wanted[array_type] if array_type in self._wanted else self._meet(array_type)
             if backend is not None:
@@ -100,7 +106,7 @@ class Pairs:
     def end(pair: Pair, name: str, parent: int) -> None:
         """Record the second event. `name` is the op that was called, and `parent` the number of its moment."""
         watch, mark = pair
-        watch.called[watch.stop(mark)] = name, parent
+        watch.called[watch.stop(mark)] = Way(name), parent
 
     def _meet(self, array_type: type) -> Backend | None:
         found = registry.backend_of(array_type)
@@ -133,10 +139,10 @@ class Pairs:
         self.quietly(lambda: registry.backend(device.kind).synchronize(device.index))
         found = []
         for pair, stream, begin, end in self.quietly(watch.read):
-            name, parent = watch.called.get(pair, ("", -1))  # another thread may just have ended a call
-            if parent >= 0:
-                moment = Moment("launched", name, next(numbers), parent, 0, begin, end)
-                moment.occurrence = Occurrence("launched", str(device), 0, stream, 0, name, begin, end)
+            way, parent = watch.called.get(pair, (None, -1))  # another thread may just have ended a call
+            if way is not None and parent >= 0:
+                moment = Moment("launched", way.name, next(numbers), parent, 0, begin, end)
+                moment.occurrence = Occurrence("launched", str(device), 0, stream, way.nbytes, way.name, begin, end)
                 found.append(moment)
         return found
 

@@ -13,6 +13,7 @@ from cuassay.observe import page, perfetto
 from cuassay.observe.comparison import Comparison, compare, figures
 from cuassay.observe.gaps import Gap, idle_gaps
 from cuassay.observe.recorder import Recorder
+from cuassay.observe.roofline import bandwidths
 from cuassay.observe.spans import Timeline
 from cuassay.observe.totals import Total, format_seconds, table, totals
 
@@ -104,6 +105,7 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         A second call does nothing. Raises `StateError` if the profile was not started.
         """
         self._timeline = self._recorder.stop()
+        self._timeline.bandwidths = bandwidths(self._timeline)
 
     @property
     def timeline(self) -> Timeline:
@@ -117,7 +119,7 @@ class profile:  # noqa: N801  used as a function is, as in ``torch.profiler.prof
         return totals(self.timeline, by)
 
     def table(self, by: str = "op", *, limit: int = 40) -> str:
-        """Return `totals` as text: host and device times, each self and total, launches, and bytes."""
+        """Return `totals` as text: host and device times, each self and total, launches, bytes, and the roofline."""
         return table(self.timeline, by, limit=limit)
 
     def compare(self, before: profile) -> Comparison:

@@ -37,6 +37,7 @@ from cuassay.observe.assembly import (
 )
 from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
+from cuassay.observe.roofline import bytes_of
 from cuassay.observe.signatures import finding
 from cuassay.observe.spans import Timeline
 from cuassay.observe.threads import State, Threads, close, place
@@ -275,7 +276,7 @@ class Recorder:
             raise
         finally:
             state.tried = None
-        way.text = str(found)
+        way.text, way.nbytes = str(found), bytes_of(op, args, found.result)
         return found.result
 
     def _needs_pairs(self, backend: Backend) -> bool:

@@ -32,7 +32,8 @@ class Span:
     parent : int
         The index in `Timeline.spans` of the span that contains or launched this one; -1 for none.
     nbytes : int
-        The number of bytes moved; 0 if that is not known.
+        The number of bytes moved; 0 if that is not known. Where calls of ops are timed by events, it is the bytes of
+        the arrays of the first call with the same types and shapes, as if each was read or written once.
     site : str
         The caller's line, as ``file.py:12``. For a replayed kernel it is the line of the capture.
     is_timed : bool
@@ -96,6 +97,8 @@ class Timeline:
         The unit of times: ``"s"`` or ``"virtual s"``.
     missed : int
         The number of spans left out because of the limit.
+    bandwidths : dict
+        From a device to the peak rate of its memory in bytes per second; without devices of which it is not known.
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -105,6 +108,7 @@ class Timeline:
     seconds: float = 0.0
     unit: str = "s"
     missed: int = 0
+    bandwidths: dict[str, float] = field(default_factory=dict)
 
     def tracks(self) -> list[str]:
         """Return the tracks: the host's first, then the streams by name."""

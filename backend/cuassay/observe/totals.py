@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError
+from cuassay.observe.roofline import Shares
 from cuassay.observe.spans import DEVICE_KINDS, Span, Timeline
 
 __all__ = ["GROUPS", "Total", "table", "totals"]
@@ -33,6 +34,10 @@ class Total:
         Seconds on the host, without and with nested calls.
     device_self, device_total : float
         Seconds of kernels and copies, without and with those of nested calls.
+    of_bandwidth : float, optional
+        The share of the roofline: the time in which the device's memory can move the bytes of the kernels, divided by
+        the time that they took. None if no bytes or no peak rate are known. Kernels that compute much per byte, such as
+        large matrix products, stay far below 1.
     """
 
     name: str
@@ -43,6 +48,7 @@ class Total:
     host_total: float = 0.0
     device_self: float = 0.0
     device_total: float = 0.0
+    of_bandwidth: float | None = None
 
 
 def totals(timeline: Timeline, by: str = "op") -> list[Total]:
@@ -58,18 +64,21 @@ def totals(timeline: Timeline, by: str = "op") -> list[Total]:
     if by not in GROUPS:
         raise ArgumentError(f"a table is by {', '.join(GROUPS)}; got {by!r}; choose one")
     found: dict[str, Total] = {}
+    shares = Shares(timeline.bandwidths)
     name_of = _NAMES[by]
     inside = _seconds_inside(timeline.spans)
     for place, span in enumerate(timeline.spans):
         name = name_of(span)
         if span.kind in DEVICE_KINDS:
-            _add_work(found, timeline.spans, place, name_of, by)
+            shares.add(_add_work(found, timeline.spans, place, name_of, by), span)
         elif name is not None and span.kind != "mark":
             total = found.setdefault(name, Total(name))
             total.calls += 1
             total.host_self += span.seconds - inside.get(place, 0.0)
             if name not in _names_around(timeline.spans, span, name_of):
                 total.host_total += span.seconds
+    for name, total in found.items():
+        total.of_bandwidth = shares.of(name)
     return sorted(found.values(), key=lambda total: (-total.device_total, -total.host_total, total.name))
 
 
@@ -83,8 +92,8 @@ _NAMES: Mapping[str, Callable[[Span], str | None]] = {
 
 def _add_work(
     found: dict[str, Total], spans: Sequence[Span], place: int, name_of: Callable[[Span], str | None], by: str
-) -> None:
-    """Add a kernel or copy to the total of its launcher, or of itself when grouping by kernel."""
+) -> str:
+    """Add a kernel or copy to the total of its launcher, or of itself when grouping by kernel; return that name."""
     span = spans[place]
     own = name_of(span) or (spans[span.parent].name if span.parent >= 0 else span.name)
     total = found.setdefault(own, Total(own))
@@ -94,9 +103,10 @@ def _add_work(
     if by == "kernel":
         total.calls += 1
         total.device_total += span.seconds
-        return
+        return own
     for name in {own, *_names_around(spans, span, name_of)}:
         found.setdefault(name, Total(name)).device_total += span.seconds
+    return own
 
 
 def _seconds_inside(spans: Sequence[Span]) -> dict[int, float]:
@@ -118,7 +128,7 @@ def _names_around(spans: Sequence[Span], span: Span, name_of: Callable[[Span], s
     return found
 
 
-_COLUMNS = ("calls", "host self", "host total", "device self", "device total", "launches", "bytes")
+_COLUMNS = ("calls", "host self", "host total", "device self", "device total", "launches", "bytes", "of bandwidth")
 
 
 def table(timeline: Timeline, by: str = "op", *, limit: int = 40) -> str:
@@ -144,7 +154,8 @@ def table(timeline: Timeline, by: str = "op", *, limit: int = 40) -> str:
 def _row(total: Total) -> tuple[str, ...]:
     times = (total.host_self, total.host_total, total.device_self, total.device_total)
     moved = format_bytes(total.nbytes) if total.nbytes else "-"
-    return total.name, f"{total.calls:,}", *map(format_seconds, times), f"{total.launches:,}", moved
+    share = "-" if total.of_bandwidth is None else f"{total.of_bandwidth:.1%}"
+    return total.name, f"{total.calls:,}", *map(format_seconds, times), f"{total.launches:,}", moved, share
 
 
 def format_seconds(seconds: float) -> str:

@@ -65,7 +65,8 @@ class Traces:
 
     def meet(self, operands: Sequence[Any]) -> None:
         """Let the tracer learn the current stream of the device that `operands` are on."""
-        for operand in operands:
+        for given in operands:
+            operand = given[0] if given.__class__ in (list, tuple) and given else given
             kind = self._kind_of(operand.__class__)
             if kind:
                 index = self._backends[kind].device_of(operand).index

@@ -19,9 +19,11 @@ from cuassay.core import watchers
 from cuassay.cuda import nvtx
 from cuassay.errors import ArgumentError, DeviceError, StateError
 from cuassay.memory import CachingAllocator, IntegerSource
+from cuassay.observe import recorder
 from cuassay.observe.gaps import idle_gaps
 from cuassay.observe.pairs import Pairs
 from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
+from cuassay.observe.totals import totals
 from cuassay.ops import registry
 
 #: Kinds that tell how long their work takes.
@@ -314,6 +316,31 @@ def test_a_range_from_start_to_end_ends_once() -> None:
         nvtx.range_end(number)
 
 
+def test_ranges_that_end_in_another_thread_lie_on_tracks_of_their_own(x: Any) -> None:
+    before = nvtx.range_start("begun before")
+    with cuassay.profile() as p:
+        first = nvtx.range_start("first")
+        second = nvtx.range_start("second")
+        ops.exp(x)
+        thread = threading.Thread(target=nvtx.range_end, args=(first,))
+        thread.start()
+        thread.join()
+        third = nvtx.range_start("third")
+        nvtx.range_end(second)
+        nvtx.range_end(before)
+    nvtx.range_end(third)
+
+    found = {span.name: span for _, span in p.timeline.of_kinds(["range"])}
+    assert {name: span.track for name, span in found.items()} == {
+        "first": "host ranges", "second": "host ranges 2", "third": "host ranges",
+    }  # fmt: skip
+    assert found["first"].begin <= found["first"].end <= found["third"].begin
+    assert found["third"].end == pytest.approx(p.timeline.seconds)
+    (call,) = [span for _, span in p.timeline.of_kinds(["op"])]
+    assert call.parent == -1
+    assert found["second"].site.startswith("test_profile.py:")
+
+
 def test_what_is_beyond_the_limit_is_counted(x: Any) -> None:
     with cuassay.profile(memory=False, limit=3) as p:
         for _ in range(5):
@@ -443,10 +470,49 @@ def test_a_table_has_a_row_for_each_and_says_what_it_leaves_out() -> None:
     text = profile_of(by_hand()).table(limit=2)
 
     assert text.splitlines()[0].split() == ["op", "calls", "host", "self", "host", "total", "device", "self", "device",
-                                            "total", "launches", "bytes"]  # fmt: skip
+                                            "total", "launches", "bytes", "of", "bandwidth"]  # fmt: skip
     assert "... and 2 more; give limit=" in text
     assert "6 ms in all; kernels and copies 2 ms" in text
     assert "a.py:3" in profile_of(by_hand()).table("site")
+
+
+def test_the_share_of_bandwidth_is_that_of_kernels_whose_bytes_are_known() -> None:
+    timeline = by_hand()
+    timeline.bandwidths = {"sim:0": 400e3}
+    timeline.spans.append(Span("kernel", "unknown", "cuda:0 stream 1", 0.005, 0.006, -1, 200))
+    timeline.spans.append(Span("kernel", "k", "sim:0 stream 1", 0.005, 0.006, -1, 0))
+
+    shares = {total.name: total.of_bandwidth for by in ("op", "kernel") for total in totals(timeline, by)}
+
+    assert shares["inner"] == pytest.approx(100 / 400)
+    assert shares["k"] == pytest.approx(300 / 800)
+    assert [shares[name] for name in ("outer", "copy: to the host", "unknown")] == [None, None, None]
+    assert "  25.0%" in profile_of(timeline).table()
+
+
+def test_a_kernel_of_the_simulated_device_has_the_share_of_its_model(device: Device, x: Any) -> None:
+    if device.kind != "sim":
+        pytest.skip("no model of its times")
+    with cuassay.profile(device) as p:
+        ops.add(x, x)
+
+    (total,) = p.totals("kernel")
+    (span,) = [one for _, one in p.timeline.of_kinds(["kernel"])]
+    assert total.of_bandwidth == pytest.approx(3 * x.nbytes / 4.8e12 / span.seconds)
+
+
+def test_calls_that_events_time_have_the_bytes_of_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = from_host(np.ones((32, 32), np.float32), "sim:0")
+    monkeypatch.setattr(watchers, "tell", lambda occurrence: None)  # what the machine tells of its kernels
+    monkeypatch.setattr(recorder, "needs_pairs", lambda backend: True)
+    with cuassay.profile("sim") as p:
+        for _ in range(2):
+            ops.add(x, x)
+        ops.transpose(x, axis0=0, axis1=1)
+        ops.foreach_max([x, x[0]])
+
+    moved = [(span.name, span.nbytes) for _, span in p.timeline.of_kinds(["kernel"])]
+    assert moved == [("add", 3 * x.nbytes)] * 2 + [("transpose", 0), ("foreach_max", 0)]
 
 
 def test_an_idle_gap_is_named_by_what_the_host_did() -> None:

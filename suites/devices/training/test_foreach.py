@@ -98,6 +98,31 @@ def test_any_sizes_at_any_place_are_doubled(views: Views, dtype: Any, drawn: lis
     assert_margins_untouched(bases, arrays, offsets)
 
 
+#: A chunk of a kernel is 256 threads' packs of 16 bytes, one or 64 packs for each thread: 512 to 131,072 elements.
+CHUNKS = [512 * chunks << packs for packs in range(9) for chunks in (1, 2, 3)]
+
+
+@dtypes(*FLOATS)
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_arrays_of_one_two_and_three_whole_chunks_are_computed_to_their_ends(
+    views: Views, dtype: Any, more: int
+) -> None:
+    sizes = [size + more for size in sorted(set(CHUNKS))]
+    arrays, bases = views(dtype, sizes, [0] * len(sizes))
+    for number, array in enumerate(arrays):
+        array[-1] = 8 + number  # the largest is the last one, which a chunk too few would leave out
+    norms = [np.linalg.norm(to_host(array).astype(np.float64)) for array in arrays]
+    expected = doubled(arrays)
+
+    np.testing.assert_allclose(to_host(ops.foreach_norm(arrays)), norms, rtol=1e-6)
+    np.testing.assert_array_equal(to_host(ops.foreach_max(arrays)), [8 + n for n in range(len(sizes))])
+    ops.foreach_mul_(arrays, 2.0)
+
+    for array, right in zip(arrays, expected, strict=True):
+        assert_same_bits(array, right)
+    assert_margins_untouched(bases, arrays, [0] * len(sizes))
+
+
 @dtypes(*FLOATS)
 def test_norms_of_arrays_that_begin_anywhere_count_each_element_once(views: Views, dtype: Any) -> None:
     arrays, _ = views(dtype, [5000 + k for k in range(8)], list(range(8)))

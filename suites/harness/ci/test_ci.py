@@ -201,6 +201,15 @@ def test_each_workflow_gets_a_leg_for_each_job_of_its_machines(workflow: str) ->
     assert all(leg["runs-on"] for leg in legs)
 
 
+def test_what_a_commit_changes_is_mutated_at_every_push_and_its_parent_is_there() -> None:
+    rows = [row for row in MACHINES if "mutate" in row["jobs"]]
+    assert {row["workflow"] for row in rows} == {"cpu"}
+
+    text = (WORKFLOWS[0].parent / "cpu.yml").read_text(encoding="utf-8")
+    checkout = text.partition("  leg:")[2].partition("- uses: actions/checkout")[2].partition("- uses:")[0]
+    assert int(re.search(r"fetch-depth: (\d+)", checkout)[1]) >= 2  # type: ignore[index]
+
+
 def test_a_workflow_without_machines_is_an_error_and_no_empty_matrix() -> None:
     done = python("matrix.py", "nowhere")
     assert done.returncode != 0

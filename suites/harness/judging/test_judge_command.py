@@ -13,6 +13,7 @@ from referees import DATA
 
 from cuassay.cli import main, parser
 from cuassay.judging.catalogue import CHEATS
+from cuassay.judging.json_schema import verdicts_schema
 from cuassay.judging.verdict import CaseTime, read_verdicts
 from cuassay_reports.load import load
 
@@ -81,6 +82,14 @@ def test_the_catalogue_of_cheats_is_listed_without_a_declaration(capsys: pytest.
     lines = capsys.readouterr().out.splitlines()
     assert ended.value.code == 0
     assert [line.split()[0] for line in lines[1:]] == list(CHEATS)
+
+
+def test_the_schema_is_printed_without_a_declaration(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["judge", "--schema"])
+
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out) == verdicts_schema()
 
 
 def test_a_replay_gives_the_same_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import SimpleNamespace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -107,10 +107,11 @@ def test_hosts_have_no_peaks(name: str) -> None:
 def test_peaks_of_a_gpu_are_those_that_its_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuassay.devices.cuda.driver import runtime
 
-    told = SimpleNamespace(
-        memory_clock_rate=2_619_000, memory_bus_width=5120, clock_rate=1_980_000, multi_processor_count=132, major=9,
-        L2_cache_size=50 << 20,
-    )  # fmt: skip
+    h200 = {
+        "memory_clock_rate": 2_619_000, "memory_bus_width": 5120, "clock_rate": 1_980_000, "multi_processor_count": 132,
+        "major": 9, "L2_cache_size": 50 << 20,
+    }  # fmt: skip
+    told = runtime.Properties(**dict.fromkeys((one.name for one in fields(runtime.Properties)), 0) | h200)
     monkeypatch.setattr(runtime, "get_device_properties", lambda index: told)
 
     large, small = (peaks_of(Device("cuda"), ("float32",), nbytes) for nbytes in (10**9, 10**6))

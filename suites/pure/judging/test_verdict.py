@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cuassay.errors import ArgumentError, JudgingError, SettingError
+from cuassay.judging.json_schema import verdicts_schema
 from cuassay.judging.limits import Limits
 from cuassay.judging.scan import parse_policy, scan
 from cuassay.judging.verdict import CaseTime, Evidence, Verdict, exit_status, read_verdicts
@@ -153,3 +155,82 @@ def test_a_source_that_is_too_long_is_not_parsed(policy: str, certainty: str) ->
     (found,) = scan(source, is_python=True, policy=parse_policy(policy))
 
     assert (found.id, found.certainty) == ("X11", certainty)
+
+
+# ------------------------------------------------------------------------------------------------ JSON Schema
+
+
+#: What JSON's names for types mean in Python; a truth value is not a number.
+TYPES = {
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "null": lambda value: value is None,
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def unfit(schema: dict[str, Any], value: Any, place: str = "") -> list[str]:
+    """The places in a value that do not fit a JSON Schema, of which only what ours uses is known."""
+    known = {"$schema", "title", "description", "type", "const", "enum", "items", "properties", "required"}
+    assert set(schema) <= {*known, "additionalProperties"}
+    allowed = schema.get("type", list(TYPES))
+    if not any(TYPES[name](value) for name in ([allowed] if isinstance(allowed, str) else allowed)):
+        return [place]
+    if value != schema.get("const", value) or value not in schema.get("enum", [value]):
+        return [place]
+    if isinstance(value, list):
+        return [one for part in value for one in unfit(schema.get("items", {}), part, f"{place}[]")]
+    if not isinstance(value, dict):
+        return []
+    found = [f"{place}.{name}" for name in schema.get("required", ()) if name not in value]
+    for name, part in value.items():
+        inner = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
+        found += unfit(inner, part, f"{place}.{name}")
+    return found
+
+
+FULL = verdict(
+    "refused", cheat=(SEEN,), cases=(CASE, replace(CASE, median_s=None, peers={"numpy": 1.0})), weak=("zeros",),
+    jail={"net": "on"}, probes={"values": 2}, headroom=0.5, options={"times": True, "seconds": 30.0},
+)  # fmt: skip
+
+
+def test_verdicts_fit_the_schema_and_it_names_each_field() -> None:
+    schema = verdicts_schema()
+
+    assert unfit(schema, json.loads(json.dumps([FULL.as_json(), verdict().as_json()]))) == []
+    assert list(schema["items"]["properties"]) == list(FULL.as_json())
+    for record in (schema["items"], *(schema["items"]["properties"][name]["items"] for name in ("cases", "cheat"))):
+        assert record["description"].endswith(".")
+
+
+def test_the_schema_tells_the_meaning_of_each_field_of_a_verdict_and_of_a_time() -> None:
+    fields = verdicts_schema()["items"]["properties"]
+
+    assert [name for name, one in fields.items() if not one.get("description")] == []
+    assert [name for name, one in fields["cases"]["items"]["properties"].items() if not one.get("description")] == []
+    assert fields["nonce"]["description"].startswith("The number, in hexadecimal digits")
+
+
+@pytest.mark.parametrize(
+    ("changed", "place"),
+    [
+        ({"schema": 2}, "[].schema"),
+        ({"verdict": "maybe"}, "[].verdict"),
+        ({"nonce": 7}, "[].nonce"),
+        ({"calls": True}, "[].calls"),
+        ({"headroom": "half"}, "[].headroom"),
+        ({"probes": {"values": "two"}}, "[].probes.values"),
+        ({"weak": [1]}, "[].weak[]"),
+        ({"cheat": [{"id": "T9", "certainty": "sure", "evidence": ""}]}, "[].cheat[].certainty"),
+        ({"cases": [{}]}, "[].cases[].label"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else None,
+)
+def test_the_schema_refuses_what_a_verdict_cannot_be(changed: dict[str, Any], place: str) -> None:
+    row = {**json.loads(json.dumps(FULL.as_json())), **changed}
+
+    assert place in unfit(verdicts_schema(), [row])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import cuassay
 from cuassay import cuda
+from cuassay.devices.cuda.driver import cudart
+from cuassay.devices.cuda.driver.cudart import Cudart
 from cuassay.errors import ArgumentError, DeviceError, LibraryNotFoundError
 
 
@@ -70,3 +73,35 @@ def test_a_source_without_the_kernel_is_an_error_before_any_launch(source: str, 
 )
 def test_a_kernel_that_a_header_or_a_macro_may_define_is_accepted(source: str, name: str) -> None:
     assert cuda.compile_kernel(source, name)
+
+
+# ------------------------------------------------------------------------------------------------ cudart
+
+
+def test_cudart_has_names_of_its_version() -> None:
+    assert set(dir(Cudart(11))) - set(dir(Cudart(12))) == {"cudaOutputMode", "cudaProfilerInitialize"}
+    assert dir(Cudart(13)) == dir(Cudart(12)) == dir(Cudart(None))
+
+
+@pytest.mark.parametrize("name", ["cudaOutputMode", "cudaProfilerInitialize"])
+def test_cudart_says_which_versions_have_a_name(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"CUDA 13 has no '{name}'; only CUDA before 12 has it; torch lacks it"):
+        getattr(Cudart(13), name)
+    assert not hasattr(Cudart(12), name)
+
+
+def test_cudart_names_the_versions_from_which_on_a_name_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cudart, "NAMES", {"cudaNew": cudart.Versions(since=14)})
+    with pytest.raises(AttributeError, match="CUDA 13 has no 'cudaNew'; CUDA 14 and later have it"):
+        _ = Cudart(13).cudaNew
+    assert (dir(Cudart(13)), dir(Cudart(14))) == ([], ["cudaNew"])
+
+
+def test_cudart_gives_functions_of_the_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(cudaError_t=int, cudaProfilerStart=lambda: (0,))
+    monkeypatch.setattr(cudart, "_bindings", lambda: runtime)
+
+    assert Cudart(13).cudaError is int
+    assert Cudart(13).cudaProfilerStart() == (0,)
+    with pytest.raises(AttributeError, match=r"cudart\(\) has no 'cudaMalloc'; it has cudaError, cudaGetErrorString"):
+        _ = Cudart(13).cudaMalloc

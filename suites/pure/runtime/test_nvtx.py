@@ -8,11 +8,14 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cuassay import ops
 from cuassay.core.watchers import Occurrence, watch
 from cuassay.cuda import nvtx
 from cuassay.devices.cuda import annotate
+from cuassay.errors import ArgumentError
 
 
 class Domain:
@@ -21,6 +24,7 @@ class Domain:
     def __init__(self, *, is_heard: bool) -> None:
         self.is_heard = is_heard
         self.calls: list[tuple[Any, ...]] = []
+        self.named = self
 
     def get_event_attributes(self, message: str) -> str | None:
         return message if self.is_heard else None
@@ -43,7 +47,9 @@ def ask_again() -> None:
 def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Domain]:
     domain = Domain(is_heard=request.param)
     package = ModuleType("nvtx")
-    package.__spec__, package.get_domain = ModuleSpec("nvtx", None), lambda: domain  # type: ignore[attr-defined]
+    domain.named = Domain(is_heard=request.param)
+    package.__spec__ = ModuleSpec("nvtx", None)
+    package.get_domain = lambda name=None: domain.named if name == "cuassay" else domain  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "nvtx", package)
     ask_again()
     yield domain
@@ -108,3 +114,31 @@ def test_a_range_decorates_a_function_and_its_name_is_formatted_as_text_is() -> 
     assert [one.name for one in found] == ["{1} 2"] * 2
     with pytest.raises(IndexError):
         nvtx.range("{}")
+
+
+# ------------------------------------------------------------------------------------------------ ops
+
+
+@pytest.mark.parametrize("tool", [True], indirect=True)
+def test_ops_are_ranges_of_their_own_domain_inside_the_block(tool: Domain) -> None:
+    x = np.ones((3, 3), np.float32)
+    ops.exp(x)
+    with nvtx.mark_ops():
+        ops.exp(x)
+        ops.linear(x, x, x[0])  # calls matmul and add
+        with pytest.raises(ArgumentError, match="axis"):
+            ops.softmax(x, axis=7)
+    ops.exp(x)
+
+    pushed = [call for call in tool.named.calls if call[0] == "push_range"]
+    assert [name for _, name in pushed] == ["exp", "linear", "softmax"]
+    assert tool.named.calls.count(("pop_range",)) == 3
+    assert tool.calls == []
+
+
+@pytest.mark.parametrize("tool", [False], indirect=True)
+def test_ops_without_a_tool_are_the_plain_calls(tool: Domain) -> None:
+    x = np.ones(3, np.float32)
+    with nvtx.mark_ops():
+        np.testing.assert_array_equal(ops.add(x, x), [2, 2, 2])
+    assert tool.named.calls == []

@@ -1,6 +1,7 @@
 """NVTX ranges through the package ``nvtx``; without it, or without a listening tool, they do nothing.
 
-A message's attributes are made once, because making them is most of a range's cost. A tool attaches when NVTX is first
+Ranges are in a *domain*, by which tools group and filter them: the default one, whose name is empty, or a named one. A
+message's attributes are made once, because making them is most of a range's cost. A tool attaches when NVTX is first
 used in a process or never, so that `is_heard` is asked once.
 """
 
@@ -30,26 +31,26 @@ def is_heard() -> bool:
 
 
 @cache
-def _domain() -> Any:
-    """Return the domain of plain calls."""
-    return import_module("nvtx").get_domain()
+def _domain(name: str = "") -> Any:
+    nvtx = import_module("nvtx")
+    return nvtx.get_domain(name) if name else nvtx.get_domain()
 
 
 @lru_cache(maxsize=_KEPT)
-def _attributes(message: str) -> Any:
-    return _domain().get_event_attributes(message=message)
+def _attributes(message: str, domain: str = "") -> Any:
+    return _domain(domain).get_event_attributes(message=message)
 
 
-def push(message: str) -> None:
-    """Begin a nested range of this thread."""
+def push(message: str, domain: str = "") -> None:
+    """Begin a nested range of this thread in a domain."""
     if is_heard():
-        _domain().push_range(_attributes(message))
+        _domain(domain).push_range(_attributes(message, domain))
 
 
-def pop() -> None:
-    """End this thread's innermost range."""
+def pop(domain: str = "") -> None:
+    """End this thread's innermost range in a domain."""
     if is_heard():
-        _domain().pop_range()
+        _domain(domain).pop_range()
 
 
 def start(message: str) -> Any:

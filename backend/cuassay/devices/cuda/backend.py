@@ -25,6 +25,7 @@ from cuassay.devices.cuda.driver import libraries, nvml, runtime, visible
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.devices.cuda.observable import ObservableBackend
+from cuassay.devices.cuda.optional import OptionalMethods
 from cuassay.errors import CaptureError
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Tagger
@@ -42,7 +43,7 @@ _ABSENT: dict[str, str] = {
 }
 
 
-class CudaBackend(ObservableBackend):
+class CudaBackend(ObservableBackend, OptionalMethods):
     """The kind `cuda`; see `cuassay.core.protocols.Backend`."""
 
     kind = "cuda"

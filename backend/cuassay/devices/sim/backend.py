@@ -347,6 +347,10 @@ class SimBackend:
             flops = cycles / _SPIN_HZ * device.machine.profile.throughput
             calls.submit(queue, device, "spin", (), lambda: None, flops=flops)
 
+    def bandwidth(self, index: int) -> float:
+        """Return the bytes per virtual second that the memory of device `index` moves."""
+        return self._device(index).machine.profile.bandwidth
+
     def now_s(self) -> float:
         """Return the host's virtual time in seconds."""
         return self.machine.host.now

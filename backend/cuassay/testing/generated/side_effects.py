@@ -9,7 +9,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,15 @@ def _torch(name: str) -> Callable[[], Any]:
     return get
 
 
+def _torch_generators() -> Any:
+    """The state of torch's generators, of the host and, if torch uses CUDA already, of all GPUs; None without torch."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return [state.tolist() for state in (torch.get_rng_state(), *of_gpus)]  # the text of a long tensor leaves most out
+
+
 #: Global state that no function may change, by the name that a failure prints.
 STATE: dict[str, Callable[[], Any]] = {
     "np.geterr()": np.geterr,
@@ -58,7 +67,7 @@ STATE: dict[str, Callable[[], Any]] = {
 GENERATORS: dict[str, Callable[[], Any]] = {
     "the state of the module random": random.getstate,
     "the state of np.random": _numpy_generator,
-    "the state of torch's generator": _torch("get_rng_state"),
+    "the state of torch's generators": _torch_generators,
 }
 
 
@@ -117,13 +126,18 @@ _DIGITS = 37
 
 @contextmanager
 def _seeded(device: Device) -> Iterator[dict[str, Callable[[], Any]]]:
-    """Seed our default generators, of the host and of `device`, with an unlikely seed; yield getters of their state."""
+    """Seed our default generators, of the host and of `device`, with an unlikely seed; yield getters of their state.
+
+    The getters of other libraries' generators on the device are among them, if its backend has any.
+    """
+    watched = getattr(devices.backend(device.kind), "watched_generators", None)
     generators = {f"the default generator of {one}": default_generator(one) for one in {Device("cpu:0"), device}}
     held = {name: one.get_state() for name, one in generators.items()}
     try:
         for one in generators.values():
             one.manual_seed(0x5EED_0FAC_4EC4)
-        yield {name: one.get_state for name, one in generators.items()}
+        with nullcontext({}) if watched is None else watched(device.index) as of_others:
+            yield {name: one.get_state for name, one in generators.items()} | of_others
     finally:
         for name, one in generators.items():
             one.set_state(held[name])

@@ -25,7 +25,6 @@ from cuassay.errors import DeviceError, DeviceLostError
 __all__ = [
     "Properties",
     "can_device_access_peer",
-    "cudart",
     "current_device",
     "device",
     "device_count",
@@ -146,6 +145,11 @@ class Properties:
     pci_device_id: int
     pci_domain_id: int
     uuid: uuid.UUID
+
+    @property
+    def bandwidth(self) -> float:
+        """The peak rate of the memory in bytes per second: two transfers per clock."""
+        return 2e3 * self.memory_clock_rate * self.memory_bus_width / 8
 
 
 #: Maps each field to the driver's attribute.
@@ -358,40 +362,3 @@ def _primary(handle: Any) -> Iterator[Any]:
             driver.cuCtxPopCurrent()
     finally:
         driver.cuDevicePrimaryCtxRelease(handle)
-
-
-class _Cudart:
-    """The runtime functions that torch exposes under the same name; statuses are returned as ``cudaError``."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _CUDART:
-            raise AttributeError(f"cudart() has no {name!r}; it has {', '.join(_CUDART)}")
-        return getattr(_runtime(), "cudaError_t" if name == "cudaError" else name)
-
-    def __dir__(self) -> list[str]:
-        return list(_CUDART)
-
-
-_CUDART = (
-    "cudaError",
-    "cudaGetErrorString",
-    "cudaHostRegister",
-    "cudaHostUnregister",
-    "cudaMemGetInfo",
-    "cudaProfilerStart",
-    "cudaProfilerStop",
-    "cudaStreamCreate",
-    "cudaStreamDestroy",
-)
-
-
-def _runtime() -> Any:
-    with guarded("cudart"):
-        from cuda.bindings import runtime
-    return runtime
-
-
-@cache
-def cudart() -> Any:
-    """Return the CUDA runtime's functions by name; each returns cuda.bindings' tuple, with the status first."""
-    return _Cudart()
