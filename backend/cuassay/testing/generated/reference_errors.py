@@ -85,9 +85,22 @@ def _beyond_float64(spec: OpSpec, sample: Sample, expected: Array) -> Array | No
     with np.errstate(all="ignore"):
         moved = np.nan_to_num(np.abs(extended - expected.astype(np.longdouble)), nan=0.0, posinf=0.0)
         errors = np.array(_MARGIN * moved, np.float64)
+    typical = _typical_share(errors, expected) * np.nan_to_num(np.abs(expected), posinf=0.0)
+    errors = np.asarray(np.maximum(errors, typical))  # an array even if it has no axes
     lost = (expected == 0) & np.isfinite(expected)
     errors[lost] = np.maximum(errors, epsilon("float64") * np.maximum(_sizes(sample, expected.shape), 1.0))[lost]
     return errors if errors.any() else None
+
+
+def _typical_share(errors: Array, expected: Array) -> float:
+    """The median of the errors as shares of the results, because a single result may be exact by chance.
+
+    Results that lost nearly all their digits do not count: they say nothing of the others.
+    """
+    with np.errstate(all="ignore"):
+        shares = errors / np.abs(expected)
+    shares = shares[np.isfinite(shares) & (shares <= _MOST_SCATTER)]
+    return float(np.median(shares)) if shares.size else 0.0
 
 
 #: Relative changes of all inputs, in pairs of opposite sign; the function is a line between them but for 2^-57 of it.
