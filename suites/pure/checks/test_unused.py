@@ -121,6 +121,22 @@ def test_eight_places_behind_a_mask_and_eight_others_are_tried() -> None:
     assert met == [*chance.permutation(400)[:8], *chance.integers(0, 500, 8)]
 
 
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (3, 3), (9, 8)])
+def test_no_more_places_are_tried_than_an_array_has(size: int, count: int) -> None:
+    met: list[int] = []
+
+    def noting(a: Any, c: Any, beta: float) -> Any:
+        met.extend(np.flatnonzero(np.isnan(c)).tolist())
+        return a + c.sum()
+
+    spec = spec_of(
+        noting, lambda a, c, beta: a + c.sum(), samples=lambda make: [Sample((make(6), make(9)), {"beta": 1.0})]
+    )
+    check_unused(spec, CPU, Sample((ONES.values, free(np.ones(size))), {"beta": 0.0}))
+
+    assert met == generator().integers(0, size, 8)[:count].tolist()
+
+
 def test_reference_that_rejects_nan_requires_nothing() -> None:
     def finite(a: Any, index: Any) -> Any:
         if np.isnan(a).any():

@@ -85,7 +85,7 @@ def _beyond_float64(spec: OpSpec, sample: Sample, expected: Array) -> Array | No
     with np.errstate(all="ignore"):
         moved = np.nan_to_num(np.abs(extended - expected.astype(np.longdouble)), nan=0.0, posinf=0.0)
         errors = np.array(_MARGIN * moved, np.float64)
-    lost = (expected == 0) & np.isfinite(expected)
+    lost = expected == 0
     errors[lost] = np.maximum(errors, epsilon("float64") * np.maximum(_sizes(sample, expected.shape), 1.0))[lost]
     return errors if errors.any() else None
 
@@ -167,7 +167,7 @@ def accumulated_error(spec: OpSpec, sample: Sample, expected: Array, dtype: Any)
     if narrow.dtype != np.float32 or narrow.shape != expected.shape:
         return 0.0
     with np.errstate(all="ignore"):
-        errors = np.nan_to_num(np.abs(narrow.astype(np.float64) - expected), nan=0.0, posinf=0.0)
+        errors = np.nan_to_num(np.abs(narrow - expected), nan=0.0, posinf=0.0)
     return _OTHER_ORDER * float(np.max(errors, initial=0.0)) * epsilon(dtype) / epsilon("float32")
 
 
