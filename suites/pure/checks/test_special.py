@@ -245,3 +245,72 @@ def test_sums_of_float16_that_overflow_on_the_way_fail() -> None:
     samples = lambda make: [make(64)]  # noqa: E731
     assert not checked("units", wide, wide, samples, "float16")
     assert "a step overflows float16" in checked("units", lambda a: mean(a, np.float16), wide, samples, "float16")
+
+
+# ------------------------------------------------------------------------------------------------ which are tried
+
+
+@pytest.mark.parametrize(
+    ("given", "spans"),
+    [
+        (HostArray(np.ones(3), span=(-1.0, 1.0)), True),
+        (HostArray(np.ones(3), span=(-0.9, 1.0)), False),
+        (HostArray(np.ones(3), span=(-1.0, 0.9)), False),
+        (HostArray(np.ones(3), span=(-1.0, 1.0), is_free=True), False),
+        (HostArray(np.ones(3)), False),
+        (HostArray(np.ones(3, np.int64), span=(-1.0, 1.0)), False),
+        (np.ones(3), False),
+    ],
+    ids=["from -1 to 1", "from -0.9", "to 0.9", "free", "no range", "integers", "an array"],
+)
+def test_ranges_that_include_minus_one_and_one(given: Any, spans: bool) -> None:
+    assert special._spans_minus_one_to_one(given) is spans
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, check: Any, *samples: Any) -> list[Any]:
+    """The labels and the first numbers of what is tried."""
+    met: list[Any] = []
+    monkeypatch.setattr(
+        special, "_check", lambda spec, device, dtype, base, sample: met.append((sample.label, sample.args[0].values))
+    )
+    check(spec_of(same, same), CPU, FLOAT32, Sample(samples, label="drawn"))
+    return met
+
+
+def test_ranges_that_include_zero_are_tried_next_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranged = HostArray(np.full(9, 2, np.float32), span=(0.0, 3.0))
+
+    found = tried(monkeypatch, special._check_next_to_zero, ranged)
+
+    assert [label for label, _ in found] == [
+        "drawn, numbers next to zero 2^-27 times as large", "drawn, numbers next to zero 2^-8 times as large",
+        "drawn, some numbers next to zero",
+    ]  # fmt: skip
+    assert [values[0] for _, values in found[:2]] == [2 * 2.0**-27, 2 * 2.0**-8]
+
+
+def test_free_numbers_are_tried_next_to_zero_in_some_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = HostArray(np.full(9, 2, np.float32), is_free=True)
+    above = HostArray(np.full(9, 2, np.float32), span=(1.0, 3.0))
+
+    assert [label for label, _ in tried(monkeypatch, special._check_next_to_zero, free)] == [
+        "drawn, some numbers next to zero"
+    ]
+    assert tried(monkeypatch, special._check_next_to_zero, above) == []
+
+
+def test_four_checks_of_complex_numbers_are_made_of_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[Any] = []
+    names = ["check_far_complex", "check_small_complex", "check_large_complex", "check_branch_cuts"]
+    for name in names:
+        monkeypatch.setattr(
+            special, name, lambda spec, device, dtype, sample, name=name: met.append((name, sample.args[0].shape))
+        )
+    spec = OpSpec(
+        fn=lambda xp, a, k=0: a * 1, reference=lambda a, k=0: a * 1, name="f", dtypes=("complex64",),
+        samples=lambda make: [Sample((make(n),), {"k": k}) for n, k in ((24, 1), (9001, 2), (8, 3))],
+    )  # fmt: skip
+
+    special._check_complex(spec, CPU, np.dtype("complex64"))
+
+    assert met == [(name, (24,)) for name in names]
