@@ -184,3 +184,11 @@ def test_a_path_has_one_cheap_edge_to_each_node_but_the_first() -> None:
 @pytest.mark.parametrize("given", [MAKE(6), MAKE((6, 5)), MAKE((3, 3)), MAKE((6, 6), dtype="complex64")])
 def test_only_large_square_matrices_of_real_numbers_hold_a_path(given: Any) -> None:
     assert path(given, np.random.default_rng(0)) is None
+
+
+def test_a_path_leads_through_each_matrix_of_a_batch() -> None:
+    found = path(MAKE((2, 3, 6, 6), low=1, high=9), np.random.default_rng(0))
+
+    assert found is not None
+    assert found.shape == (2, 3, 6, 6)
+    assert [int((matrix == matrix.min()).sum()) for matrix in found.values.reshape(6, 6, 6)] == [5] * 6

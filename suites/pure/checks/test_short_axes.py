@@ -58,6 +58,11 @@ def reading(a: Any, *others: Any) -> Any:
     return padded(a) + 0 * a[..., 1].item(0)
 
 
+def reading_after_dividing(a: Any) -> Any:
+    """Breaks in the same way, after a division by zero."""
+    return reading(np.zeros(1) / (a.shape[-1] - 1) + a)
+
+
 def dividing(a: Any, *others: Any) -> Any:
     return padded(a) + 0 * (1 // (a.shape[-1] - 1))
 
@@ -75,6 +80,7 @@ def short(fn: Any, reference: Any = padded, short_: int = 1, rows: int = 4, leng
         pytest.param(
             reading, "the function reads beyond the end of a short axis: IndexError: index 1 is out", id="read"
         ),
+        pytest.param(reading_after_dividing, "the function reads beyond the end of a short axis", id="a division"),
         pytest.param(dividing, "a call with a short axis breaks: ZeroDivisionError: ", id="an error"),
         pytest.param(raising(IndexError), "", id="an IndexError on purpose"),
         pytest.param(raising(ValueError), "", id="a ValueError on purpose"),

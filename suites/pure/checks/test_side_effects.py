@@ -239,3 +239,17 @@ def test_environment_becomes_what_it_was(before: Any, now: Any, after: Any) -> N
     side_effects._restore(now, before)
 
     assert now == after
+
+
+def test_filters_of_warnings_that_the_second_call_changes_are_restored() -> None:
+    calls: list[None] = []
+
+    def change() -> None:
+        calls.append(None)
+        if len(calls) == 2:
+            warnings.simplefilter("ignore")
+
+    before = list(warnings.filters)
+
+    assert "warnings.filters" in said(change)
+    assert warnings.filters == before

@@ -128,6 +128,7 @@ def stretched(spec: OpSpec, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         pytest.param((67,), [(263,), (1_031,), (4_099,), (2**20 + 3,)], id="as long as the first that shows the cost"),
         pytest.param((263,), [(1_031,), (4_099,), (2**20 + 3,)], id="longer"),
         pytest.param((4, 16), [(263, 16), (65_537, 16)], id="rows"),
+        pytest.param((20_000, 16), [(65_537, 16)], id="many rows"),
         pytest.param((4, 100), [(4_099, 100), (65_537, 5)], id="wide rows"),
         pytest.param((4, 3, 200), [(1_031, 3, 200), (65_537, 3, 5)], id="rows of two widths"),
         pytest.param((4, 300, 300), [], id="narrow rows are too many elements as well"),
@@ -353,3 +354,23 @@ def test_samples_are_yielded_while_the_reference_is_quick(monkeypatch: pytest.Mo
     found = [one.args[0].size for one in sizes._quick(spec, [ones(4), ones(8), ones(17), ones(16), ones(40), ones(9)])]
 
     assert found == [4, 8, 16, 9]
+
+
+def test_extents_are_stretched_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "_stretched", lambda spec, device, sample, extent: [extent])
+    spec = negated(samples=lambda make: [make((16, 9))])
+
+    assert list(sizes._larger(spec, CPU, np.dtype("float32"))) == [9, 16]
+
+
+@pytest.mark.parametrize(("dtype", "precise"), [("int32", "float32"), ("float64", "float64")])
+def test_floats_of_integers_are_as_precise_as_the_result(dtype: str, precise: str) -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: (a / 3).astype("float32"), reference=lambda a: a / 3, name="third", dtypes=(dtype,),
+        samples=lambda make: [make(4)],
+    )  # fmt: skip
+    sample = Sample((np.full(4, 6, dtype),))
+
+    found = limit_of_larger(spec, np.dtype(dtype), sample, sample, spec.expected(sample))
+
+    assert found == pytest.approx(allowed(spec.rule, precise, terms=1, magnitude=np.full(4, 6.0)), rel=1e-9)
