@@ -311,9 +311,9 @@ def test_a_maximum_must_be_that_of_all_numbers() -> None:
         return softmax(a, a.max())
 
     assert not large(right, right)
-    assert "right where the first number is 10000, wrong where the last one is" in large(
-        lambda a: softmax(a, a[:-1].max()), right
-    )
+    said = large(lambda a: softmax(a, a[:-1].max()), right)
+    assert "right where the first number is 10000, wrong where the last one is" in said
+    assert "sample: drawn, the last number is 10000" in said
     assert not large(lambda a: softmax(a, np.float32(0)), right)
 
 
@@ -476,3 +476,12 @@ def test_magnitudes_reach_over_the_whole_range(
     assert least <= np.log2(np.abs(values).min()) < least + 2
     assert 126 < np.log2(np.abs(values).max()) < 128
     assert 400 < (values < 0).sum() < 625
+
+
+def test_a_nan_is_tried_in_each_of_two_arrays() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a, b: a + without_nan(b), reference=lambda a, b: a + b, name="total",
+        samples=lambda make: [(make(9), make(9))],
+    )  # fmt: skip
+
+    assert "a NaN in array 2 of 2" in failure(numbers._check_nan_in_each, spec, CPU, FLOAT32)

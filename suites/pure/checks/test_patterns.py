@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuassay.testing.generated import patterns
 from cuassay.testing.generated.patterns import ends_of, may_be_filled, next_to_multiples, path, patterned
 from cuassay.testing.samples import HostArray, Samples
 
@@ -192,3 +193,11 @@ def test_a_path_leads_through_each_matrix_of_a_batch() -> None:
     assert found is not None
     assert found.shape == (2, 3, 6, 6)
     assert [int((matrix == matrix.min()).sum()) for matrix in found.values.reshape(6, 6, 6)] == [5] * 6
+
+
+@pytest.mark.parametrize(("size", "has_ends"), [(4, True), (3, False)])
+def test_ends_of_a_range_are_among_four_numbers(size: int, has_ends: bool) -> None:
+    found = patterns._with_ends(np.zeros((1, size)), (-7, 9), np.random.default_rng(0))
+
+    assert found.shape == (1, size)
+    assert sorted(found.reshape(-1).tolist()) == ([-7, 0, 0, 9] if has_ends else [0, 0, 0])

@@ -414,3 +414,16 @@ def test_linear_functions_of_float16_are_tried_near_overflow(
     special._check_near_overflow(spec, CPU, HALF, FEW)
 
     assert bool(compared.limits) is is_compared
+
+
+def test_function_that_does_not_declare_float16_is_not_called_in_it() -> None:
+    met: set[str] = set()
+    spec = OpSpec(
+        fn=lambda xp, a: (met.add(a.dtype.name), a * 2)[1], reference=lambda a: a * 2, name="f", dtypes=("bfloat16",),
+        samples=lambda make: [make(9)],
+    )  # fmt: skip
+    met.clear()
+
+    CHECKS["accumulation"](spec, CPU)
+
+    assert met == set()

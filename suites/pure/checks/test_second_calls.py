@@ -11,6 +11,7 @@ from failed_checks import failure
 from cuassay import Device
 from cuassay.errors import RaceError
 from cuassay.testing import OpSpec, Sample
+from cuassay.testing.generated import second_calls
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.options import MOST_OF_OPTIONS
 from cuassay.testing.generated.second_calls import (
@@ -421,3 +422,44 @@ def test_an_extent_of_one_is_not_made_longer(extent: int, met: int) -> None:
 
     assert _result_dtype(spec, CPU, "float32", 7) == "float32"
     assert set(lengths) == {met}
+
+
+@pytest.mark.parametrize("size", [1 / 64, 4.0])
+def test_error_allowed_after_a_coarse_call_is_of_512_roundings(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(second_calls, "compare_values", lambda *args, limit: limits.append(limit))
+    spec = of_kept(lambda xp, a: a + 0, ("float32",))
+
+    second_calls._verify_loosely(spec, CPU, FLOAT32, Sample((np.full(9, size, np.float32),)))
+
+    assert limits == [512 * 2.0**-23 * max(1.0, size)]
+
+
+def test_shape_that_the_reference_rejects_is_not_called_first() -> None:
+    met: set[int] = set()
+
+    def picky(a: Any) -> Any:
+        if a.shape[0] > 40:
+            raise ValueError("too long")
+        return a
+
+    spec = OpSpec(
+        fn=lambda xp, a: (met.add(a.shape[0]), a + 0)[1], name="f", dtypes=("float32",), reference=picky,
+        samples=lambda make: [make(40)],
+    )  # fmt: skip
+    _check_first_of_shape(spec, CPU, FLOAT32)
+
+    assert met <= {40}
+
+
+def test_two_optional_arrays_of_which_each_sample_gives_one_work_together() -> None:
+    def fn(a: Any, b: Any = None, c: Any = None) -> Any:
+        return a + (0 if b is None else b) + (0 if c is None else c)
+
+    def wrong(xp: Any, a: Any, b: Any = None, c: Any = None) -> Any:
+        return fn(a, b, c) + (b is not None and c is not None)
+
+    fields = {"samples": lambda make: [Sample((make(40),), {name: make(40)}) for name in ("b", "c")]}
+
+    said = second_call(wrong, fn, **fields)
+    assert said.startswith("with two optional arrays of which each sample gives one: do they work together?\n")

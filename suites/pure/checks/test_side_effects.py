@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 from failed_checks import failure
 
-from cuassay import Device
+from cuassay import Device, ops
 from cuassay.core.generators import default_generator
 from cuassay.testing import OpSpec
 from cuassay.testing.generated import side_effects
+from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.side_effects import check_state
 
 CPU = Device("cpu")
@@ -253,3 +254,10 @@ def test_filters_of_warnings_that_the_second_call_changes_are_restored() -> None
 
     assert "warnings.filters" in said(change)
     assert warnings.filters == before
+
+
+def test_state_is_checked_of_functions_alone() -> None:
+    applies = CHECKS["state"].applies
+
+    assert applies(OpSpec(fn=lambda xp, a: a * 1, name="f"))
+    assert not applies(OpSpec(op=ops.add, reference=np.add))

@@ -201,7 +201,11 @@ def test_signs_are_asked_of_floats_alone() -> None:
         pytest.param(OpSpec(op=ops.add, reference=np.add, dtypes=("int32", "float16")), True, id="some floats"),
         pytest.param(OWN["sum"], False, id="a reduction"),
         pytest.param(OWN["copy"], True, id="moves elements"),
+        pytest.param(OWN["fused_adam_"], False, id="several results"),
         pytest.param(declared(np.negative, np.negative, dtypes=("int32",)), True, id="a function of integers"),
+        pytest.param(
+            declared(np.negative, np.negative, samples=lambda make: [make(3)]), True, id="samples of one kind"
+        ),
     ],
 )
 def test_signs_are_asked_of_functions_and_of_ops_that_move_or_compute_single_floats(
@@ -229,3 +233,17 @@ def test_the_sample_of_a_wrong_sign_is_named() -> None:
     spec = declared(lambda a: a + 0, lambda a: a * 1)
 
     assert "sample: drawn" in failure(signed_zeros._compare, spec, CPU, Sample((np.float32([-0.0]),), label="drawn"))
+
+
+@pytest.mark.parametrize(("number", "said"), [(0.0, "1 of 1 zeros"), (1e-60, "")], ids=["zero", "a small number"])
+def test_a_number_too_small_for_float32_is_not_zero(number: float, said: str) -> None:
+    spec = declared(lambda a: np.float64([number]), lambda a: np.array([-0.0]), samples=lambda make: [make(1)])
+    found = failure(signed_zeros._compare, spec, CPU, Sample((np.ones(1),)))
+
+    assert (said in found) if said else not found
+
+
+def test_integers_have_no_signs_of_zero() -> None:
+    spec = declared(lambda a: np.zeros(1, np.int64), lambda a: np.array([-0.0]), samples=lambda make: [make(1)])
+
+    assert not failure(signed_zeros._compare, spec, CPU, Sample((np.ones(1),)))

@@ -9,6 +9,7 @@ import pytest
 from failed_checks import failure
 
 from cuassay import Device
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated import special
 from cuassay.testing.generated.checks import CHECKS
@@ -314,3 +315,33 @@ def test_four_checks_of_complex_numbers_are_made_of_one_sample(monkeypatch: pyte
     special._check_complex(spec, CPU, np.dtype("complex64"))
 
     assert met == [(name, (24,)) for name in names]
+
+
+def test_numbers_of_minus_one_to_one_have_the_dtype_of_the_array() -> None:
+    found = special._minus_one_to_one(np.random.default_rng(0), np.ones((9, 9), np.float16))
+
+    assert (found.dtype, found.shape) == (np.float16, (9, 9))
+    assert set(found.reshape(-1).tolist()) == {-1, 0, 1}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_tried"), [("float32", True), ("float64", True), ("float16", False), ("bfloat16", False)]
+)
+def test_ranges_of_precise_floats_are_tried_next_to_zero(
+    dtype: str, is_tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[str] = []
+    monkeypatch.setattr(special, "_check_next_to_zero", lambda *given: met.append("zero"))
+    monkeypatch.setattr(special, "check_orders", lambda *given: met.append("orders"))
+    samples = lambda make: [make(9, low=0, high=1)]  # noqa: E731
+
+    CHECKS["units"](spec_of(same, same, dtype, samples), "cpu:0", as_dtype(dtype))
+
+    assert met == ["zero", "orders"] * is_tried
+
+
+def test_a_fault_next_to_a_large_number_is_told_with_the_number() -> None:
+    said = spike(lambda a: (a + 0.05 * (a.max() > 1e6) * (np.arange(a.size) == 20)).astype(a.dtype), same)
+
+    assert said.startswith("right for the sample's own numbers, wrong for others: one number is 6.71e+07\n")
+    assert "sample: drawn, one number is 6.71e+07" in said
