@@ -311,9 +311,9 @@ def test_a_maximum_must_be_that_of_all_numbers() -> None:
         return softmax(a, a.max())
 
     assert not large(right, right)
-    assert "right where the first number is 10000, wrong where the last one is" in large(
-        lambda a: softmax(a, a[:-1].max()), right
-    )
+    said = large(lambda a: softmax(a, a[:-1].max()), right)
+    assert "right where the first number is 10000, wrong where the last one is" in said
+    assert "sample: drawn, the last number is 10000" in said
     assert not large(lambda a: softmax(a, np.float32(0)), right)
 
 
@@ -430,3 +430,58 @@ def test_a_device_may_flush_subnormal_numbers() -> None:
 
     assert not full_range(flushing, same, device="sim")
     assert full_range(flushing, same)
+
+
+def test_filled_arrays_are_new_ones_and_offsets_are_precise() -> None:
+    given = np.array([0.1, 0.2, 0.3])
+
+    assert numbers._offset(given).tolist() == [1e4 + 0.1, 1e4 + 0.2, 1e4 + 0.3]
+    assert np.isnan(numbers._with_all_bits(given)).sum() == 1
+    assert given.tolist() == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "found"),
+    [
+        ([np.nan, 1.0], [7.0, 8.0], [7.0, 1.0]),
+        ([np.nan, 1.0], [7.0], [np.nan, 1.0]),
+        ([np.nan], [7.0, 8.0], [np.nan]),
+        ([3, 1], [7.0, 8.0], [3, 1]),
+    ],
+    ids=["NaN", "fewer", "more", "integers"],
+)
+def test_what_the_reference_does_not_say_is_taken_as_it_is(expected: Any, got: Any, found: Any) -> None:
+    np.testing.assert_array_equal(numbers._or_as_got(np.array(expected), np.array(got)), np.array(found))
+
+
+@pytest.mark.parametrize(
+    ("device", "reference", "least", "floor"),
+    [("cpu", same, -149, 0.0), ("sim", same, -126, 2.0**-126), ("cpu", None, -149, 0.0)],
+    ids=["cpu", "sim", "its own reference"],
+)
+def test_magnitudes_reach_over_the_whole_range(
+    device: str, reference: Any, least: int, floor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[Any] = []
+    monkeypatch.setattr(
+        numbers, "compare_values", lambda spec, device, dtype, sample, result, **options: met.append((sample, options))
+    )
+    numbers._check_magnitudes(spec_of(same, reference), Device(device), FLOAT32, free(24))
+
+    ((sample, options),) = met
+    values = sample.args[0].values.astype(np.float64)
+    assert options == {"excuse": reference is None, "floor": floor, "each": True}
+    assert sample.label == "magnitudes over the whole range of the dtype"
+    assert values.shape == (1025,)
+    assert least <= np.log2(np.abs(values).min()) < least + 2
+    assert 126 < np.log2(np.abs(values).max()) < 128
+    assert 400 < (values < 0).sum() < 625
+
+
+def test_a_nan_is_tried_in_each_of_two_arrays() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a, b: a + without_nan(b), reference=lambda a, b: a + b, name="total",
+        samples=lambda make: [(make(9), make(9))],
+    )  # fmt: skip
+
+    assert "a NaN in array 2 of 2" in failure(numbers._check_nan_in_each, spec, CPU, FLOAT32)

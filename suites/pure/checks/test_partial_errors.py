@@ -73,8 +73,10 @@ def test_one_bad_row_among_good_ones_is_rejected(each: bool) -> None:
     ],
 )
 def test_the_last_row_is_that_of_the_bad_input(bad: Any, right: Any, count: int) -> None:
-    found = list(partial_errors._with_one_row(Sample((bad, 1)), [Sample((right, 1), label="drawn")]))
+    given = HostArray(right.copy())
+    found = list(partial_errors._with_one_row(Sample((bad, 1)), [Sample((given, 1), label="drawn")]))
 
+    assert given.values.tolist() == right.tolist()
     assert len(found) == count
     for sample in found:
         assert sample.args[0].values.tolist() == [*right[:-1].tolist(), [0.0, 0.0]]
@@ -222,3 +224,48 @@ def test_an_option_moves_one_step_towards_ordinary_ones(value: Any, given: Any, 
 )  # fmt: skip
 def test_a_message_may_differ_from_plain_text_in_its_numbers(message: str, match: str, says: bool) -> None:
     assert partial_errors._says(message, match) is says
+
+
+@pytest.mark.parametrize(
+    ("reference", "kwargs", "needs"),
+    [
+        pytest.param(lambda a, k: a * k, {"k": 2}, True, id="an option that is needed"),
+        pytest.param(lambda a, k=2: a * k, {"k": 2}, False, id="an option with a default"),
+        pytest.param(lambda a: a.missing(), {}, False, id="no option"),
+    ],
+)
+def test_a_reference_that_rejects_a_call_without_its_options_needs_them(
+    reference: Any, kwargs: dict[str, Any], needs: bool
+) -> None:
+    spec = OpSpec(fn=lambda xp, a, k=2: a * k, name="times", samples=lambda make: [make(3)])
+    object.__setattr__(spec, "reference", reference)
+
+    assert partial_errors._needs_options(spec, Sample((np.ones(3),), kwargs)) is needs
+
+
+def looping(a: Any) -> Any:
+    for one in a:
+        a = a + one
+    return a
+
+
+def raising(a: Any) -> Any:
+    for one in a:
+        if one:
+            raise ValueError("no")
+    return a
+
+
+def while_true(a: Any) -> Any:
+    while a.any():
+        a = a - 1
+    return a
+
+
+@pytest.mark.parametrize(
+    ("reference", "ends"),
+    [(looping, False), (raising, True), (while_true, False), (lambda a: a * 1, True), (np.negative, True)],
+    ids=["a loop", "a loop that raises", "while", "no loop", "no Python code"],
+)
+def test_a_reference_that_raises_or_has_no_loop_seems_to_end(reference: Any, ends: bool) -> None:
+    assert partial_errors._ends(reference) is ends

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from cuassay import Device
-from cuassay.testing import OpSpec
-from cuassay.testing.generated.parts import check_beside, check_parts
+from cuassay.testing import OpSpec, Sample
+from cuassay.testing.generated.parts import _with_nan_and_number, check_beside, check_parts
+from cuassay.testing.samples import HostArray
 
 CPU, COMPLEX64, FLOAT32 = Device("cpu"), np.dtype("complex64"), np.dtype("float32")
 
@@ -168,3 +169,16 @@ def test_reference_that_does_not_mention_nan_says_nothing_about_it() -> None:
 @pytest.mark.parametrize("shapes", [((2, 9), 9), (0, 0)], ids=["two shapes", "empty"])
 def test_only_arrays_with_elements_in_the_same_places_are_tried(shapes: Any) -> None:
     nan_in_one_of_two(lambda a, b: np.where(np.isnan(a) | np.isnan(b), 7, a * b).astype("float32"), shapes=shapes)
+
+
+def test_the_nan_and_the_number_are_put_into_two_of_the_arrays() -> None:
+    arrays = [HostArray(np.full(9, value, np.float32), is_free=True) for value in (1, 2, 3)]
+    nan, other, third = (one.values for one in arrays)
+
+    found = _with_nan_and_number(Sample(tuple(arrays), label="drawn"), nan, other, 7.0)
+
+    first, second, last = (one.values.tolist() for one in found.args)
+    assert str(first) == str([1.0] * 3 + [np.nan] + [1.0] * 5)
+    assert second == [2.0] * 3 + [7.0] + [2.0] * 5
+    assert last == third.tolist()
+    assert found.label == "drawn, a NaN in one array, 7 in another"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuassay.testing.generated import patterns
 from cuassay.testing.generated.patterns import ends_of, may_be_filled, next_to_multiples, path, patterned
 from cuassay.testing.samples import HostArray, Samples
 
@@ -184,3 +185,19 @@ def test_a_path_has_one_cheap_edge_to_each_node_but_the_first() -> None:
 @pytest.mark.parametrize("given", [MAKE(6), MAKE((6, 5)), MAKE((3, 3)), MAKE((6, 6), dtype="complex64")])
 def test_only_large_square_matrices_of_real_numbers_hold_a_path(given: Any) -> None:
     assert path(given, np.random.default_rng(0)) is None
+
+
+def test_a_path_leads_through_each_matrix_of_a_batch() -> None:
+    found = path(MAKE((2, 3, 6, 6), low=1, high=9), np.random.default_rng(0))
+
+    assert found is not None
+    assert found.shape == (2, 3, 6, 6)
+    assert [int((matrix == matrix.min()).sum()) for matrix in found.values.reshape(6, 6, 6)] == [5] * 6
+
+
+@pytest.mark.parametrize(("size", "has_ends"), [(4, True), (3, False)])
+def test_ends_of_a_range_are_among_four_numbers(size: int, has_ends: bool) -> None:
+    found = patterns._with_ends(np.zeros((1, size)), (-7, 9), np.random.default_rng(0))
+
+    assert found.shape == (1, size)
+    assert sorted(found.reshape(-1).tolist()) == ([-7, 0, 0, 9] if has_ends else [0, 0, 0])

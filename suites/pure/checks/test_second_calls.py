@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
 from cuassay import Device
 from cuassay.errors import RaceError
 from cuassay.testing import OpSpec, Sample
+from cuassay.testing.generated import second_calls
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.options import MOST_OF_OPTIONS
 from cuassay.testing.generated.second_calls import (
     _check_coarse_first,
     _check_first_of_shape,
@@ -19,6 +22,7 @@ from cuassay.testing.generated.second_calls import (
     _check_widest_first,
     _is_alike,
     _of_new_shape,
+    _result_dtype,
     is_wrong_at_first,
 )
 from cuassay.testing.samples import HostArray
@@ -340,3 +344,122 @@ def test_buffer_that_is_kept_is_found_in_deterministic_functions_of_an_axis(
             _check_shorter(spec, CPU, np.dtype("float32"))
     else:
         _check_shorter(spec, CPU, np.dtype("float32"))
+
+
+def second_call(fn: Any, reference: Any = lambda a: a, **fields: Any) -> str:
+    fields = {"dtypes": ("float32",), "samples": lambda make: [make((3, 40))], **fields}
+    spec = OpSpec(fn=fn, name="f", reference=reference, **fields)
+    return failure(CHECKS["second_call"], spec, CPU)
+
+
+def test_layout_that_is_kept_for_a_shape_is_found() -> None:
+    kept: dict[Any, Any] = {}
+
+    def fn(xp: Any, a: Any) -> Any:
+        return a + (kept.setdefault(a.shape, a.flags.c_contiguous) != a.flags.c_contiguous)
+
+    assert second_call(fn).startswith("transposed inputs of float32, after other calls with inputs of the same shape\n")
+
+
+def test_layout_that_is_wrong_in_the_first_call_too_is_told_of_as_such() -> None:
+    said = second_call(lambda xp, a: a + (not a.flags.c_contiguous))
+
+    assert said.startswith(
+        "wrong for transposed inputs of float32, also in the first call with a shape: no earlier call is the cause\n"
+    )
+
+
+def test_function_that_is_wrong_in_the_first_call_is_left_to_another_check() -> None:
+    assert second_call(lambda xp, a: a + 1) == ""
+
+
+def test_option_that_is_kept_for_a_shape_is_found() -> None:
+    kept: dict[Any, Any] = {}
+
+    def keeping(xp: Any, a: Any, k: int = 0) -> Any:
+        return a + kept.setdefault(a.shape, k)
+
+    def wrong(xp: Any, a: Any, k: int = 0) -> Any:
+        return a + k + (k == 2)
+
+    fields = {"samples": lambda make: [Sample((make((3, 40)),), {"k": k}) for k in (1, 2)]}
+    reference = lambda a, k=0: a + k  # noqa: E731
+
+    assert second_call(keeping, reference, **fields).startswith("with other options, after a call with inputs of the")
+    assert second_call(wrong, reference, **fields).startswith("wrong with these options, also in the first call")
+
+
+def test_dtype_of_a_length_that_is_rejected_alone_is_not_compared() -> None:
+    def picky(xp: Any, a: Any) -> Any:
+        if a.shape[0] == 40 + 13:
+            raise ValueError("not this length")
+        return a + 0
+
+    _check_widest_first(of_kept(picky, ("float32", "float64")), CPU, ("float32", "float64"))
+
+
+@pytest.mark.parametrize(("length", "met"), [(MOST_OF_OPTIONS, MOST_OF_OPTIONS), (MOST_OF_OPTIONS + 1, 40)])
+def test_dtype_is_that_of_the_longest_call_of_few_elements(length: int, met: int) -> None:
+    lengths: list[int] = []
+    spec = OpSpec(
+        fn=lambda xp, a: (lengths.append(a.shape[0]), a + 0)[1], name="noting", dtypes=("float32",),
+        reference=lambda a: a, samples=lambda make: [make(40), make(length)],
+    )  # fmt: skip
+    lengths.clear()
+
+    assert _result_dtype(spec, CPU, "float32", 7) == "float32"
+    assert set(lengths) == {met + 7}
+
+
+@pytest.mark.parametrize(("extent", "met"), [(2, 9), (1, 1)])
+def test_an_extent_of_one_is_not_made_longer(extent: int, met: int) -> None:
+    lengths: list[int] = []
+    spec = OpSpec(
+        fn=lambda xp, a: (lengths.append(a.shape[0]), a + 0)[1], name="noting", dtypes=("float32",),
+        reference=lambda a: a, samples=lambda make: [make(extent)],
+    )  # fmt: skip
+    lengths.clear()
+
+    assert _result_dtype(spec, CPU, "float32", 7) == "float32"
+    assert set(lengths) == {met}
+
+
+@pytest.mark.parametrize("size", [1 / 64, 4.0])
+def test_error_allowed_after_a_coarse_call_is_of_512_roundings(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(second_calls, "compare_values", lambda *args, limit: limits.append(limit))
+    spec = of_kept(lambda xp, a: a + 0, ("float32",))
+
+    second_calls._verify_loosely(spec, CPU, FLOAT32, Sample((np.full(9, size, np.float32),)))
+
+    assert limits == [512 * 2.0**-23 * max(1.0, size)]
+
+
+def test_shape_that_the_reference_rejects_is_not_called_first() -> None:
+    met: set[int] = set()
+
+    def picky(a: Any) -> Any:
+        if a.shape[0] > 40:
+            raise ValueError("too long")
+        return a
+
+    spec = OpSpec(
+        fn=lambda xp, a: (met.add(a.shape[0]), a + 0)[1], name="f", dtypes=("float32",), reference=picky,
+        samples=lambda make: [make(40)],
+    )  # fmt: skip
+    _check_first_of_shape(spec, CPU, FLOAT32)
+
+    assert met <= {40}
+
+
+def test_two_optional_arrays_of_which_each_sample_gives_one_work_together() -> None:
+    def fn(a: Any, b: Any = None, c: Any = None) -> Any:
+        return a + (0 if b is None else b) + (0 if c is None else c)
+
+    def wrong(xp: Any, a: Any, b: Any = None, c: Any = None) -> Any:
+        return fn(a, b, c) + (b is not None and c is not None)
+
+    fields = {"samples": lambda make: [Sample((make(40),), {name: make(40)}) for name in ("b", "c")]}
+
+    said = second_call(wrong, fn, **fields)
+    assert said.startswith("with two optional arrays of which each sample gives one: do they work together?\n")

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device, devices
+from cuassay import Device, devices, ops
 from cuassay.errors import SpecError
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.selection import (
+    _why_not_promoted,
     axes_of,
     by_options,
     few,
@@ -19,6 +20,7 @@ from cuassay.testing.generated.selection import (
     plainest,
     promotions,
     samples_of,
+    why_absent,
 )
 
 CPU = Device("cpu")
@@ -173,3 +175,54 @@ def test_options_in_another_order_are_the_same_set() -> None:
     spec = spec_of(lambda make: [Sample((make(3),), {"axis": 1, "eps": 2}), Sample((make(4),), {"eps": 2, "axis": 1})])
 
     assert lengths(by_options(spec, CPU, "float32", most=9)) == [4]
+
+
+def test_a_sample_without_axes_may_be_the_largest() -> None:
+    spec = spec_of(lambda make: [make(()), make(1)])
+
+    assert one(spec, CPU, "float32").args[0].shape == ()
+    assert one(spec, CPU, "float32", axes=1).args[0].shape == (1,)
+
+
+def lacking(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    has = type(devices.capabilities(CPU))
+    missing = has.missing
+    monkeypatch.setattr(has, "missing", lambda of, one: f"no {name}" if one == f"storage:{name}" else missing(of, one))
+
+
+def test_a_device_must_hold_the_result_of_an_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking("bool", monkeypatch)
+    sample = Sample((np.ones(3, np.float32), np.ones(3, np.float32)))
+    function = spec_of(lambda make: [(make(3), make(3))], fn=lambda xp, a, b: a == b)
+
+    assert why_absent(OpSpec(op=ops.equal, reference=np.equal), CPU, sample) == "no bool"
+    assert why_absent(OpSpec(op=ops.add, reference=np.add), CPU, sample) is None
+    assert why_absent(function, CPU, sample) is None
+
+
+def test_a_call_that_an_op_rejects_has_no_result_that_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking("bool", monkeypatch)
+    sample = Sample((np.ones(3, np.float32), np.ones(4, np.float32)))
+
+    assert why_absent(OpSpec(op=ops.equal, reference=np.equal), CPU, sample) is None
+
+
+def test_a_device_must_hold_the_dtype_that_a_call_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking("int8", monkeypatch)
+    spec = spec_of(lambda make: [make(3)])
+
+    assert why_absent(spec, CPU, Sample((np.ones(3),), {"dtype": "int8"})) == "no int8"
+    assert why_absent(spec, CPU, Sample((np.ones(3),), {"weight": np.ones(3, np.int8)})) == "no int8"
+    assert why_absent(spec, CPU, Sample((np.ones(3),), {"dtype": None})) is None
+
+
+def test_the_dtype_to_which_an_op_promotes_must_be_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        devices, "why_unsupported", lambda op, device, name: asked.append(name) or f"no {op.name} in {name}"
+    )
+    args = (np.ones(3, np.float16), np.ones(3, np.float32))
+
+    assert _why_not_promoted(OpSpec(op=ops.add, reference=np.add), CPU, Sample(args)) == "no add in float32"
+    assert _why_not_promoted(spec_of(lambda make: [make(3)]), CPU, Sample(args)) is None
+    assert asked == ["float32"]

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failed_checks import failure
 
-from cuassay import Device
+from cuassay import Device, ops
 from cuassay.arrays.dtypes import FLOATS, FP8
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated import signed_zeros
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.specs import SPECS
 
 CPU = Device("cpu")
 FLOAT32 = np.dtype("float32")
+OWN = {spec.name: spec for spec in SPECS}
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 2.0, -3.0]
 
 
@@ -188,3 +191,59 @@ def test_operands_of_both_signs_are_found(operands: Any, are: list[bool]) -> Non
 
 def test_signs_are_asked_of_floats_alone() -> None:
     assert set(CHECKS["signed_zeros"].dtypes) == {*FLOATS, *FP8}
+
+
+@pytest.mark.parametrize(
+    ("spec", "applies"),
+    [
+        pytest.param(OpSpec(op=ops.add, reference=np.add), True, id="elements"),
+        pytest.param(OpSpec(op=ops.add, reference=np.add, dtypes=("int32",)), False, id="integers"),
+        pytest.param(OpSpec(op=ops.add, reference=np.add, dtypes=("int32", "float16")), True, id="some floats"),
+        pytest.param(OWN["sum"], False, id="a reduction"),
+        pytest.param(OWN["copy"], True, id="moves elements"),
+        pytest.param(OWN["fused_adam_"], False, id="several results"),
+        pytest.param(declared(np.negative, np.negative, dtypes=("int32",)), True, id="a function of integers"),
+        pytest.param(
+            declared(np.negative, np.negative, samples=lambda make: [make(3)]), True, id="samples of one kind"
+        ),
+    ],
+)
+def test_signs_are_asked_of_functions_and_of_ops_that_move_or_compute_single_floats(
+    spec: OpSpec, applies: bool
+) -> None:
+    assert CHECKS["signed_zeros"].applies(spec) is applies
+
+
+def test_an_op_is_called_with_a_zero_of_each_sign_on_either_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[Any] = []
+    monkeypatch.setattr(signed_zeros, "_compare", lambda spec, device, sample: met.append(sample))
+
+    CHECKS["signed_zeros"](OWN["add"], "cpu:0", FLOAT32)
+
+    of_numbers = [one for one in met if one.label.startswith("numbers with")]
+    assert [one.label for one in of_numbers] == ["numbers with 0.0"] * 2 + ["numbers with -0.0"] * 2
+    assert [str(one.args[1]) for one in of_numbers[::2]] == ["0.0", "-0.0"]
+    assert [str(one.args[0]) for one in of_numbers[1::2]] == ["0.0", "-0.0"]
+    assert of_numbers[0].args[0].values[:8].tolist() == [*NUMBERS, 0.0, -0.0]
+    assert of_numbers[0].args[0].values.shape == (301,)
+    assert len(met) > len(of_numbers)
+
+
+def test_the_sample_of_a_wrong_sign_is_named() -> None:
+    spec = declared(lambda a: a + 0, lambda a: a * 1)
+
+    assert "sample: drawn" in failure(signed_zeros._compare, spec, CPU, Sample((np.float32([-0.0]),), label="drawn"))
+
+
+@pytest.mark.parametrize(("number", "said"), [(0.0, "1 of 1 zeros"), (1e-60, "")], ids=["zero", "a small number"])
+def test_a_number_too_small_for_float32_is_not_zero(number: float, said: str) -> None:
+    spec = declared(lambda a: np.float64([number]), lambda a: np.array([-0.0]), samples=lambda make: [make(1)])
+    found = failure(signed_zeros._compare, spec, CPU, Sample((np.ones(1),)))
+
+    assert (said in found) if said else not found
+
+
+def test_integers_have_no_signs_of_zero() -> None:
+    spec = declared(lambda a: np.zeros(1, np.int64), lambda a: np.array([-0.0]), samples=lambda make: [make(1)])
+
+    assert not failure(signed_zeros._compare, spec, CPU, Sample((np.ones(1),)))

@@ -11,7 +11,10 @@ import pytest
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated import sizes
+from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.sizes import MOST_OF_SMALL, check_larger, limit_of_larger
+from cuassay.testing.specs import SPECS
+from cuassay.testing.tolerance import allowed
 
 CPU = Device("cpu")
 
@@ -125,6 +128,7 @@ def stretched(spec: OpSpec, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         pytest.param((67,), [(263,), (1_031,), (4_099,), (2**20 + 3,)], id="as long as the first that shows the cost"),
         pytest.param((263,), [(1_031,), (4_099,), (2**20 + 3,)], id="longer"),
         pytest.param((4, 16), [(263, 16), (65_537, 16)], id="rows"),
+        pytest.param((20_000, 16), [(65_537, 16)], id="many rows"),
         pytest.param((4, 100), [(4_099, 100), (65_537, 5)], id="wide rows"),
         pytest.param((4, 3, 200), [(1_031, 3, 200), (65_537, 3, 5)], id="rows of two widths"),
         pytest.param((4, 300, 300), [], id="narrow rows are too many elements as well"),
@@ -310,3 +314,63 @@ def test_positions_counted_in_float16_fail(most: int, dtypes: tuple[str, ...], i
         message = str(failure)
 
     assert ("out of tolerance" in message) is is_found
+
+
+@pytest.mark.parametrize(("name", "applies"), [("add", True), ("exp", True), ("where", False), ("sum", False)], ids=str)
+def test_sizes_are_checked_of_functions_and_of_elementwise_ops_of_two_arrays(name: str, applies: bool) -> None:
+    spec = next(one for one in SPECS if one.name == name)
+
+    assert CHECKS["sizes"].applies(spec) is applies
+    assert CHECKS["sizes"].applies(negated())
+
+
+@pytest.mark.parametrize(("times", "terms"), [(1, 8), (2, 16), (16, 128)])
+def test_the_tolerance_of_a_sum_is_that_of_its_terms(times: int, terms: int) -> None:
+    base, sample = (Sample((np.ones(8 * count, np.float32),)) for count in (1, times))
+    spec = declared(np.sum)
+    expected = spec.expected(sample)
+
+    found = limit_of_larger(spec, "float32", sample, base, expected)
+
+    assert found == pytest.approx(allowed(spec.rule, "float32", terms=terms, magnitude=np.maximum(expected, 1.0)))
+
+
+def test_the_reference_itself_is_asked_how_precise_positions_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    precise: list[bool] = []
+    monkeypatch.setattr(sizes, "check_larger", lambda *args, is_precise: precise.append(is_precise))
+    spec = OpSpec(
+        fn=lambda xp, a: a * 1, reference=lambda a: a * 1, name="f", dtypes=("float16",), samples=lambda make: [make(9)]
+    )
+
+    sizes._check_places(spec, CPU)
+
+    assert precise == [True, True]
+
+
+def test_samples_are_yielded_while_the_reference_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "seconds_of_reference", lambda spec, sample: 0.5)
+    spec = negated()
+
+    found = [one.args[0].size for one in sizes._quick(spec, [ones(4), ones(8), ones(17), ones(16), ones(40), ones(9)])]
+
+    assert found == [4, 8, 16, 9]
+
+
+def test_extents_are_stretched_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "_stretched", lambda spec, device, sample, extent: [extent])
+    spec = negated(samples=lambda make: [make((16, 9))])
+
+    assert list(sizes._larger(spec, CPU, np.dtype("float32"))) == [9, 16]
+
+
+@pytest.mark.parametrize(("dtype", "precise"), [("int32", "float32"), ("float64", "float64")])
+def test_floats_of_integers_are_as_precise_as_the_result(dtype: str, precise: str) -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: (a / 3).astype("float32"), reference=lambda a: a / 3, name="third", dtypes=(dtype,),
+        samples=lambda make: [make(4)],
+    )  # fmt: skip
+    sample = Sample((np.full(4, 6, dtype),))
+
+    found = limit_of_larger(spec, np.dtype(dtype), sample, sample, spec.expected(sample))
+
+    assert found == pytest.approx(allowed(spec.rule, precise, terms=1, magnitude=np.full(4, 6.0)), rel=1e-9)

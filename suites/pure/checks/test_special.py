@@ -9,6 +9,7 @@ import pytest
 from failed_checks import failure
 
 from cuassay import Device
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated import special
 from cuassay.testing.generated.checks import CHECKS
@@ -245,3 +246,102 @@ def test_sums_of_float16_that_overflow_on_the_way_fail() -> None:
     samples = lambda make: [make(64)]  # noqa: E731
     assert not checked("units", wide, wide, samples, "float16")
     assert "a step overflows float16" in checked("units", lambda a: mean(a, np.float16), wide, samples, "float16")
+
+
+# ------------------------------------------------------------------------------------------------ which are tried
+
+
+@pytest.mark.parametrize(
+    ("given", "spans"),
+    [
+        (HostArray(np.ones(3), span=(-1.0, 1.0)), True),
+        (HostArray(np.ones(3), span=(-0.9, 1.0)), False),
+        (HostArray(np.ones(3), span=(-1.0, 0.9)), False),
+        (HostArray(np.ones(3), span=(-1.0, 1.0), is_free=True), False),
+        (HostArray(np.ones(3)), False),
+        (HostArray(np.ones(3, np.int64), span=(-1.0, 1.0)), False),
+        (np.ones(3), False),
+    ],
+    ids=["from -1 to 1", "from -0.9", "to 0.9", "free", "no range", "integers", "an array"],
+)
+def test_ranges_that_include_minus_one_and_one(given: Any, spans: bool) -> None:
+    assert special._spans_minus_one_to_one(given) is spans
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, check: Any, *samples: Any) -> list[Any]:
+    """The labels and the first numbers of what is tried."""
+    met: list[Any] = []
+    monkeypatch.setattr(
+        special, "_check", lambda spec, device, dtype, base, sample: met.append((sample.label, sample.args[0].values))
+    )
+    check(spec_of(same, same), CPU, FLOAT32, Sample(samples, label="drawn"))
+    return met
+
+
+def test_ranges_that_include_zero_are_tried_next_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranged = HostArray(np.full(9, 2, np.float32), span=(0.0, 3.0))
+
+    found = tried(monkeypatch, special._check_next_to_zero, ranged)
+
+    assert [label for label, _ in found] == [
+        "drawn, numbers next to zero 2^-27 times as large", "drawn, numbers next to zero 2^-8 times as large",
+        "drawn, some numbers next to zero",
+    ]  # fmt: skip
+    assert [values[0] for _, values in found[:2]] == [2 * 2.0**-27, 2 * 2.0**-8]
+
+
+def test_free_numbers_are_tried_next_to_zero_in_some_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = HostArray(np.full(9, 2, np.float32), is_free=True)
+    above = HostArray(np.full(9, 2, np.float32), span=(1.0, 3.0))
+
+    assert [label for label, _ in tried(monkeypatch, special._check_next_to_zero, free)] == [
+        "drawn, some numbers next to zero"
+    ]
+    assert tried(monkeypatch, special._check_next_to_zero, above) == []
+
+
+def test_four_checks_of_complex_numbers_are_made_of_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[Any] = []
+    names = ["check_far_complex", "check_small_complex", "check_large_complex", "check_branch_cuts"]
+    for name in names:
+        monkeypatch.setattr(
+            special, name, lambda spec, device, dtype, sample, name=name: met.append((name, sample.args[0].shape))
+        )
+    spec = OpSpec(
+        fn=lambda xp, a, k=0: a * 1, reference=lambda a, k=0: a * 1, name="f", dtypes=("complex64",),
+        samples=lambda make: [Sample((make(n),), {"k": k}) for n, k in ((24, 1), (9001, 2), (8, 3))],
+    )  # fmt: skip
+
+    special._check_complex(spec, CPU, np.dtype("complex64"))
+
+    assert met == [(name, (24,)) for name in names]
+
+
+def test_numbers_of_minus_one_to_one_have_the_dtype_of_the_array() -> None:
+    found = special._minus_one_to_one(np.random.default_rng(0), np.ones((9, 9), np.float16))
+
+    assert (found.dtype, found.shape) == (np.float16, (9, 9))
+    assert set(found.reshape(-1).tolist()) == {-1, 0, 1}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_tried"), [("float32", True), ("float64", True), ("float16", False), ("bfloat16", False)]
+)
+def test_ranges_of_precise_floats_are_tried_next_to_zero(
+    dtype: str, is_tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[str] = []
+    monkeypatch.setattr(special, "_check_next_to_zero", lambda *given: met.append("zero"))
+    monkeypatch.setattr(special, "check_orders", lambda *given: met.append("orders"))
+    samples = lambda make: [make(9, low=0, high=1)]  # noqa: E731
+
+    CHECKS["units"](spec_of(same, same, dtype, samples), "cpu:0", as_dtype(dtype))
+
+    assert met == ["zero", "orders"] * is_tried
+
+
+def test_a_fault_next_to_a_large_number_is_told_with_the_number() -> None:
+    said = spike(lambda a: (a + 0.05 * (a.max() > 1e6) * (np.arange(a.size) == 20)).astype(a.dtype), same)
+
+    assert said.startswith("right for the sample's own numbers, wrong for others: one number is 6.71e+07\n")
+    assert "sample: drawn, one number is 6.71e+07" in said

@@ -31,7 +31,8 @@ def _numbers(function: Any, seen: set[FunctionType]) -> Iterator[float]:
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
-    yield from _numbers_in((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        yield from _numbers_in(value)
     yield from _of_code(function.__code__)
     near = [content_of(cell) for cell in function.__closure__ or ()]
     near += [function.__globals__.get(name) for name in function.__code__.co_names]

@@ -87,7 +87,7 @@ def _beyond_float64(spec: OpSpec, sample: Sample, expected: Array) -> Array | No
         errors = np.array(_MARGIN * moved, np.float64)
     typical = _typical_share(errors, expected) * np.nan_to_num(np.abs(expected), posinf=0.0)
     errors = np.asarray(np.maximum(errors, typical))  # an array even if it has no axes
-    lost = (expected == 0) & np.isfinite(expected)
+    lost = expected == 0
     errors[lost] = np.maximum(errors, epsilon("float64") * np.maximum(_sizes(sample, expected.shape), 1.0))[lost]
     return errors if errors.any() else None
 
@@ -180,7 +180,7 @@ def accumulated_error(spec: OpSpec, sample: Sample, expected: Array, dtype: Any)
     if narrow.dtype != np.float32 or narrow.shape != expected.shape:
         return 0.0
     with np.errstate(all="ignore"):
-        errors = np.nan_to_num(np.abs(narrow.astype(np.float64) - expected), nan=0.0, posinf=0.0)
+        errors = np.nan_to_num(np.abs(narrow - expected), nan=0.0, posinf=0.0)
     return _OTHER_ORDER * float(np.max(errors, initial=0.0)) * epsilon(dtype) / epsilon("float32")
 
 

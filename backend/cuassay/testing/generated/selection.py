@@ -206,7 +206,7 @@ _OPTIONS = 6
 
 def options_key(sample: Sample) -> str:
     """The options of a call as a text, which is equal for equal options."""
-    return repr(sorted(sample.kwargs.items(), key=lambda item: item[0]))
+    return repr(sorted(sample.kwargs.items()))
 
 
 def of_most_elements(drawn: Sequence[Sample]) -> list[int]:

@@ -121,7 +121,7 @@ def _compare(spec: OpSpec, device: Device, sample: Sample) -> None:
         return  # `values` reports it
     with np.errstate(all="ignore"):
         zeros = (np.asarray(got, np.float64) == 0) & (expected == 0)
-    lost = zeros & (np.signbit(got.astype(np.float64)) != np.signbit(expected))
+    lost = zeros & (np.signbit(got) != np.signbit(expected))
     if lost.any() and spec.name in EITHER_ZERO:
         lost &= ~_are_of_both_signs([*sample.host()[0], *EITHER_ZERO[spec.name]], got.shape)
     if lost.any():

@@ -221,7 +221,7 @@ def _with_narrow_rows(spec: OpSpec, device: Device, sample: Sample, extent: int)
     if not has_expected_shape(spec, resized(sample, others)):
         return []
     longer = (others | {extent: length} for length in _ONE_MORE if length > extent)
-    return [one for one in list(affordable(spec, device, sample, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
+    return [one for one in affordable(spec, device, sample, longer) if _ONE_MORE[-1] in _shapes(one)]
 
 
 def _shapes(sample: Sample) -> set[int]:
