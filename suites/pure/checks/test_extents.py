@@ -164,3 +164,27 @@ def test_the_shape_on_the_host_is_that_of_the_function() -> None:
 
     assert [shape_on_host(spec, Sample((MAKE(length),))) for length in (1, 5, 6)] == [(1,), (5,), None]
     assert [has_expected_shape(spec, Sample((MAKE(length),))) for length in (1, 5, 6)] == [True, False, False]
+
+
+def test_overflow_on_the_host_does_not_warn() -> None:
+    spec = spec_of(lambda a: a * 1, fn=lambda xp, a: xp.exp(a * 1e4), samples=lambda make: [make.of([-1.0])])
+
+    with np.errstate(all="raise"):
+        assert shape_on_host(spec, Sample((np.array([1.0, 2.0], np.float32),))) == (2,)
+
+
+def test_positions_are_scaled_in_whole_steps() -> None:
+    offsets = np.array([0, 1, 2, 3])
+    (_, scaled) = resized(Sample((MAKE(3), offsets)), {3: 5, 4: 9}).args
+
+    assert scaled.dtype == np.int64
+    assert set(scaled.values.tolist()) <= {0, 1, 3, 5}
+    assert scaled.values[[0, -1]].tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
+def test_scaled_positions_keep_their_dtype(dtype: str) -> None:
+    offsets = np.array([0, 20, 100], dtype)
+    (_, scaled) = resized(Sample((MAKE(100), offsets)), {100: 200}).args
+
+    assert (scaled.dtype, scaled.values[-1]) == (np.dtype(dtype), 200)
