@@ -30,7 +30,7 @@ def lengths(
 
 
 class Clock:
-    """The CPU time; each call of the function takes so many seconds."""
+    """The CPU time; each call of the function takes the given seconds."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -113,7 +113,7 @@ def test_arrays_that_may_be_graphs_are_changed(given: Any, is_changed: bool) -> 
 
 
 def steps(a: Any, count: int) -> Any:
-    """Which nodes are reached in up to so many steps of doubled length."""
+    """Which nodes are reached in up to `count` steps of doubled length."""
     reached = a | np.eye(a.shape[-1], dtype=bool)
     for _ in range(count):
         reached = (reached.astype(np.int64) @ reached.astype(np.int64)) > 0

@@ -259,7 +259,7 @@ class Met:
 
 
 def many(*args: Any, reference: Any = None, seconds: float | None = None) -> tuple[Any, ...]:
-    """The arrays of the longest call, for a reference that takes so many seconds."""
+    """The arrays of the longest call, for a reference that takes the given seconds."""
     met = Met()
     spec = spec_of(met, reference or (lambda *args: args[0] + 1), lambda make: [make(3)], ("int32", "uint8", "int8"))
     if seconds is not None:

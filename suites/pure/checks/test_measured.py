@@ -79,7 +79,7 @@ def test_work_grows_by_bytes_or_flops(work: Any, times: float) -> None:
 
 
 def timed(spec: OpSpec, seconds: float, monkeypatch: pytest.MonkeyPatch) -> list[Sample]:
-    """Let the reference take so many seconds; the list gets the samples for which the time is asked."""
+    """Let the reference take the given seconds; the list gets the samples for which the time is asked."""
     asked: list[Sample] = []
 
     def time(self: OpSpec, sample: Sample) -> Any:
