@@ -529,3 +529,16 @@ def test_zeros_and_ones_that_the_reference_refuses_are_not_tried() -> None:
     like = next(spec.draw(1, "int8"))
 
     assert not failure(integers._check_zeros_and_ones, spec, CPU, np.dtype("int8"), like)
+
+
+def test_arrays_of_two_shapes_keep_them_at_the_ends_of_their_ranges() -> None:
+    like = Sample((Samples(1, "int8")(9, low=-80, high=80), Samples(1, "int8")((2, 3), low=8, high=88)))
+    sample = Sample(tuple(HostArray(one.values.copy(), span=one.span) for one in like.args), label="drawn")
+    calls = list(integers._of_ends(sample, like))
+
+    assert all([one.shape for one in call.args] == [(9,), (2, 3)] for call in calls)
+    assert [call.label for call in calls[:4]] == [
+        "drawn, all near the lower end", "drawn, all near the upper end",
+        "drawn, all of input 0 are -80", "drawn, all of input 0 are 80",
+    ]  # fmt: skip
+    assert calls[-1].label == "drawn, all of input 0 are 80 and of input 1 are 88"
