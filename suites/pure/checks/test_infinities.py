@@ -362,3 +362,26 @@ def test_unused_numbers_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert not checked(spec_of(same, same))
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("number", [-1.0, 1.0, 1e300])
+def test_numbers_of_one_sign_and_huge_ones_tell_a_linear_reference(number: float) -> None:
+    spec = OpSpec(fn=lambda xp, a: a * 2, reference=lambda a: a * 2, name="f", samples=lambda make: [make(3)])
+
+    assert infinities._is_linear(spec, Sample((np.full((3, 4), number),)))
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+@pytest.mark.parametrize("kind", ["int64", "float32"])
+def test_counts_are_compared_with_those_of_a_reference(has_reference: bool, kind: str) -> None:
+    def counts(a: Any, b: Any) -> Any:
+        return (a > b).sum(axis=-1).astype(kind)
+
+    def wrong(a: Any, b: Any) -> Any:
+        return counts(a, b) + (np.isinf(a).any() and a.dtype == np.float32)
+
+    spec = of_two(wrong, counts if has_reference else None)
+    found = failure(infinities._check_counts, spec, CPU, FLOAT32, next(spec.draw(1, "float32")))
+
+    assert bool(found) is (has_reference and kind == "int64")
+    assert not found or "one number of float array 0 is inf" in found

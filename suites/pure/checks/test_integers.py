@@ -487,6 +487,7 @@ def test_results_of_another_kind_are_left_to_other_checks() -> None:
     assert not trusted([0.5, 1.5], [0.5, 1.5], np.array([7, 7]))
     assert not trusted([1, 2], [1, 2], np.array([True, True]))
     assert trusted([1, 2], [1, 2], np.array([1, 2, 3]))
+    assert not trusted([], [], np.zeros(0, np.float32))
 
 
 @pytest.mark.parametrize("number", [0, 1])
