@@ -388,3 +388,11 @@ def test_nan_in_the_array_that_is_passed_twice_is_compared() -> None:
     found = pair(lambda xp, a, b: xp.isnan(a) * (1.0 + (a is b)), lambda a, b: np.isnan(a) * 1.0)
 
     assert "input 1 is input 0, a NaN in it" in found
+
+
+def test_dtypes_that_a_device_lacks_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = declared(lambda xp, a: a.astype("float32", copy=False), lambda a: a, dtypes=("float32", "float64"))
+    missing = lambda self, device, name: "no float64" if name == "float64" else None  # noqa: E731
+    monkeypatch.setattr(OpSpec, "why_unsupported", missing)
+
+    assert not failure(shared._check_dtypes, spec, CPU)

@@ -427,3 +427,18 @@ def test_integers_are_put_next_to_multiples_of_numbers_of_the_code(monkeypatch: 
     assert {639, 640, 641} <= set(found.args[0].values.tolist())
     assert (found.args[0].dtype, found.args[1], found.kwargs) == (np.int32, 3, {"axis": 0})
     assert found.label == "drawn, numbers from the function's code"
+
+
+def test_call_with_numbers_of_the_code_is_compared_as_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact: list[bool] = []
+
+    def compare(*given: Any, is_exact: bool = False, **options: Any) -> None:
+        exact.append(is_exact)
+
+    monkeypatch.setattr(combined, "_compare", compare)
+    spec = spec_of(limited, limited)
+
+    assert not checked(spec)
+    assert exact[0] is True
+    assert exact.count(True) == 1
+    assert len(exact) > 1

@@ -249,3 +249,16 @@ def test_added_elements_must_be_read() -> None:
     found = [tuple(one.shape[0] for one in call.args) for call in apart(spec, Sample((MAKE(4), MAKE(4))))]
 
     assert found == [(4, 7), (7, 7)]
+
+
+def test_longer_permutation_is_one_and_sorted_numbers_stay_sorted() -> None:
+    spec = spec_of(lambda a, b: np.concatenate([a, b]), samples=lambda make: [(make(4), make(4))])
+    given = Sample((np.array([2, 0, 3, 1]), np.array([1, 2, 2, 7])))
+    calls = list(apart(spec, given))
+
+    assert [tuple(one.shape[0] for one in call.args) for call in calls] == [(7, 4), (4, 7), (7, 7)]
+    assert sorted(calls[0].args[0].values.tolist()) == list(range(7))
+    assert calls[0].args[0].values.tolist() != list(range(7))
+    longer = calls[1].args[1].values
+    assert longer.tolist() == sorted(longer.tolist())
+    assert set(longer.tolist()) <= {1, 2, 7}

@@ -17,6 +17,7 @@ from cuassay.ops import Op, outputs, registry
 from cuassay.testing import OpSpec
 from cuassay.testing.generated import forms
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.generated.forms import (
     _accepts,
     _check_out_is_input,
@@ -103,20 +104,20 @@ def test_function_takes_out_if_it_is_none_by_default(fn: Any, takes: bool) -> No
 def test_form_is_checked_for_the_ops_that_have_it(make: Any, applies: dict[str, bool]) -> None:
     spec = make()
 
-    assert {check: CHECKS[check].applies(spec) for check in applies} == applies
+    assert {check: REGISTERED[check].applies(spec) for check in applies} == applies
 
 
 def test_function_has_no_functional_form_and_no_in_place_form() -> None:
     spec = OpSpec(fn=with_out, name="given")
 
-    assert [CHECKS[check].applies(spec) for check in ("functional", "inplace", "plan", "meta")] == [False] * 4
+    assert [REGISTERED[check].applies(spec) for check in ("functional", "inplace", "plan", "meta")] == [False] * 4
 
 
 def test_functional_form_of_a_random_op_is_not_compared_with_another_call() -> None:
     schema = replace(ops.foreach_zero_.schema, deterministic=False)
     spec: Any = SimpleNamespace(op=SimpleNamespace(schema=schema), deterministic=False)
 
-    assert not CHECKS["functional"].applies(spec)
+    assert not REGISTERED["functional"].applies(spec)
 
 
 # ------------------------------------------------------------------------------------------------ out= of functions

@@ -13,6 +13,7 @@ from cuassay.errors import GradientError, RaceError
 from cuassay.ops import Formula, rules
 from cuassay.testing import OpSpec
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.generated.gradients import (
     _assert_finite,
     _Call,
@@ -271,7 +272,7 @@ def test_gradient_on_a_side_stream_or_in_a_graph_is_computed_there(
 
 
 def test_streams_and_graphs_are_needed() -> None:
-    assert [CHECKS[name].needs for name in ("gradients", "gradients_streams", "gradients_graph")] == [
+    assert [REGISTERED[name].needs for name in ("gradients", "gradients_streams", "gradients_graph")] == [
         (), ("streams",), ("graphs",)
     ]  # fmt: skip
 

@@ -13,6 +13,7 @@ from cuassay import Device, ops
 from cuassay.testing import OpSpec, Sample, Work
 from cuassay.testing.generated import measured
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.generated.measured import check_timed
 from cuassay.testing.samples import BENCH_TILE, HostArray
 
@@ -159,9 +160,9 @@ def test_benchmark_sample_that_takes_long_is_left_out(monkeypatch: pytest.Monkey
 def test_functions_with_benchmark_samples_are_checked() -> None:
     ours = OpSpec(op=ops.exp, samples=lambda make: [make(9)], reference=np.exp, bench=lambda make, sizes: [make(9)])
 
-    assert CHECKS["bench"].applies(spec_of(lambda xp, a: a * 2))
-    assert not CHECKS["bench"].applies(OpSpec(fn=lambda xp, a: a, name="given"))
-    assert not CHECKS["bench"].applies(ours)
+    assert REGISTERED["bench"].applies(spec_of(lambda xp, a: a * 2))
+    assert not REGISTERED["bench"].applies(OpSpec(fn=lambda xp, a: a, name="given"))
+    assert not REGISTERED["bench"].applies(ours)
 
 
 class Case:
