@@ -396,3 +396,22 @@ def test_dtypes_that_a_device_lacks_are_not_compared(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(OpSpec, "why_unsupported", missing)
 
     assert not failure(shared._check_dtypes, spec, CPU)
+
+
+def test_larger_numbers_keep_the_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[Sample] = []
+
+    def is_shared(spec: OpSpec, device: Device, sample: Sample) -> bool:
+        met.append(sample)
+        return len(met) == 1
+
+    monkeypatch.setattr(shared, "_is_shared", is_shared)
+    spec = declared(lambda xp, a: a, lambda a: a * 1, dtypes=("bfloat16",))
+    sample = next(spec.draw(1, "bfloat16"))
+
+    assert "for ordinary numbers, but a new array for larger ones" in failure(
+        shared._check_larger_numbers, spec, CPU, sample
+    )
+    assert [str(one.args[0].dtype) for one in met] == ["bfloat16", "bfloat16"]
+    assert (met[1].args[0].values.astype(float) == met[0].args[0].values.astype(float) * 16).all()
+    assert met[1].label.endswith(", times 16")

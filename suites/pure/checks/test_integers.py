@@ -457,7 +457,8 @@ def test_floats_of_narrow_integers_are_relative_to_each_result_or_1() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "size", "off"), [("int8", 2, 2.0**-19), ("int8", 4, 2.0**-12.5), ("int32", 2, 2.0**11)]
+    ("dtype", "size", "off"),
+    [("int8", 2, 2.0**-19), ("int8", 3, 2.0**-19), ("int8", 4, 2.0**-12.5), ("int32", 2, 2.0**11)],
 )
 def test_floats_of_sums_and_of_wide_integers_are_relative_to_the_largest_integer(
     dtype: str, size: int, off: float
@@ -543,3 +544,10 @@ def test_arrays_of_two_shapes_keep_them_at_the_ends_of_their_ranges() -> None:
         "drawn, all of input 0 are -80", "drawn, all of input 0 are 80",
     ]  # fmt: skip
     assert calls[-1].label == "drawn, all of input 0 are 80 and of input 1 are 88"
+
+
+def test_integers_are_rounded_as_float64_rounds_them() -> None:
+    rounded = integers._through_float64(HostArray(np.array([2**53 + 1, 2**53 + 2, 2**24 + 1], np.uint64)), np.uint64)
+
+    assert (rounded.values.tolist(), rounded.dtype) == ([2**53, 2**53 + 2, 2**24 + 1], np.uint64)
+    assert integers._through_float64(3, np.uint64) == 3
