@@ -145,13 +145,11 @@ def test_reference_gives_the_dtype_of_the_sample_and_nothing_without_one() -> No
     assert of_reference(spec_of(lambda xp, a: a), sample_of([1, 2])) is None
 
 
-@pytest.mark.parametrize(
-    "result", [2.5, np.float32(2.5), np.full((), 2.5), from_host(np.full((), 2.5), "sim")], ids=repr
-)
-def test_result_is_brought_to_the_host(result: Any) -> None:
-    found = comparison.on_host(result)
+def test_result_is_brought_to_the_host() -> None:
+    for result in (2.5, np.float32(2.5), np.full((), 2.5), from_host(np.full((), 2.5), "sim")):
+        found = comparison.on_host(result)
 
-    assert (type(found), found.shape, found.item()) == (np.ndarray, (), 2.5)
+        assert (type(found), found.shape, found.item()) == (np.ndarray, (), 2.5)
 
 
 @pytest.mark.parametrize(("result", "place"), [(1.0, None), (1, None), (True, None), (1j, None), (np.ones(2), CPU)])
