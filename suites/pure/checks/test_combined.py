@@ -442,3 +442,16 @@ def test_call_with_numbers_of_the_code_is_compared_as_exact(monkeypatch: pytest.
     assert exact[0] is True
     assert exact.count(True) == 1
     assert len(exact) > 1
+
+
+def test_each_square_matrix_in_turn_describes_a_path() -> None:
+    matrix, ones, fixed = Samples(1, "float32")((6, 6)), Samples(1, "float32")(6), HostArray(np.ones((6, 6)))
+    base = Sample((ones, matrix, fixed, 4, matrix), {"axis": 0}, label="drawn")
+
+    found = list(combined._along_paths(base, np.random.default_rng(0)))
+
+    assert [one.label for one in found] == [f"drawn, input {place} is a graph of one path" for place in (1, 4)]
+    for place, one in zip((1, 4), found, strict=True):
+        changed = [at for at, (new, old) in enumerate(zip(one.args, base.args, strict=True)) if new is not old]
+        assert changed == [place]
+        assert (one.args[place].shape, one.kwargs) == ((6, 6), {"axis": 0})
