@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 from failed_checks import failure
 
-from cuassay import Device, to_host
+from cuassay import Device, ops, to_host
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated import aliasing as shared
 from cuassay.testing.generated.aliasing import assert_own, gives_own_arrays
@@ -255,3 +257,161 @@ def test_elements_are_compared_by_their_bits(dtype: str, name: str) -> None:
 
     assert bits.dtype.name == name
     assert bits.size == (12 if dtype == "complex128" else 6)
+
+
+# ------------------------------------------------------------------------------------------------ parts of the check
+
+
+def test_failure_of_a_dtype_names_its_sample() -> None:
+    def refusing(xp: Any, a: Any) -> Any:
+        if a.dtype == "float64":
+            raise RuntimeError("float32 only")
+        return a * 1
+
+    spec = declared(refusing, lambda a: a * 1, dtypes=("float32", "float64"))
+
+    with pytest.raises(RuntimeError) as caught:
+        shared._check_dtypes(spec, CPU)
+    assert "sample: 0: shape 9" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "is_found"), [(("float32", "float64"), True), (("float32",), False), (("float32", "int32"), False)]
+)
+def test_dtypes_of_floats_are_compared(dtypes: Any, is_found: bool) -> None:
+    spec = declared(lambda xp, a: a.astype("float32", copy=False), lambda a: a, dtypes=dtypes)
+
+    assert bool(failure(shared._check_dtypes, spec, CPU)) is is_found
+
+
+def test_dtypes_are_compared_on_a_sample_of_at_most_4096_elements() -> None:
+    met: list[int] = []
+
+    def fn(xp: Any, a: Any) -> Any:
+        met.append(a.size)
+        return a * 1
+
+    spec = declared(fn, None, lambda make: [make(4096), make(4097)], dtypes=("float32", "float64"))
+    met.clear()
+    shared._check_dtypes(spec, CPU)
+
+    assert set(met) == {4096}
+
+
+@pytest.mark.parametrize(
+    ("reference", "copies"),
+    [
+        pytest.param(lambda a: a * 2, True, id="computed"),
+        pytest.param(lambda a: a, False, id="the input"),
+        pytest.param(lambda a: a[::2], False, id="a view"),
+        pytest.param(lambda a: a.copy(), True, id="a copy"),
+        pytest.param(lambda a: float(a.sum()), False, id="a number"),
+        pytest.param(lambda a: np.exp(a * 1e4), True, id="overflow"),
+        pytest.param(None, False, id="no reference"),
+    ],
+)
+def test_reference_always_copies(reference: Any, copies: bool) -> None:
+    with np.errstate(all="raise"):
+        assert shared._always_copies(declared(lambda xp, a: a, reference), Sample((np.arange(3.0),))) is copies
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_computed_results_do_not_warn(device: str) -> None:
+    spec = OpSpec(fn=lambda xp, a: xp.exp(a * 1e4), name="given", samples=lambda make: [make(9)])
+
+    with np.errstate(all="raise"):
+        assert gives_own_arrays(spec, Device(device), spec.draw(0, "float32"))
+        assert not shared._is_shared(spec, Device(device), next(spec.draw(0, "float32")))
+
+
+def test_failure_of_an_own_array_names_its_sample() -> None:
+    def refusing(xp: Any, a: Any) -> Any:
+        if a.size == 9 and not (a == 2).all():
+            raise RuntimeError("twos only")
+        return a
+
+    spec = OpSpec(fn=refusing, name="given", samples=lambda make: [make.full(9, 2.0)])
+    sample = Sample((np.ones(9, np.float32),), {}, "ones")
+
+    with pytest.raises(RuntimeError) as caught:
+        gives_own_arrays(spec, CPU, [sample])
+    assert caught.value.__notes__ == ["  sample: ones"]
+
+
+def test_function_is_called_on_the_current_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = OpSpec(fn=lambda xp, a: [a, a + 1], name="given", samples=lambda make: [make(3)])
+    args, kwargs = next(spec.draw(0, "float32")).on(CPU)
+    met: list[int] = []
+
+    class Backend:
+        @contextmanager
+        def activate(self, index: int) -> Iterator[None]:
+            met.append(index)
+            yield
+
+    monkeypatch.setattr(shared.devices, "backend", lambda kind: Backend())
+    monkeypatch.setattr(OpSpec, "apply", lambda self, device, args, kwargs: (met[-1], args))
+
+    assert shared._raw_result(spec, Device("cpu"), args, kwargs) == (0, args)
+    assert met == [0]
+
+
+def of_view(op: Any, reference: Any) -> OpSpec:
+    return OpSpec(op=op, dtypes=("float32",), samples=lambda make: [make((3, 4))], reference=reference)
+
+
+def test_view_in_numpy_shares_memory_with_the_first_argument() -> None:
+    sample = Sample((np.ones((3, 4), np.float32),))
+
+    assert shared._is_view_in_numpy(of_view(ops.exp, lambda a: a.T), sample)
+    assert not shared._is_view_in_numpy(of_view(ops.exp, np.exp), sample)
+    assert not shared._is_view_in_numpy(declared(lambda xp, a: a), sample)
+    assert not shared._is_view_in_numpy(of_view(ops.exp, lambda a: 1.0), sample)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_memory_is_shared_with_arrays_of_the_device(empty: bool) -> None:
+    memory = np.zeros(0 if empty else 8)
+
+    assert shared._shares(CPU, memory, [2.0, memory]) is not empty
+    assert not shared._shares(CPU, 2.0, [memory])
+    assert not shared._shares(CPU, memory, [2.0, memory.copy()])
+    assert not shared._shares(Device("sim"), memory, [memory])
+
+
+def test_the_middle_number_becomes_nan() -> None:
+    assert np.flatnonzero(np.isnan(shared._with_nan(np.ones((3, 5))))).tolist() == [7]
+    assert np.flatnonzero(np.isnan(shared._with_nan(np.ones(2)))).tolist() == [1]
+
+
+def test_nan_in_the_array_that_is_passed_twice_is_compared() -> None:
+    found = pair(lambda xp, a, b: xp.isnan(a) * (1.0 + (a is b)), lambda a, b: np.isnan(a) * 1.0)
+
+    assert "input 1 is input 0, a NaN in it" in found
+
+
+def test_dtypes_that_a_device_lacks_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = declared(lambda xp, a: a.astype("float32", copy=False), lambda a: a, dtypes=("float32", "float64"))
+    missing = lambda self, device, name: "no float64" if name == "float64" else None  # noqa: E731
+    monkeypatch.setattr(OpSpec, "why_unsupported", missing)
+
+    assert not failure(shared._check_dtypes, spec, CPU)
+
+
+def test_larger_numbers_keep_the_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[Sample] = []
+
+    def is_shared(spec: OpSpec, device: Device, sample: Sample) -> bool:
+        met.append(sample)
+        return len(met) == 1
+
+    monkeypatch.setattr(shared, "_is_shared", is_shared)
+    spec = declared(lambda xp, a: a, lambda a: a * 1, dtypes=("bfloat16",))
+    sample = next(spec.draw(1, "bfloat16"))
+
+    assert "for ordinary numbers, but a new array for larger ones" in failure(
+        shared._check_larger_numbers, spec, CPU, sample
+    )
+    assert [str(one.args[0].dtype) for one in met] == ["bfloat16", "bfloat16"]
+    assert (met[1].args[0].values.astype(float) == met[0].args[0].values.astype(float) * 16).all()
+    assert met[1].label.endswith(", times 16")

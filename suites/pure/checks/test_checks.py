@@ -10,7 +10,9 @@ import pytest
 from cuassay import Device, devices, ops
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.testing import ErrorInput, OpSpec
+from cuassay.testing.generated import checks
 from cuassay.testing.generated.checks import CHECKS, _must_leave_inputs, _signature
+from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.samples import HostArray, Sample
 
 CPU, FLOAT32 = Device("cpu"), np.dtype("float32")
@@ -362,3 +364,26 @@ def test_missing_dtypes_are_listed_in_order_for_an_op_only(monkeypatch: pytest.M
     with pytest.raises(AssertionError, match="for float32, float64, int16, int32, int8, which dtypes= claims"):
         CHECKS["dtypes"](spec, CPU)
     assert [CHECKS["dtypes"].applies(one) for one in (spec, spec_of(doubled))] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        pytest.param(OpSpec(op=ops.exp, samples=lambda make: [make(9)], reference=np.exp), 2, id="an op"),
+        pytest.param(OpSpec(fn=lambda xp, a: a, name="given", samples=lambda make: [make(9)]), 4, id="a function"),
+    ],
+)
+def test_call_of_an_op_is_repeated_once_and_that_of_a_function_three_times(
+    spec: OpSpec, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Sample] = []
+
+    def run_sample(spec: OpSpec, device: Device, sample: Sample) -> Any:
+        calls.append(sample)
+        return np.ones(9)
+
+    monkeypatch.setattr(checks, "run_sample", run_sample)
+    monkeypatch.setattr(checks, "_check_other_numbers", lambda *given: None)
+    REGISTERED["deterministic"].function(spec, Device("cpu"), np.dtype("float32"))
+
+    assert len(calls) == count

@@ -405,3 +405,53 @@ def test_where_the_last_digit_decides_on_the_shape_nothing_is_compared(is_exact:
     sample = Sample((np.array([1.0, 2.5, 1.0], np.float32),), label="mixed")
 
     assert bool(failure(combined._compare, spec, CPU, FLOAT32, sample, sample, is_exact=is_exact)) is is_found
+
+
+@pytest.mark.parametrize(("rounding", "off", "is_found"), [(0.0, 0.05, True), (0.25, 0.95, False), (0.25, 1.05, True)])
+def test_four_times_the_rounding_error_on_the_host_is_allowed(
+    rounding: float, off: float, is_found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(combined, "host_rounding", lambda spec, sample: rounding)
+
+    assert bool(compared([ONE, ONE, np.float32(1 + off)], [1.0, 1.0, 1.0])) is is_found
+
+
+def test_integers_are_put_next_to_multiples_of_numbers_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of(lambda a: a % 640, lambda a: a % 640)
+    given = Samples(1, "int32")(200, low=0, high=2000, dtype="int32")
+    floats = Sample((given, 3), {"axis": 0}, label="drawn")
+
+    found = combined._with_named_numbers(spec, floats)
+
+    assert found is not None
+    assert {639, 640, 641} <= set(found.args[0].values.tolist())
+    assert (found.args[0].dtype, found.args[1], found.kwargs) == (np.int32, 3, {"axis": 0})
+    assert found.label == "drawn, numbers from the function's code"
+
+
+def test_call_with_numbers_of_the_code_is_compared_as_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact: list[bool] = []
+
+    def compare(*given: Any, is_exact: bool = False, **options: Any) -> None:
+        exact.append(is_exact)
+
+    monkeypatch.setattr(combined, "_compare", compare)
+    spec = spec_of(limited, limited)
+
+    assert not checked(spec)
+    assert exact[0] is True
+    assert exact.count(True) == 1
+    assert len(exact) > 1
+
+
+def test_each_square_matrix_in_turn_describes_a_path() -> None:
+    matrix, ones, fixed = Samples(1, "float32")((6, 6)), Samples(1, "float32")(6), HostArray(np.ones((6, 6)))
+    base = Sample((ones, matrix, fixed, 4, matrix), {"axis": 0}, label="drawn")
+
+    found = list(combined._along_paths(base, np.random.default_rng(0)))
+
+    assert [one.label for one in found] == [f"drawn, input {place} is a graph of one path" for place in (1, 4)]
+    for place, one in zip((1, 4), found, strict=True):
+        changed = [at for at, (new, old) in enumerate(zip(one.args, base.args, strict=True)) if new is not old]
+        assert changed == [place]
+        assert (one.args[place].shape, one.kwargs) == ((6, 6), {"axis": 0})

@@ -15,9 +15,11 @@ from cuassay.testing.generated.extents import (
     around_powers,
     elements_of,
     has_expected_shape,
+    is_quick,
     multiples,
     one_each,
     resized,
+    seconds_of_reference,
     shape_on_host,
     swapped,
 )
@@ -164,3 +166,100 @@ def test_the_shape_on_the_host_is_that_of_the_function() -> None:
 
     assert [shape_on_host(spec, Sample((MAKE(length),))) for length in (1, 5, 6)] == [(1,), (5,), None]
     assert [has_expected_shape(spec, Sample((MAKE(length),))) for length in (1, 5, 6)] == [True, False, False]
+
+
+def test_overflow_on_the_host_does_not_warn() -> None:
+    spec = spec_of(lambda a: a * 1, fn=lambda xp, a: xp.exp(a * 1e4), samples=lambda make: [make.of([-1.0])])
+
+    with np.errstate(all="raise"):
+        assert shape_on_host(spec, Sample((np.array([1.0, 2.0], np.float32),))) == (2,)
+
+
+def test_positions_are_scaled_in_whole_steps() -> None:
+    offsets = np.array([0, 1, 2, 3])
+    (_, scaled) = resized(Sample((MAKE(3), offsets)), {3: 5, 4: 9}).args
+
+    assert scaled.dtype == np.int64
+    assert set(scaled.values.tolist()) <= {0, 1, 3, 5}
+    assert scaled.values[[0, -1]].tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
+def test_scaled_positions_keep_their_dtype(dtype: str) -> None:
+    offsets = np.array([0, 20, 100], dtype)
+    (_, scaled) = resized(Sample((MAKE(100), offsets)), {100: 200}).args
+
+    assert (scaled.dtype, scaled.values[-1]) == (np.dtype(dtype), 200)
+
+
+def test_seconds_of_the_reference_are_known_for_calls_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of(in_whole_tiles)
+    monkeypatch.setattr(OpSpec, "timed", lambda self, sample: (np.ones(sample.args[0].shape), 7.0))
+    monkeypatch.setattr(OpSpec, "refusal", lambda self, sample: None if sample.args[0].shape[0] == 3 else ValueError())
+
+    assert seconds_of_reference(spec, Sample((MAKE((3, 17)),))) == 7.0
+    assert seconds_of_reference(spec, Sample((MAKE((4, 17)),))) == 0.0
+
+
+@pytest.mark.parametrize(("seconds", "quick"), [(0.5, True), (0.51, False), (0.0, True)])
+def test_time_is_assumed_to_grow_with_the_square_of_the_size(seconds: float, quick: bool) -> None:
+    assert is_quick(seconds, Sample((MAKE(5),)), Sample((MAKE(10),))) is quick
+    assert is_quick(seconds, Sample((MAKE(0),)), Sample((MAKE(2),))) is quick
+    assert is_quick(seconds, Sample((MAKE(1),)), Sample((MAKE(2),))) is quick
+
+
+def in_pairs(a: Any) -> Any:
+    if a.shape[-1] % 2:
+        raise ValueError("not in pairs")
+    return a
+
+
+def test_extent_of_two_is_doubled_and_tripled() -> None:
+    assert shapes(multiples(spec_of(in_pairs, samples=lambda make: [make((3, 2))]), Sample((MAKE((3, 2)),)))) == [
+        (3, 4), (3, 6)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(2730, [4, 6]), (2731, [4]), (4096, [4]), (4097, [])])
+def test_multiples_have_at_most_16384_elements(rows: int, expected: list[int]) -> None:
+    found = multiples(spec_of(in_pairs, samples=lambda make: [make((3, 2))]), Sample((MAKE((rows, 2)),)))
+
+    assert [columns for _, columns in shapes(found)] == expected
+
+
+def test_two_axes_of_one_array_are_not_made_longer_together() -> None:
+    square = Sample((MAKE((4, 4)),))
+
+    assert shapes(apart(spec_of(lambda a: a * 1), square)) == [(7, 4), (4, 7)]
+
+
+def test_extents_of_one_and_large_calls_are_not_made_unequal() -> None:
+    spec = spec_of(lambda a, b: a.sum() + b.sum(), samples=lambda make: [(make(3), make(3))])
+
+    assert [one.args[0].shape[0] for one in apart(spec, Sample((MAKE(2**13), MAKE(2**13))))] != []
+    assert list(apart(spec, Sample((MAKE(2**13 + 1), MAKE(2**13 + 1))))) == []
+    assert list(apart(spec, Sample((MAKE((1, 5)), MAKE((1, 6)))))) == []
+    assert list(apart(replace(spec, reference=None), Sample((MAKE(4), MAKE(4))))) == []
+
+
+def test_added_elements_must_be_read() -> None:
+    def first_rows(a: Any, b: Any) -> Any:
+        return a[:2] * b.sum()
+
+    spec = spec_of(first_rows, samples=lambda make: [(make(4), make(4))])
+    found = [tuple(one.shape[0] for one in call.args) for call in apart(spec, Sample((MAKE(4), MAKE(4))))]
+
+    assert found == [(4, 7), (7, 7)]
+
+
+def test_longer_permutation_is_one_and_sorted_numbers_stay_sorted() -> None:
+    spec = spec_of(lambda a, b: np.concatenate([a, b]), samples=lambda make: [(make(4), make(4))])
+    given = Sample((np.array([2, 0, 3, 1]), np.array([1, 2, 2, 7])))
+    calls = list(apart(spec, given))
+
+    assert [tuple(one.shape[0] for one in call.args) for call in calls] == [(7, 4), (4, 7), (7, 7)]
+    assert sorted(calls[0].args[0].values.tolist()) == list(range(7))
+    assert calls[0].args[0].values.tolist() != list(range(7))
+    longer = calls[1].args[1].values
+    assert longer.tolist() == sorted(longer.tolist())
+    assert set(longer.tolist()) <= {1, 2, 7}

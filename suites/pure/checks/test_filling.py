@@ -17,6 +17,9 @@ from cuassay.testing.generated.filling import (
     last_digit_moves,
     near_zero,
     refilled,
+    some_tiny,
+    span_of,
+    with_element,
 )
 from cuassay.testing.samples import HostArray, Samples
 
@@ -160,3 +163,86 @@ def test_inputs_that_are_refused_when_moved_move_nothing() -> None:
 
     assert conditioning(spec, sample) == 0
     assert last_digit_moves(spec, sample).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("first", "sign"), [(-1.0, -1), (0.0, 1), (1.0, 1), (-0.0, 1)], ids=["negative", "zero", "positive", "minus zero"]
+)
+def test_every_eighth_number_becomes_tiny(first: float, sign: int) -> None:
+    given = np.array([first, *range(2, 18)], np.float64).reshape(17, 1)
+    before = given.copy()
+
+    found = some_tiny(given)
+
+    flat = found.reshape(-1)
+    assert flat[1::8].tolist() == [sign * 2.0 * 2.0**-70, sign * 10.0 * 2.0**-70]
+    assert np.delete(flat, [1, 9]).tolist() == np.delete(given.reshape(-1), [1, 9]).tolist()
+    assert (found.shape, (given == before).all()) == ((17, 1), True)
+    assert some_tiny(np.zeros(0, np.float32)).shape == (0,)
+
+
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_one_element_of_a_copy_is_set(place: int) -> None:
+    given = np.zeros((2, 3), np.float32)
+
+    changed = with_element(given, place, 5)
+
+    assert np.flatnonzero(changed).tolist() == [place % 6]
+    assert (changed.reshape(-1)[place], changed.dtype, given.any()) == (5, np.float32, False)
+
+
+def test_range_that_was_asked_for_an_array() -> None:
+    first, second = MAKE(3, low=1, high=2), MAKE(3)
+    sample = Sample((2, [first]), {"weight": second})
+
+    assert span_of(sample, first.values) == (1, 2)
+    assert span_of(sample, second.values) is None
+    assert span_of(sample, first.values.copy()) is None
+
+
+def test_array_of_no_elements_and_one_array_in_two_places_are_refilled() -> None:
+    free = MAKE(3)
+    found = refilled(Sample((free, free), {"more": [free.values]}), np.negative, "negative")
+
+    for one in (*found.args, *found.kwargs["more"]):
+        assert (one.values == -free.values).all()
+    assert refilled(Sample((MAKE(0),)), np.negative, "").args[0].values.size == 0
+
+
+def steep(a: Any) -> Any:
+    return a * 2**10
+
+
+def test_results_move_with_the_last_digits_of_their_inputs() -> None:
+    sample = Sample((HostArray(np.array([1.5, 0, 3], np.float32)),))
+    spec = spec_of(steep)
+
+    assert conditioning(spec, sample) == 2**10 * 2.0**-22
+    assert last_digit_moves(spec, sample).tolist()[::2] == [2**10 * 2.0**-23, 2**10 * 2.0**-22]
+    assert 0 < last_digit_moves(spec, sample)[1] < 1e-40
+
+
+def test_last_digits_of_float16_are_not_moved() -> None:
+    assert conditioning(spec_of(steep), Sample((HostArray(np.array([1.5, 0, 3], np.float16)),))) == 0.0
+
+
+def test_moves_are_infinite_where_the_shape_changes_and_zero_where_they_are_refused() -> None:
+    def changing(a: Any) -> Any:
+        return a[a == 1.5]
+
+    def refusing(a: Any) -> Any:
+        if 1.5 not in a and a.size == 3:
+            raise ValueError("no")
+        return a * 2
+
+    sample = Sample((HostArray(np.array([1.5, 1.5, 1.5], np.float32)),))
+    sample_of_ones = Sample((HostArray(np.array([1.5, 2.5, 3.5], np.float32)),))
+    spec = OpSpec(fn=lambda xp, a: changing(a), reference=changing, name="given", samples=lambda make: [make(3)])
+
+    assert conditioning(spec, sample) == np.inf
+    assert np.isinf(last_digit_moves(spec, sample)).all()
+    picky = OpSpec(
+        fn=lambda xp, a: a * 2, reference=refusing, name="given", samples=lambda make: [make.of([1.5, 2, 3])]
+    )
+    assert conditioning(picky, sample_of_ones) == 0.0
+    assert last_digit_moves(picky, sample_of_ones).tolist() == [0, 0, 0]

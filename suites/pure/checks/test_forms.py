@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,21 @@ import numpy as np
 import pytest
 
 from cuassay import Device, ops
-from cuassay.errors import ArgumentError, ShapeError
+from cuassay.errors import ArgumentError, RaceError, ShapeError
 from cuassay.ops import Op, outputs, registry
 from cuassay.testing import OpSpec
+from cuassay.testing.generated import forms
 from cuassay.testing.generated.checks import CHECKS
-from cuassay.testing.generated.forms import _is_of_rows, _of_first_shape, _takes_out, _write_out, empty_out
+from cuassay.testing.generated.execution import REGISTERED
+from cuassay.testing.generated.forms import (
+    _accepts,
+    _check_out_is_input,
+    _is_of_rows,
+    _of_first_shape,
+    _takes_out,
+    _write_out,
+    empty_out,
+)
 from cuassay.testing.samples import MARGIN, HostArray, Sample
 
 CPU, FLOAT32 = Device("cpu"), np.dtype("float32")
@@ -93,20 +104,20 @@ def test_function_takes_out_if_it_is_none_by_default(fn: Any, takes: bool) -> No
 def test_form_is_checked_for_the_ops_that_have_it(make: Any, applies: dict[str, bool]) -> None:
     spec = make()
 
-    assert {check: CHECKS[check].applies(spec) for check in applies} == applies
+    assert {check: REGISTERED[check].applies(spec) for check in applies} == applies
 
 
 def test_function_has_no_functional_form_and_no_in_place_form() -> None:
     spec = OpSpec(fn=with_out, name="given")
 
-    assert [CHECKS[check].applies(spec) for check in ("functional", "inplace", "plan", "meta")] == [False] * 4
+    assert [REGISTERED[check].applies(spec) for check in ("functional", "inplace", "plan", "meta")] == [False] * 4
 
 
 def test_functional_form_of_a_random_op_is_not_compared_with_another_call() -> None:
     schema = replace(ops.foreach_zero_.schema, deterministic=False)
     spec: Any = SimpleNamespace(op=SimpleNamespace(schema=schema), deterministic=False)
 
-    assert not CHECKS["functional"].applies(spec)
+    assert not REGISTERED["functional"].applies(spec)
 
 
 # ------------------------------------------------------------------------------------------------ out= of functions
@@ -511,3 +522,67 @@ def test_largest_broadcast_call_whose_result_fits_the_first_array_is_run_in_plac
 
     assert [one.args[0].shape for one in _of_first_shape(spec, CPU, FLOAT32, "broadcast")] == [(4, 3)]
     assert list(_of_first_shape(spec, CPU, FLOAT32, "python")) == []
+
+
+def test_three_calls_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[Any] = []
+    right = Op.prepare
+
+    def prepare(self: Op, *args: Any, **fields: Any) -> Any:
+        planned.append(args[0].shape)
+        return right(self, *args, **fields)
+
+    monkeypatch.setattr(Op, "prepare", prepare)
+    samples = lambda make: [make(extent) for extent in range(2, 14)]  # noqa: E731
+    CHECKS["plan"](OpSpec(op=ops.exp, dtypes=("float32",), samples=samples, reference=np.exp), CPU, FLOAT32)
+
+    assert planned == [(8,), (11,), (13,)]
+
+
+def accepting(error: Exception | None) -> Any:
+    def fn(xp: Any, a: Any, out: Any = None) -> Any:
+        if error is not None and a.size == 2:
+            raise error
+        return a
+
+    return OpSpec(fn=fn, name="given", samples=lambda make: [make(3)])
+
+
+@pytest.mark.parametrize(
+    ("error", "accepts"), [(None, True), (ValueError("no"), False), (RuntimeError("no"), False)], ids=str
+)
+def test_function_accepts_a_layout_if_it_raises_nothing(error: Any, accepts: bool) -> None:
+    assert _accepts(accepting(error), CPU, (np.ones(2),), {}) is accepts
+
+
+def test_race_is_no_refusal_of_a_layout() -> None:
+    with pytest.raises(RaceError, match="two writes"):
+        _accepts(accepting(RaceError("two writes")), CPU, (np.ones(2),), {})
+
+
+def test_function_with_out_is_called_on_the_current_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[Any] = []
+
+    @contextmanager
+    def activate(self: Any, index: int) -> Iterator[None]:
+        met.append(index)
+        yield
+        met.append("left")
+
+    def apply(self: OpSpec, device: Device, args: Any, kwargs: Any) -> None:
+        met.append(sorted(kwargs))
+        if "out" in kwargs:
+            kwargs["out"][...] = args[0] * 2
+
+    spec = OpSpec(fn=with_out, name="given", samples=lambda make: [make(3)], reference=doubled)
+    sample, plain = Sample((HostArray(np.ones(3, np.float32)),)), np.ones(3, np.float32)
+    spec.expected(sample), spec.scale(sample, spec.expected(sample))
+    monkeypatch.setattr(type(forms.devices.backend("cpu")), "activate", activate)
+    monkeypatch.setattr(OpSpec, "apply", apply)
+    monkeypatch.setattr(forms, "compare", lambda *given: met.append("compared"))
+    monkeypatch.setattr(forms, "is_elementwise", lambda *given: True)
+
+    assert _accepts(spec, CPU, (plain,), {})
+    _check_out_is_input(spec, CPU, FLOAT32, sample, plain)
+
+    assert met == [0, [], "left", 0, ["out"], "left", "compared"]

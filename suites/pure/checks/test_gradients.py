@@ -13,9 +13,12 @@ from cuassay.errors import GradientError, RaceError
 from cuassay.ops import Formula, rules
 from cuassay.testing import OpSpec
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.execution import REGISTERED
 from cuassay.testing.generated.gradients import (
     _assert_finite,
+    _Call,
     _check_differences,
+    _check_far,
     _check_rounding,
     _differentiable,
     _dtypes,
@@ -269,7 +272,7 @@ def test_gradient_on_a_side_stream_or_in_a_graph_is_computed_there(
 
 
 def test_streams_and_graphs_are_needed() -> None:
-    assert [CHECKS[name].needs for name in ("gradients", "gradients_streams", "gradients_graph")] == [
+    assert [REGISTERED[name].needs for name in ("gradients", "gradients_streams", "gradients_graph")] == [
         (), ("streams",), ("graphs",)
     ]  # fmt: skip
 
@@ -302,3 +305,61 @@ def test_op_is_differentiated_by_the_arrays_that_have_a_formula() -> None:
 
     assert list(_differentiable(index)) == [0]
     assert list(_differentiable(of_sums(ones((3, 5), (3, 5))))) == [0, 1]
+
+
+def test_call_needs_a_derivative() -> None:
+    spec: Any = SimpleNamespace(name="qr", declared=ops.qr)
+
+    with pytest.raises(GradientError, match="qr claims supports_grad"):
+        _Call(spec, CPU, ones((3, 3)))
+
+
+def test_numbers_that_are_not_finite_do_not_tell_whether_gradients_are_rounded(derive: Any) -> None:
+    """A NaN next to numbers that are all float32's."""
+    derive(lambda grad, out: ops.mul(in_single(grad, out), ops.div(out, out)))
+    sample = Sample((HostArray(np.array([1e3, 0.5, 0.25, 0.125])),))
+
+    with pytest.raises(AssertionError, match="gradient 0 in float64 was rounded to float32"):
+        _check_differences(of_exp(), CPU, sample)
+
+
+def elements_checked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    asked: list[Any] = []
+
+    def check(function: Any, chosen: Any, *, elements: int) -> None:
+        asked.append((elements, float(np.abs(chosen[0]).max())))
+
+    monkeypatch.setattr("cuassay.testing.generated.gradients.gradcheck", check)
+    return asked
+
+
+def test_four_elements_are_changed_and_eight_of_larger_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = elements_checked(monkeypatch)
+    spec = of_exp()
+    sample = _samples(spec, CPU, "float64")[0]
+    most = float(np.abs(sample.host()[0][0]).max())
+
+    _check_differences(spec, CPU, sample)
+    _check_far(spec, CPU, "float64")
+
+    assert asked == [(4, most), (8, 16 * most)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_larger_numbers_of_other_dtypes_have_no_differences(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = elements_checked(monkeypatch)
+
+    _check_far(of_exp((dtype,)), CPU, dtype)
+
+    assert asked == []
+
+
+def test_sixteen_bits_and_ranges_get_no_larger_numbers(derive: Any) -> None:
+    derive(lambda grad, out: ops.mul(right(grad, out), np.inf))
+    ranged = spec_of(ops.exp, lambda make: [make((3, 5), low=0, high=1)], np.exp)
+
+    _check_far(of_exp(("float16",)), CPU, "float16")
+    _check_far(ranged, CPU, "float64")
+    with pytest.raises(AssertionError, match="where the value is finite") as caught:
+        _check_far(of_exp(("float32",)), CPU, "float32")
+    assert "times 16, float32" in "".join(caught.value.__notes__)

@@ -519,3 +519,18 @@ def test_check_is_of_functions_with_a_reference(declared: Any, applies: bool) ->
 
 def test_check_is_not_of_ops() -> None:
     assert not REGISTERED["halves"].applies(OpSpec(op=ops.exp, reference=np.exp))
+
+
+def test_multiples_of_half_a_step_keep_the_digits_of_float64() -> None:
+    scale = HostArray(np.full(2, 0.7), span=(0.5, 0.9))
+    ((numbers, _),) = steps(HostArray(np.array([2.0**30 + 0.3, 0.1])), scale).values()
+
+    assert numbers.values.tolist() == [2.0**30 + 0.25, 0.0]
+
+
+def test_integers_that_are_off_by_one_at_a_tie_fail() -> None:
+    """Integers are not excused as sums of large products are."""
+    expected = np.array([2**20, 5], np.int64)
+
+    assert compared(expected, expected, expected, A[:2])
+    assert not compared(np.array([2**20, 6]), expected, expected, A[:2])

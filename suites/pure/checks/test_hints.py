@@ -213,3 +213,35 @@ def test_the_array_whose_conjugate_gives_the_result_is_named(place: int) -> None
     said = hint(got, expected, *given, fn=lambda xp, a, b: a, reference=lambda a, b: a + 3 * b)
 
     assert said.startswith(f"reference= gives this result for the conjugate of array {place}:")
+
+
+def test_infinite_numbers_do_not_warn() -> None:
+    def square(a: Any) -> Any:
+        return a * a * np.complex64(1e30)
+
+    given = np.array([1 + 2j, 3e20 - 1j, 2j], np.complex64)
+    with np.errstate(all="raise"):
+        assert hint(np.full(3, 2 - 1j), np.full(3, np.inf + 0j), given, reference=square) == ""
+
+
+@pytest.mark.parametrize(
+    ("got", "other", "close"),
+    [
+        pytest.param([1000.0, 0.9], [1000.0, 0.0], True, id="a thousandth of the largest"),
+        pytest.param([1000.0, 1.1], [1000.0, 0.0], False, id="more than a thousandth of the largest"),
+        pytest.param([1000.0, 0.0], [1000.0, 0.9], True, id="in the other order"),
+        pytest.param([np.inf, 0.9], [np.inf, 0.0], False, id="of the largest finite number"),
+        pytest.param([np.nan, 1.0], [np.nan, 1.0], True, id="NaN"),
+        pytest.param([1.0], [1.0, 1.0], False, id="another shape"),
+        pytest.param([], [], False, id="nothing"),
+    ],
+)
+def test_results_are_close_within_a_thousandth_of_the_largest(got: Any, other: Any, close: bool) -> None:
+    assert _is_close(np.array(got), np.array(other)) is close
+
+
+@pytest.mark.parametrize(("size", "is_asked"), [(2**20, True), (2**20 + 1, False)])
+def test_hints_are_for_at_most_a_million_elements(size: int, is_asked: bool) -> None:
+    expected = np.arange(size)
+
+    assert bool(hint(expected[::-1], expected)) is is_asked

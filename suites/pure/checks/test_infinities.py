@@ -311,3 +311,77 @@ def test_a_function_that_fails_on_the_host_is_not_asked_for_nan() -> None:
         raise LookupError("only on a device")
 
     assert not infinities._makes_no_nan(spec_of(failing, same), Sample((np.ones(3, np.float32),)))
+
+
+def test_minus_infinities_are_subtracted_if_all_results_are_nan() -> None:
+    def subtracts(fn: Any, reference: Any) -> bool:
+        spec = spec_of(fn, reference)
+        return infinities._subtracts_infinities(
+            spec, CPU, Sample((HostArray(np.ones((3, 9), np.float32), is_free=True),))
+        )
+
+    def less_maximum(a: Any) -> Any:
+        return a - a.max()
+
+    assert subtracts(less_maximum, same)
+    assert subtracts(less_maximum, less_maximum)
+    assert not subtracts(less_maximum, lambda a: np.where(np.isinf(a), 1.0, a))
+    assert not subtracts(less_maximum, lambda a: np.where(np.arange(9) == 0, 1.0, a))
+    assert not subtracts(same, same)
+    assert not subtracts(lambda a: np.where(np.arange(9) == 0, a, less_maximum(a)), same)
+    assert not subtracts(lambda a: less_maximum(a)[1:], same)
+
+
+def test_counts_that_the_reference_refuses_are_not_compared() -> None:
+    def refusing(a: Any, b: Any) -> Any:
+        if not np.isfinite(a).all() or not np.isfinite(b).all():
+            raise RuntimeError("finite numbers")
+        return (a > b).sum(axis=-1)
+
+    spec = of_two(lambda a, b: (a > b).sum(axis=-1) * np.isfinite(a).all(), refusing)
+
+    assert not failure(infinities._check_counts, spec, CPU, FLOAT32, next(spec.draw(1, "float32")))
+
+
+@pytest.mark.parametrize("spoilt", [8, 9])
+def test_nan_in_a_line_that_is_infinite_throughout_is_excused(spoilt: int) -> None:
+    """Nine of nine results in a row are infinite or NaN, as after an FFT; eight of nine are not a whole line."""
+
+    def right(a: Any) -> Any:
+        return np.where(np.isinf(a).any(axis=-1, keepdims=True) & (np.arange(9) < spoilt), np.inf, a).astype(a.dtype)
+
+    def wrong(a: Any) -> Any:
+        return np.where(np.isinf(a).any(axis=-1, keepdims=True) & (np.arange(9) == 4), np.nan, right(a)).astype(a.dtype)
+
+    assert bool(infinite(wrong, right, one_of(INF))) is (spoilt == 8)
+
+
+def test_unused_numbers_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(infinities, "check_unused", lambda spec, device, sample: asked.append(sample))
+
+    assert not checked(spec_of(same, same))
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("number", [-1.0, 1.0, 1e300])
+def test_numbers_of_one_sign_and_huge_ones_tell_a_linear_reference(number: float) -> None:
+    spec = OpSpec(fn=lambda xp, a: a * 2, reference=lambda a: a * 2, name="f", samples=lambda make: [make(3)])
+
+    assert infinities._is_linear(spec, Sample((np.full((3, 4), number),)))
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+@pytest.mark.parametrize("kind", ["int64", "float32"])
+def test_counts_are_compared_with_those_of_a_reference(has_reference: bool, kind: str) -> None:
+    def counts(a: Any, b: Any) -> Any:
+        return (a > b).sum(axis=-1).astype(kind)
+
+    def wrong(a: Any, b: Any) -> Any:
+        return counts(a, b) + (np.isinf(a).any() and a.dtype == np.float32)
+
+    spec = of_two(wrong, counts if has_reference else None)
+    found = failure(infinities._check_counts, spec, CPU, FLOAT32, next(spec.draw(1, "float32")))
+
+    assert bool(found) is (has_reference and kind == "int64")
+    assert not found or "one number of float array 0 is inf" in found

@@ -416,3 +416,138 @@ def test_very_many_integers_are_tried_for_three_sets_of_options(monkeypatch: pyt
     check_given_integers(spec, CPU, np.dtype("int8"))
 
     assert tried == [0, 1, 2]
+
+
+FLOAT_CASES = [
+    pytest.param([0.5, 1.5], [0.5, 1.5], [0.5, 1.5], False, id="right"),
+    pytest.param([0.5, 1.5], [0.5, 1.5], [0.5, 1.6], True, id="wrong"),
+    pytest.param([0.5, 1.5], [0.5, 2.5], [0.5, 1.6], False, id="not trusted"),
+    pytest.param([0.5, 1.5], [0.5, 1.5 * (1 + 2.0**-41)], [0.5, 1.6], True, id="trusted up to rounding"),
+    pytest.param([0.5, 1.5], [0.5, 1.5 * (1 + 2.0**-39)], [0.5, 1.6], False, id="not trusted beyond rounding"),
+    pytest.param([-0.5, -1.5], [-0.5, -1.5], [-0.5, -1.6], True, id="negative"),
+    pytest.param([0.5, np.inf], [0.5, np.inf], [0.5, 1.0], False, id="infinity"),
+    pytest.param([2.0**10, 1.0], [2.0**10, 1.0], [2.0**10, 1.01], True, id="next to a large one"),
+]
+
+
+def trusted(narrow: Any, wide: Any, got: Any, dtype: str = "int8", size: int = 2, **options: Any) -> bool:
+    result = np.asarray(got)
+    spec = OpSpec(
+        fn=lambda xp, a: result, reference=lambda a: np.array(narrow), name="f", dtypes=(dtype,),
+        samples=lambda make: [make(size)], **options,
+    )  # fmt: skip
+    sample = Sample((np.zeros(size, dtype),))
+    with np.errstate(all="raise"):
+        return bool(failure(integers._compare_trusted, spec, CPU, np.dtype(dtype), sample, np.array(wide)))
+
+
+@pytest.mark.parametrize(("narrow", "wide", "got", "is_found"), FLOAT_CASES)
+def test_floats_are_compared_where_those_of_wide_integers_are_the_same(
+    narrow: Any, wide: Any, got: Any, is_found: bool
+) -> None:
+    assert trusted(narrow, wide, np.array(got, np.float32)) is is_found
+
+
+def test_floats_of_narrow_integers_are_relative_to_each_result_or_1() -> None:
+    unit = 2.0**-23
+    assert not trusted([0.0, 1.0], [0.0, 1.0], np.float32([6 * unit, 1.0]))
+    assert trusted([0.0, 1.0], [0.0, 1.0], np.float32([10 * unit, 1.0]))
+    assert not trusted([2.0, 1.0], [2.0, 1.0], np.float32([2 + 14 * unit, 1.0]))
+    assert trusted([2.0, 1.0], [2.0, 1.0], np.float32([2 + 20 * unit, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "off"),
+    [("int8", 2, 2.0**-19), ("int8", 3, 2.0**-19), ("int8", 4, 2.0**-12.5), ("int32", 2, 2.0**11)],
+)
+def test_floats_of_sums_and_of_wide_integers_are_relative_to_the_largest_integer(
+    dtype: str, size: int, off: float
+) -> None:
+    """Two integers for each result, or integers that float32 does not hold."""
+    found = [trusted([0.0, 1.0], [0.0, 1.0], np.float32([part * off, 1.0]), dtype, size) for part in (0.25, 4)]
+
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "got", "is_found"),
+    [
+        pytest.param([True, False], [True, False], [True, False], False, id="right"),
+        pytest.param([True, False], [True, False], [True, True], True, id="wrong"),
+        pytest.param([True, False], [True, True], [True, False], False, id="not trusted"),
+        pytest.param([True, False], [False, True], [False, True], False, id="as for wide integers"),
+    ],
+)
+def test_truth_values_are_compared_where_those_of_wide_integers_are_the_same(
+    narrow: Any, wide: Any, got: Any, is_found: bool
+) -> None:
+    assert trusted(narrow, wide, np.array(got)) is is_found
+
+
+def test_results_of_another_kind_are_left_to_other_checks() -> None:
+    assert not trusted([0.5, 1.5], [0.5, 1.5], np.array([7, 7]))
+    assert not trusted([1, 2], [1, 2], np.array([True, True]))
+    assert trusted([1, 2], [1, 2], np.array([1, 2, 3]))
+    assert not trusted([], [], np.zeros(0, np.float32))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_ends_of_a_range_are_near_if_they_are_in_its_eighth(number: int) -> None:
+    given = HostArray(np.zeros(4000, np.int16), span=(-40, 41))
+    found = integers._near(given, (-40, 41), number)
+
+    assert set(found.values.tolist()) == set(range(-40, -29) if number == 0 else range(31, 42))
+    assert (found.dtype, found.span) == (np.int16, (-40, 41))
+
+
+def test_longest_axis_of_all_arrays() -> None:
+    assert integers._longest_axis(Sample((np.ones((3, 7)), [np.ones(5)]), {"weight": np.ones((9, 1))})) == 9
+    assert integers._longest_axis(Sample((np.ones(()), 3))) == 0
+
+
+def test_integers_of_54_and_55_bits_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    spec = spec_of(lambda a: a * 1, lambda a: a * 1, "uint64", lambda make: [make(200)])
+    monkeypatch.setattr(
+        integers, "run_sample", lambda spec, device, sample: drawn.append(sample) or sample.host()[0][0]
+    )
+
+    integers._check_beyond_float64(spec, CPU, np.dtype("uint64"), chance())
+
+    (found,) = drawn
+    values = found.args[0].values
+    assert (values.min() >= 2**53, values.max() < 2**55, values.max() > 2**54) == (True, True, True)
+    assert found.label.endswith(", integers of 54 bits")
+    assert np.log2(values.astype(float)).min() < 53.2
+
+
+def test_zeros_and_ones_that_the_reference_refuses_are_not_tried() -> None:
+    def refusing(a: Any) -> Any:
+        if a.max() <= 1:
+            raise RuntimeError("larger ones")
+        return a * 1
+
+    spec = spec_of(lambda a: a * (1 + (a.max() <= 1)), refusing, "int8", lambda make: [make(9)])
+    like = next(spec.draw(1, "int8"))
+
+    assert not failure(integers._check_zeros_and_ones, spec, CPU, np.dtype("int8"), like)
+
+
+def test_arrays_of_two_shapes_keep_them_at_the_ends_of_their_ranges() -> None:
+    like = Sample((Samples(1, "int8")(9, low=-80, high=80), Samples(1, "int8")((2, 3), low=8, high=88)))
+    sample = Sample(tuple(HostArray(one.values.copy(), span=one.span) for one in like.args), label="drawn")
+    calls = list(integers._of_ends(sample, like))
+
+    assert all([one.shape for one in call.args] == [(9,), (2, 3)] for call in calls)
+    assert [call.label for call in calls[:4]] == [
+        "drawn, all near the lower end", "drawn, all near the upper end",
+        "drawn, all of input 0 are -80", "drawn, all of input 0 are 80",
+    ]  # fmt: skip
+    assert calls[-1].label == "drawn, all of input 0 are 80 and of input 1 are 88"
+
+
+def test_integers_are_rounded_as_float64_rounds_them() -> None:
+    rounded = integers._through_float64(HostArray(np.array([2**53 + 1, 2**53 + 2, 2**24 + 1], np.uint64)), np.uint64)
+
+    assert (rounded.values.tolist(), rounded.dtype) == ([2**53, 2**53 + 2, 2**24 + 1], np.uint64)
+    assert integers._through_float64(3, np.uint64) == 3

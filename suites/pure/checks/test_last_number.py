@@ -9,7 +9,7 @@ import pytest
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
-from cuassay.testing.generated.last_number import check_last_number
+from cuassay.testing.generated.last_number import _zeros_except, check_last_number
 
 CPU = Device("cpu")
 SAMPLE = Sample((np.ones((2, 5), np.float32),))
@@ -135,3 +135,13 @@ def test_axes_of_one_element_stay_zero() -> None:
 
     check_last_number(spec, CPU, Sample((np.ones(5, np.float32), np.ones((5, 1), np.float32))))
     check_last_number(spec, CPU, Sample((np.ones(5, np.float32), np.ones((), np.float32))))
+
+
+def test_keywords_of_a_call_are_filled_too() -> None:
+    given = Sample((np.ones((2, 3), np.float32), 5), {"weight": np.ones(4, np.int32), "axis": 1}, "drawn")
+    found = _zeros_except(given, "the last number but one", 1)
+
+    assert found.args[0].values.tolist() == [[0, 1, 0], [0, 1, 0]]
+    assert (found.kwargs["weight"].values.tolist(), found.kwargs["weight"].dtype) == ([0, 0, 1, 0], np.int32)
+    assert (found.args[1], found.kwargs["axis"]) == (5, 1)
+    assert found.label == "drawn, zeros and the last number but one 1"

@@ -257,7 +257,7 @@ def compare_values(
             limit = np.minimum(limit, rounding_limit(own[0] if each else _largest(own[0]), precise, expected))
     if spec.tolerance is not None and spec.op is None:  # the declared tolerance is the least that is allowed
         magnitude, terms = spec.scale(sample, expected)
-        size = np.nan_to_num(magnitude, nan=0.0, posinf=0.0, neginf=0.0)
+        size = np.nan_to_num(magnitude, posinf=0.0, neginf=0.0)
         limit = np.maximum(limit, allowed(spec.tolerance, precise, terms=terms, magnitude=size))
     _assert_agrees(spec, device, sample, actual, expected, limit + floor, wanted)
 
@@ -343,7 +343,7 @@ def _in_float32(spec: OpSpec, sample: Sample) -> Any:
     answer = of_reference(spec, narrow)
     if answer is not None and answer.dtype == np.float64:  # a float64 scalar promotes it, so nothing is rounded here
         magnitude, _ = spec.scale(sample, spec.expected(sample))
-        return epsilon("float32") * np.nan_to_num(magnitude, nan=0.0, posinf=0.0, neginf=0.0)
+        return epsilon("float32") * np.nan_to_num(magnitude, posinf=0.0, neginf=0.0)
     args, kwargs = narrow.on("cpu")
     own = rounding_errors(lambda args, kwargs: as_one(reference(*args, **kwargs)), args, kwargs)
     return None if own is None else own[0]

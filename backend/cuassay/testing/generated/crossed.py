@@ -122,8 +122,8 @@ def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
     This applies to functions whose arguments are all integer arrays of one shape. For a single array, every integer of
     the range is tried if they are few enough.
     """
-    arrays = [one for one in sample.args if isinstance(one, HostArray)]
-    if not arrays or len(arrays) < len(sample.args) or not all(map(_is_drawn, arrays)):
+    arrays: list[HostArray] = [one for one in sample.args if _is_drawn(one)]
+    if not arrays or len(arrays) < len(sample.args):
         return
     if len({one.shape for one in arrays}) > 1 or not is_safely_taken(spec, sample):
         return

@@ -187,7 +187,7 @@ def _changed(sample: Sample, change: Change, label: str) -> Iterator[Sample]:
 
     def put(given: Any) -> Any:
         is_free = isinstance(given, HostArray) and is_complex(given.dtype) and given.is_free
-        return HostArray(change(given.values).astype(given.dtype)) if is_free else given
+        return HostArray(change(given.values)) if is_free else given
 
     args = tuple(put(given) for given in sample.args)
     if any(new is not old for new, old in zip(args, sample.args, strict=True)):

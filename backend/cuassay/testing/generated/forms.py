@@ -171,7 +171,7 @@ def _is_of_rows(spec: OpSpec, sample: Sample, expected: Any) -> bool:
 def _only_rows(array: Any, number: int, rows: slice) -> Any:
     if not isinstance(array, np.ndarray) or array.ndim == 0 or array.shape[0] != number:
         return array
-    return HostArray(array[rows].copy())
+    return HostArray(array[rows])
 
 
 _OUT_IS_INPUT = "wrong where input {} is also out=: is it written before all inputs are read?"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,7 @@ def _of_other_options(spec: OpSpec, device: Device, dtype: Any, small: Sequence[
 def _shortened(sample: Sample) -> Sample:
     """The sample with the extents 2, 3, 4 and so on in place of its own, the shortest first; 1 stays 1."""
     extents = sorted({extent for array in _arrays(sample) for extent in array.shape if extent > 1})
-    return resized(sample, {extent: min(extent, short) for short, extent in enumerate(extents, start=2)})
+    return resized(sample, dict(zip(extents, count(2))))
 
 
 def _arrays(sample: Sample) -> list[NDArray[Any]]:
