@@ -44,7 +44,7 @@ FOUND = {
     "1 strict_take": ("errors", "cpu", "float32"),
     "1 times_power_of_two": ("combined", "cpu", "float32"),
     "1 van_leer_slopes": ("zeros", "cpu", "float32"),
-    "2 apply_track_gains": ("sizes", "cpu", ""),
+    "2 apply_track_gains": ("combined", "cpu", "float32"),
     "2 battery_state": ("values", "cpu", "float32"),
     "2 bounding_radius": ("zero_size", "cpu", "float32"),
     "2 bounds_without_nan": ("stress", "cpu", "float32"),

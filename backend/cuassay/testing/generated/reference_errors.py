@@ -38,6 +38,9 @@ _MOST_TERMS = 2**27
 #: Factor on the difference to extended precision, which has errors too.
 _MARGIN = 4.0
 
+#: Factor on the median of these errors. A function that is as good as the reference makes errors of its own.
+_TYPICAL = 2.0
+
 
 def reference_errors(spec: OpSpec, sample: Sample, expected: Array) -> Array | None:
     """A bound for the error of each element of a user's reference; None if no error is found.
@@ -85,7 +88,7 @@ def _beyond_float64(spec: OpSpec, sample: Sample, expected: Array) -> Array | No
     with np.errstate(all="ignore"):
         moved = np.nan_to_num(np.abs(extended - expected.astype(np.longdouble)), nan=0.0, posinf=0.0)
         errors = np.array(_MARGIN * moved, np.float64)
-    typical = _typical_share(errors, expected) * np.nan_to_num(np.abs(expected), posinf=0.0)
+    typical = _TYPICAL * _typical_share(errors, expected) * np.nan_to_num(np.abs(expected), posinf=0.0)
     errors = np.asarray(np.maximum(errors, typical))  # an array even if it has no axes
     lost = expected == 0
     errors[lost] = np.maximum(errors, epsilon("float64") * np.maximum(_sizes(sample, expected.shape), 1.0))[lost]
