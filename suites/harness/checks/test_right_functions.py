@@ -558,6 +558,42 @@ def reference_asserts_ascending_numbers() -> OpSpec:
 # ------------------------------------------------------------------------------------------------
 
 
+def mean_of_three(refuse: Callable[[Any], None], name: str) -> OpSpec:
+    """The means of three neighbours. The function refuses shorter rows, for which the reference gives nothing."""
+
+    def mean(a: Any) -> Any:
+        return (a[..., :-2] + a[..., 1:-1] + a[..., 2:]) / 3
+
+    def fn(xp: Any, a: Any) -> Any:
+        refuse(a)
+        return mean(a)
+
+    return OpSpec(
+        fn=fn,
+        name=name,
+        dtypes=("float32",),
+        samples=lambda make: [make((4, 9)), make(12)],
+        reference=lambda a: mean(a) if a.shape[-1] > 2 else a[..., :0],
+    )
+
+
+@right("sizes", "combined")
+def mean_that_raises_what_torch_raises() -> OpSpec:
+    def refuse(a: Any) -> None:
+        if a.shape[-1] < 3:
+            raise RuntimeError(f"a row has {a.shape[-1]} numbers and must have three at least")
+
+    return mean_of_three(refuse, "mean_that_raises_what_torch_raises")
+
+
+@right("sizes", "combined")
+def mean_that_asserts_its_length() -> OpSpec:
+    def refuse(a: Any) -> None:
+        assert a.shape[-1] > 2, f"a row has {a.shape[-1]} numbers"
+
+    return mean_of_three(refuse, "mean_that_asserts_its_length")
+
+
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_function_is_not_refused(name: str, kind: str) -> None:

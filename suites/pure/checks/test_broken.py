@@ -11,7 +11,8 @@ from failed_checks import failure
 from cuassay import Device
 from cuassay.errors import RaceError
 from cuassay.testing import OpSpec, Sample
-from cuassay.testing.generated.broken import assert_dtype_of, assert_whole, breaking, is_raised_on_purpose
+from cuassay.testing.generated.broken import assert_dtype_of, assert_whole, breaking
+from cuassay.testing.generated.execution import is_raised_on_purpose
 from cuassay.testing.samples import HostArray
 
 CPU = Device("cpu")
@@ -194,9 +195,9 @@ def test_errors_of_libraries_break_a_call(fn: Any, kind: str | None) -> None:
 def caught(call: Any) -> BaseException:
     try:
         call()
-    except (TypeError, ValueError) as error:
+    except (AssertionError, TypeError, ValueError) as error:
         return error
-    raise AssertionError("no error")
+    pytest.fail("no error")
 
 
 def fails_in_numpy() -> None:
@@ -207,6 +208,18 @@ def fails_on_purpose() -> None:
     raise ValueError("on purpose")
 
 
+def fails_in_one_line(length: int = 1) -> None:
+    if length < 3: raise ValueError("too few")  # noqa: E701  # fmt: skip
+
+
+def asserts(length: int = 1) -> None:
+    assert length > 2, "too few"
+
+
+def fails_where_numpy_is_called() -> None:
+    raise ValueError(np.zeros(2).reshape(3))
+
+
 def raises_after_numpy() -> None:
     try:
         fails_in_numpy()
@@ -215,9 +228,17 @@ def raises_after_numpy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "on_purpose"), [(fails_in_numpy, False), (fails_on_purpose, True), (raises_after_numpy, True)]
+    ("call", "on_purpose"),
+    [
+        (fails_in_numpy, False),
+        (fails_on_purpose, True),
+        (fails_in_one_line, True),
+        (asserts, True),
+        (fails_where_numpy_is_called, False),
+        (raises_after_numpy, True),
+    ],
 )
-def test_innermost_line_tells_an_error_on_purpose(call: Any, on_purpose: bool) -> None:
+def test_innermost_statement_tells_an_error_on_purpose(call: Any, on_purpose: bool) -> None:
     assert is_raised_on_purpose(caught(call)) is on_purpose
     assert is_raised_on_purpose(caught(lambda: call())) is on_purpose
 

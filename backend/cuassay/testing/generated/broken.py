@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import linecache
-from types import TracebackType
-
 import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import RaceError
-from cuassay.testing.generated.execution import is_safely_taken, on_sample, refusal_of, run_sample
+from cuassay.testing.generated.execution import is_raised_on_purpose, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import shape_on_host
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["assert_dtype_of", "assert_whole", "breaking", "is_raised_on_purpose"]
+__all__ = ["assert_dtype_of", "assert_whole", "breaking"]
 
 
 def assert_whole(spec: OpSpec, sample: Sample, base: Sample) -> Exception | None:
@@ -79,13 +76,3 @@ def breaking(spec: OpSpec, sample: Sample) -> Exception | None:
     except Exception:  # noqa: BLE001  libraries reject inputs with errors of different types
         return None
     return None
-
-
-def is_raised_on_purpose(error: BaseException) -> bool:
-    """Whether the innermost frame has a raise statement; an error from NumPy's C code shows the line of the call."""
-    step: TracebackType | None = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    if step is None:
-        return False
-    return linecache.getline(step.tb_frame.f_code.co_filename, step.tb_lineno).strip().startswith("raise")

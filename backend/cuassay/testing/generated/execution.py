@@ -5,6 +5,7 @@ The properties themselves are defined in `checks`.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import re
@@ -37,6 +38,7 @@ __all__ = [
     "has",
     "is_function",
     "is_op",
+    "is_raised_on_purpose",
     "is_safely_taken",
     "moves",
     "must_raise",
@@ -196,9 +198,21 @@ def runs_on_host(spec: OpSpec, sample: Sample) -> bool:
             spec.run("cpu", *sample.copied())
     except (ValueError, TypeError, IndexError, ArithmeticError):
         return False
-    except Exception:  # noqa: BLE001  a function for one library may reject the host's arrays in any way
-        return True
+    except Exception as error:  # noqa: BLE001  a function for one library may break in any way on the host's arrays
+        return not is_raised_on_purpose(error)
     return True
+
+
+#: The instruction of the statements `raise` and `assert`.
+_RAISE = dis.opmap["RAISE_VARARGS"]
+
+
+def is_raised_on_purpose(error: BaseException) -> bool:
+    """Whether a statement `raise` or `assert` raised the error, and not C code, such as most of NumPy's."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return step is not None and step.tb_frame.f_code.co_code[step.tb_lasti] == _RAISE
 
 
 def is_safely_taken(spec: OpSpec, sample: Sample) -> bool:

@@ -24,9 +24,15 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.declared import ErrorInput
-from cuassay.testing.generated.broken import is_raised_on_purpose
 from cuassay.testing.generated.comparison import compare, compare_values
-from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, refusal_of, run_sample
+from cuassay.testing.generated.execution import (
+    explained,
+    is_raised_on_purpose,
+    is_safely_taken,
+    on_sample,
+    refusal_of,
+    run_sample,
+)
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.named import codes_of
 from cuassay.testing.generated.options import options_of

@@ -9,9 +9,9 @@ import numpy as np
 
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError
-from cuassay.testing.generated.broken import breaking, is_raised_on_purpose
+from cuassay.testing.generated.broken import breaking
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.execution import on_sample, refusal_of, run_sample
+from cuassay.testing.generated.execution import is_raised_on_purpose, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import has_expected_shape, resized, shape_on_host, swapped
 from cuassay.testing.generated.partial_errors import assert_taken, declared_refusals
 from cuassay.testing.opspec import OpSpec
