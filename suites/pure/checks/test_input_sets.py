@@ -111,7 +111,7 @@ def test_a_sample_that_another_seed_cannot_draw_leaves_one_set() -> None:
     def bench(make: Any, sizes: Any) -> list[Any]:
         drawn.append(1)
         if len(drawn) > 4:
-            raise ValueError("only so many")
+            raise ValueError("no more")
         return [make((4, 8))]
 
     drawn: list[int] = []
