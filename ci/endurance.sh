@@ -5,6 +5,8 @@ set -uo pipefail
 status=0
 "$PYTHON" suites/pure/memory_stress/test_endurance.py "$@" || status=$?
 "$PYTHON" suites/devices/ops/test_random_calls.py 30000 || status=$?
+# Other bodies each day; a failure prints its seeds. It takes one to three minutes, and ten at most.
+"$PYTHON" ci/bodies.py 10000 "$(($(date +%s) / 86400 * 10000))" --seconds 600 || status=$?
 "$PYTHON" ci/kills.py --kills 100 || status=$?
 CUASSAY_TEST_FILES=10000 "$PYTHON" -m pytest suites/harness/records/test_hostile_files.py -q || status=$?
 # Also check the numbers of right functions on sim; see suites/devices/checks/conftest.py.

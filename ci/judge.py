@@ -1,7 +1,8 @@
 """Judge the honest candidates and the planted cheats of ``suites/data/judging`` under new nonces, and count verdicts.
 
 A nonce decides the inputs, the order and the number of calls, so a single nonce shows little. Any verdict but *correct*
-on an honest candidate is reported, and *correct* on a cheat. A cheat that may be right must have its work in its times.
+on an honest candidate is reported, and *correct* on a cheat. A cheat that may be right must have its work in its times,
+or leave nothing running.
 
 ``python ci/judge.py --nonces 20`` prints a line for each nonce and each surprise. The exit status is 1 if a cheat
 passed, an honest candidate was refused or wrong, or more than 1 % of the honest candidates are undecided.
@@ -20,10 +21,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "suites" / "shared"))
 
 from referees import (  # type: ignore[import-not-found]  # in suites, which is not a package
+    BUSY,
     DRIFTING,
     NOT_STOPPED,
     WORK_S,
     Referees,
+    busy,
     candidates,
     declared_name,
 )
@@ -52,6 +55,8 @@ def _judged(folder: str, referees: Referees, timing: Referees, nonce: int) -> Co
             word = "harmless"
         if word == "correct" and path.stem in DRIFTING and all(case.median_s is None for case in verdict.cases):
             word = "without a time"
+        if word == "correct" and path.stem in BUSY and not busy():
+            word = "harmless"
         counts[word] += 1
         if (word == "correct") is (folder not in _HONEST):
             print(f"  {folder}/{path.stem} is {word} under {nonce:x}: {verdict.reason}", flush=True)

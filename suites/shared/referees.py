@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ WORK_S = dict.fromkeys(
 #: Right candidates whose times depend on how often they were called: no figure is given.
 DRIFTING = ("fast_first", "slow_first")
 
+#: Right candidates that keep the machine busy while others run; what they leave behind is called `BUSY_NAME`.
+BUSY, BUSY_NAME = ("T13_busy_process", "T13_busy_thread"), "cuassay-busy"
+
 #: What is not stopped, and why; the page about the judge says so, too.
 NOT_STOPPED = {
     "no_race_checks": "the simulated device checks the order of streams in the candidate's process",
@@ -38,6 +41,16 @@ def declared_name(candidate: Path) -> str:
     found = re.search(r"^# spec: (\w+)$", candidate.read_text(encoding="utf-8"), re.MULTILINE)
     assert found is not None, f"{candidate.name} names no spec"
     return found[1]
+
+
+def busy() -> set[str]:
+    """The running threads, of any process of this machine, with the name that candidates in `BUSY` give themselves."""
+    found = set()
+    for name in Path("/proc").glob("[0-9]*/task/*/comm"):
+        with suppress(OSError):  # it has ended
+            if name.read_text(encoding="utf-8", errors="replace").rstrip() == BUSY_NAME:
+                found.add(name.parent.name)
+    return found
 
 
 class Referees:

@@ -90,6 +90,7 @@ class DeviceBenchmark:
         work: Work | None = None,
         max_seconds: float = 0.5,
         group: str | None = None,
+        before_sample: Callable[[], None] | None = None,
         **extra: object,
     ) -> dict[str, Timing]:
         """Measure one call, or several side by side. The first is yours, and pytest-benchmark's table shows it.
@@ -111,6 +112,9 @@ class DeviceBenchmark:
             The longest time for each call; ``--benchmark-max-time`` may reduce it.
         group : str, optional
             The group in pytest-benchmark's tables; by default that of its mark.
+        before_sample : callable, optional
+            Called before each sample, outside of its time and before the cache is flushed; it may, for example, give
+            the call other inputs.
         **extra
             Further entries for ``extra_info``. `op`, `case` and `dtype` name the rows of a report; by default they are
             the name of the test, the rest of its id, and its dtype.
@@ -146,7 +150,15 @@ class DeviceBenchmark:
         most = min(max_seconds, self._most_seconds)
         if self._look is not None and self.write is not None:
             self._look(found)
-        timings = interleave(named, device, cache=cache, queued=queued, joined=joined, max_seconds=most)
+        timings = interleave(
+            named,
+            device,
+            cache=cache,
+            queued=queued,
+            joined=joined,
+            max_seconds=most,
+            before_sample=before_sample,
+        )
         first, *peers = timings
         self._fixture.group = group or self._fixture.group
         self._enter(timings[first], {"device": str(device), **extra, **_rates(work, timings[first])})

@@ -63,11 +63,21 @@ def time_unit(backend: Backend) -> str:
 class Series:
     """The samples of one call, as they are taken."""
 
-    def __init__(self, backend: Backend, index: int, call: Call, cache: Cache, *, queued: bool) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        index: int,
+        call: Call,
+        cache: Cache,
+        before_sample: Callable[[], None] | None = None,
+        *,
+        queued: bool,
+    ) -> None:
         self.backend = backend
         self.index = index
         self.call = call
         self.cache: Cache = cache
+        self.before_sample = before_sample
         self.times = [backend.new_event(index, timing=True) for _ in range(2)]
         self.has_clock = bool(devices.capabilities(Device(backend.kind, index)).answer("timing"))
         self.spins = backend if self.has_clock and isinstance(backend, Spinning) else None
@@ -131,6 +141,8 @@ class Series:
     def once(self) -> tuple[float, float, bool]:
         """Return device and host seconds of one call, and whether everything was queued before the first work ran."""
         start, end = self.times
+        if self.before_sample is not None:
+            self.before_sample()
         if self.cache == "cold":
             self.backend.flush_cache(self.index)
         if self.hold_s and self.spins is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
 from cuassay import devices
@@ -110,10 +110,12 @@ def interleave(
     max_seconds: float = 1.0,
     precision: float = 0.005,
     joined: bool = True,
+    before_sample: Callable[[], None] | None = None,
 ) -> dict[str, Timing]:
     """Time several calls side by side, in the order A B B A, so that a drift of the clocks affects all equally.
 
-    The parameters are those of `measure`; `max_seconds` applies to each call.
+    The parameters are those of `measure`; `max_seconds` applies to each call. `before_sample` is called before each
+    sample, outside of its time and before the cache is flushed; it may, for example, give the call other inputs.
 
     Returns
     -------
@@ -136,7 +138,10 @@ def interleave(
             call_first(name, call, backend, found.index, WARM_UP, joined=joined)
         backend.synchronize(found.index)
         with captured(calls, backend, found) if mode == "graph" else nullcontext(dict(calls)) as ready:
-            series = {name: Series(backend, found.index, call, cache, queued=queued) for name, call in ready.items()}
+            series = {
+                name: Series(backend, found.index, call, cache, before_sample, queued=queued)
+                for name, call in ready.items()
+            }
             throttling = Throttling(backend, found.index, list(series.values()))
             _sample(list(series.values()), throttling, samples, max_seconds, precision)
     empty = empty_interval(found)

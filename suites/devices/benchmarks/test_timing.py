@@ -91,6 +91,37 @@ def test_the_cache_is_flushed_before_each_cold_sample_and_no_warm_one(
     assert min(len(found.samples_s), most) <= len(flushed) <= most
 
 
+def test_something_can_be_done_before_each_sample_and_before_the_cache_is_flushed(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(devices.backend(device.kind))
+    flush, order, add = kind.flush_cache, list[str](), adding(device)
+    monkeypatch.setattr(kind, "flush_cache", lambda self, index: (order.append("flush"), flush(self, index)))
+
+    interleave(
+        {"add": lambda: (order.append("call"), add())}, device, samples=2, before_sample=lambda: order.append("before")
+    )
+
+    assert order[-6:] == ["before", "flush", "call"] * 2
+
+
+@on("cpu")
+def test_what_is_done_before_a_sample_is_not_in_its_time(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def pass_time(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(perf_counter=lambda: now))
+
+    timing = interleave(
+        {"call": lambda: pass_time(1.0)}, device, samples=3, queued=False, before_sample=lambda: pass_time(64.0)
+    )["call"]
+
+    assert timing.host_s == (1.0,) * 3
+
+
 @on("cpu")
 def test_the_time_is_for_each_of_the_calls(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0

@@ -271,13 +271,25 @@ TIMED = """
             kept[id(a)] = a * 2
         return kept[id(a)].copy()
 
-    def of(fn):
+    def kept_by_shape(xp, a):
+        key = type(a), a.shape
+        if key not in kept:
+            kept[key] = a * 2
+        return kept[key].copy()
+
+    def doubled_in_place(xp, a):
+        a *= 2
+        return a
+
+    def of(fn, **fields):
         return conformance(OpSpec(
             fn=fn, dtypes=("float32",), reference=lambda a: a * 2, samples=lambda make: [make(33)],
-            bench=lambda make, sizes: [make((4, 8))],
+            bench=lambda make, sizes: [make((4, 8))], **fields,
         ))
 
     test_right, test_warm, test_kept = map(of, (doubled, undone_once_warm, kept_by_identity))
+    test_shape = of(kept_by_shape)
+    test_in_place = of(doubled_in_place, without={"inputs_unchanged": "in place"})
 """
 
 
@@ -286,13 +298,13 @@ def test_what_was_timed_is_compared_and_called_again_on_other_numbers(project: p
 
     result = project.runpytest_subprocess(path, "--device", "sim", "-k", "test_speed", "--cuassay-record", "r.jsonl")
 
-    result.assert_outcomes(passed=1, failed=2, deselected=result.parseoutcomes()["deselected"])
+    result.assert_outcomes(passed=2, failed=3, deselected=result.parseoutcomes()["deselected"])
+    kept = "wrong in call * of * of the benchmark: its result is that of call *, which had other inputs: is a result*"
     result.stdout.fnmatch_lines(
         [
-            "*wrong in the timed call*",
-            "*hold other numbers*",
-            "FAILED test_timed.py::test_warm::test_speed*",
-            "FAILED test_timed.py::test_kept::test_speed*",
+            "FAILED test_timed.py::test_warm::test_speed*wrong in the timed call*",
+            f"FAILED test_timed.py::test_kept::test_speed*{kept}",
+            f"FAILED test_timed.py::test_shape::test_speed*{kept}",
         ]
     )
 

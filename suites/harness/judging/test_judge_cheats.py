@@ -11,14 +11,17 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from referees import DATA, WORK_S, Referees, candidates, declared_name
+from referees import BUSY, DATA, WORK_S, Referees, busy, candidates, declared_name
 
 from cuassay.errors import SpecError
 from cuassay.judging import candidates as candidates_module
+from cuassay.judging import referee
 from cuassay.judging.catalogue import CHEATS
 from cuassay.judging.limits import JailOptions
+from cuassay.judging.process import CandidateProcess
 from cuassay.judging.spec_file import load_declaration
 from cuassay.judging.verdict import Verdict
 
@@ -63,7 +66,7 @@ PLAIN = [one for one in candidates("cheats") if "@" not in one.read_text() or on
 
 
 @pytest.mark.parametrize(
-    "candidate", [one for one in PLAIN if one.stem not in (*HARMLESS, "X8_hang")], ids=lambda one: one.stem
+    "candidate", [one for one in PLAIN if one.stem not in (*HARMLESS, *BUSY, "X8_hang")], ids=lambda one: one.stem
 )
 def test_a_planted_cheat_is_not_called_correct(referees: Referees, candidate: Path) -> None:
     verdict = referees.of(declared_name(candidate)).judge(candidate, nonce=NONCE)
@@ -83,6 +86,36 @@ def test_a_cheat_that_may_be_right_gains_nothing(referees: Referees, name: str) 
 
     times = [case.median_s for case in verdict.cases if case.median_s is not None]
     assert all(seconds > WORK_S[name] / 2 for seconds in times), verdict.cases
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_what_a_candidate_leaves_running_has_ended_before_the_baseline_is_timed(
+    referees: Referees, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right candidate must not slow the function that its time is divided by, nor the next verdict."""
+    at_calls, at_baseline = list[set[str]](), list[set[str]]()
+    call, timed = CandidateProcess.call, referee.measured
+
+    def called(self: CandidateProcess, *args: Any, **kwargs: Any) -> Any:
+        at_calls.append(busy())
+        return call(self, *args, **kwargs)
+
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        at_baseline.append(busy())
+        found = timed(*args, **kwargs)
+        at_baseline.append(busy())
+        return found
+
+    referees.of("rms_norm")  # whose own process is started first
+    monkeypatch.setattr(CandidateProcess, "call", called)
+    monkeypatch.setattr(referee, "measured", measured)
+
+    verdict = referees.of("rms_norm").judge(DATA / "cheats" / f"{name}.py", nonce=NONCE)
+
+    assert any(at_calls)  # it ran, and a running thread can be seen
+    assert at_baseline == [set(), set()]
+    assert verdict.verdict == "correct"
+    assert busy() == set()
 
 
 def test_a_candidate_that_hangs_is_wrong_once_its_time_is_over(impatient: Referees) -> None:

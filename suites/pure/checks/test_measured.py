@@ -14,7 +14,8 @@ from cuassay.testing import OpSpec, Sample, Work
 from cuassay.testing.generated import measured
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.generated.execution import REGISTERED
-from cuassay.testing.generated.measured import DrawnResults, check_timed
+from cuassay.testing.generated.input_sets import DrawnResults
+from cuassay.testing.generated.measured import check_timed
 from cuassay.testing.samples import BENCH_TILE, HostArray
 
 CPU, FLOAT32 = Device("cpu"), np.dtype("float32")

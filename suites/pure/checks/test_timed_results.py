@@ -13,7 +13,8 @@ from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import OpSpec
-from cuassay.testing.generated.measured import DrawnResults, check_timed
+from cuassay.testing.generated.input_sets import DrawnResults
+from cuassay.testing.generated.measured import check_timed
 
 
 class Counting:
@@ -31,8 +32,8 @@ def test_the_last_result_is_kept_and_each_drawn_one_is_that_of_its_call() -> Non
     results = DrawnResults(Counting())
 
     assert [results.run() for _ in range(50)] == list(range(1, 51))
-    assert (results.last, results.count) == (50, 50)
-    assert all(number == result for number, result in results.drawn())
+    assert (results.last, results.count) == ((50, 0, 50), 50)
+    assert all(number == result for number, _, result in results.drawn())
     assert 1 <= len(results.drawn()) <= 3
 
 
@@ -42,7 +43,7 @@ def test_each_call_is_drawn_equally_often() -> None:
         results = DrawnResults(Counting())
         for _ in range(5):
             results.run()
-        found.update(number for number, _ in results.drawn())
+        found.update(one.number for one in results.drawn())
 
     # A call is missed by three independent draws with probability (4 / 5)^3; five standard deviations are 0.056.
     assert all(abs(found[number] / 2000 - (1 - 0.8**3)) < 0.056 for number in range(1, 6))
@@ -54,7 +55,7 @@ def test_large_results_are_not_kept_but_for_the_last() -> None:
         results.run()
 
     assert results.drawn() == []
-    assert results.last.nbytes > 2**26
+    assert results.last.result.nbytes > 2**26
 
 
 @pytest.mark.parametrize("wrong", [1, 2, 4])
@@ -77,7 +78,7 @@ def test_a_wrong_result_of_a_drawn_call_is_told_by_its_number(wrong: int) -> Non
             results.run()
         held = np.array(a)
         case: Any = SimpleNamespace(keywords={}, arguments=[held], run=partial(np.multiply, held, 2))
-        drawn = [number for number, _ in results.drawn()]
+        drawn = [one.number for one in results.drawn()]
         message = failure(check_timed, spec, Device("cpu"), np.dtype("float32"), 0, case, results)
         if wrong == 4:
             assert "wrong in the timed call" in message

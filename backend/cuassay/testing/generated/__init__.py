@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,7 +20,8 @@ import pytest
 from cuassay.errors import SpecError
 from cuassay.testing.declared import FORMS, ModelSizes
 from cuassay.testing.generated.checks import CHECKS, Check
-from cuassay.testing.generated.measured import DrawnResults, check_timed
+from cuassay.testing.generated.input_sets import DrawnResults
+from cuassay.testing.generated.measured import check_timed, prepared_sets
 from cuassay.testing.marks import dtypes, requires
 from cuassay.testing.opspec import OpSpec
 
@@ -128,7 +130,8 @@ def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator
 def benchmark(spec: OpSpec) -> Callable[..., None]:
     """Make the test method that measures `spec`.
 
-    A report identifies its rows by the name of the spec and the shapes of the sample.
+    A report identifies its rows by the name of the spec and the shapes of the sample. Samples of a function have
+    several sets of inputs in turn, and some of their results are compared with the reference; see `InputSets`.
 
     Raises
     ------
@@ -147,11 +150,15 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     ) -> None:
         case = next(islice(cases(cuassay_op, cuassay_device, cuassay_dtype), cuassay_sample, None))
         columns = {"op": cuassay_op.name, "case": case.label, "dtype": case.dtype}
-        kept = DrawnResults(case.run)
+        sets = prepared_sets(cuassay_op, case, cuassay_sample) if device_benchmark.enabled else None
+        kept = DrawnResults(case.run, 1 if sets is None else len(sets))
         timed = kept.run if cuassay_op.op is None else case.run
-        is_measured = device_benchmark(timed, cuassay_device, work=case.work, group=cuassay_op.name, **columns)
+        before = None if sets is None else partial(sets.turn, kept)
+        is_measured = device_benchmark(
+            timed, cuassay_device, work=case.work, group=cuassay_op.name, before_sample=before, **columns
+        )
         if is_measured and cuassay_op.op is None:
-            check_timed(cuassay_op, case.device, cuassay_dtype, cuassay_sample, case, kept)
+            check_timed(cuassay_op, case.device, cuassay_dtype, cuassay_sample, case, kept, sets)
 
     try:
         count = len(case_labels(spec, "cpu", spec.dtypes[0]))

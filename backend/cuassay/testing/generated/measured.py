@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import dtype_name
+from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.answers import one_on
 from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import check, explained, overwrite, refusal_of, turned
 from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.input_sets import DrawnResults, InputSets, is_in_place
 from cuassay.testing.generated.selection import one, plainest, seed
 from cuassay.testing.generated.sizes import check_larger
 from cuassay.testing.opspec import OpSpec
@@ -27,17 +28,13 @@ from cuassay.testing.terms import arrays_of
 if TYPE_CHECKING:
     from cuassay.benchmarking.cases import Case
 
-__all__ = ["DrawnResults", "check_timed"]
+__all__ = ["check_timed", "prepared_sets"]
 
 #: A benchmark's sample is compared up to this many input elements, and seconds of the reference on the host.
 _MOST_ELEMENTS = 2**24
 _PATIENCE_S = 2.0
 #: Elements of the smaller call from which that time is extrapolated: enough for a loop over them to show.
 _FEW_ELEMENTS = 2**14
-
-#: The results of timed calls that are kept besides the last, if they are not larger.
-_DRAWN = 3
-_MOST_BYTES = 2**26
 
 
 @check(lambda spec: spec.bench is not None and spec.op is None)
@@ -51,24 +48,39 @@ def check_bench(spec: OpSpec, device: Device) -> None:
             check_larger(spec, device, dtype, sample, base)
 
 
-def check_timed(spec: OpSpec, device: Device, dtype: Any, place: int, case: Case, results: DrawnResults) -> None:
+def prepared_sets(spec: OpSpec, case: Case, place: int) -> InputSets | None:
+    """The sets of inputs for the timed calls of a benchmark; None if there is only one, or no result is compared."""
+    if spec.op is not None or case.keywords or is_in_place(spec):
+        return None
+    sample = next(islice(spec.draw_bench(seed(), case.dtype, sizes_for(case.device)), place, None))
+    if not _is_affordable(spec, one(spec, case.device, as_dtype(case.dtype)), sample):
+        return None
+    sets = InputSets(spec, case.device, case.dtype, place, case.arguments)
+    return sets if len(sets) > 1 else None
+
+
+def check_timed(
+    spec: OpSpec,
+    device: Device,
+    dtype: Any,
+    place: int,
+    case: Case,
+    results: DrawnResults,
+    sets: InputSets | None = None,
+) -> None:
     """Check results of timed calls, the last and some drawn at random, and a call with other numbers in their arrays.
 
     This finds a function that is right where it is checked and wrong where it is timed, or that returns a kept result.
+    Timed results of a function that works in place are not compared, because each call began with what the one before
+    it had left. `sets` are the inputs that the timed calls had in turn.
     """
     name = dtype_name(dtype)
     sample = next(islice(spec.draw_bench(seed(), name, sizes_for(device)), place, None))
     base = one(spec, device, dtype)
     if spec.op is not None or case.keywords or not _is_affordable(spec, base, sample):
         return
-    with explained("wrong in the timed call"):
-        check_larger(spec, device, dtype, sample, base, result=one_on(device, results.last))
-    last = on_host(one_on(device, results.last)).tobytes()
-    for number, result in results.drawn():
-        one_result = one_on(device, result)
-        if on_host(one_result).tobytes() != last:
-            with explained(f"wrong in call {number:,} of {results.count:,} of the benchmark, but not in the last one"):
-                check_larger(spec, device, dtype, sample, base, result=one_result)
+    if not is_in_place(spec):
+        _check_results(spec, device, dtype, base, results, [sample] if sets is None else sets.samples)
     other = turned(sample)
     if any(isinstance(one, HostArray) and one.layout != "contiguous" for one in sample.args):
         return
@@ -77,63 +89,32 @@ def check_timed(spec: OpSpec, device: Device, dtype: Any, place: int, case: Case
         check_larger(spec, device, dtype, other, base, result=one_on(device, case.run()))
 
 
-class DrawnResults:
-    """Keeps the last result of a call, and some of earlier ones drawn at random, so that they can be compared.
+def _check_results(
+    spec: OpSpec, device: Device, dtype: Any, base: Sample, results: DrawnResults, samples: Sequence[Sample]
+) -> None:
+    """Compare the last result of the timed calls and the drawn ones, each with the reference for its own inputs."""
+    last = results.last
+    found = {number: (inputs, one_on(device, result)) for number, inputs, result in (last, *results.drawn())}
+    held = {number: (inputs, _digest(result)) for number, (inputs, result) in found.items()}
+    for number in sorted(found, key=lambda number: (number != last.number, number)):
+        inputs, result = found[number]
+        if number != last.number and held[number] == held[last.number]:
+            continue
+        same = [call for call, one in held.items() if one[1] == held[number][1] and one[0] != inputs]
+        sentence = "wrong in the timed call"
+        if same:
+            sentence = (
+                f"wrong in call {number:,} of {last.number:,} of the benchmark: its result is that of call "
+                f"{min(same):,}, which had other inputs: is a result kept?"
+            )
+        elif number != last.number:
+            sentence = f"wrong in call {number:,} of {last.number:,} of the benchmark, but not in the last one"
+        with explained(sentence):
+            check_larger(spec, device, dtype, samples[inputs], base, result=result)
 
-    Attributes
-    ----------
-    run : callable
-        Makes the call and returns its result. It is a function without attributes, because its time is measured too.
-    """
 
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._chance = random.Random()  # noqa: S311  a function cannot know it, because nobody seeds it
-        self._picks = [1] * _DRAWN
-        self._kept: list[tuple[int, Any]] = [(0, None)] * _DRAWN
-        last: Any = None
-        count, pick, keep = 0, 1, self._keep
-
-        def run() -> Any:
-            nonlocal last, count, pick
-            last = call()
-            count += 1
-            if count == pick:
-                pick = keep(count, last)
-            return last
-
-        def read() -> tuple[Any, int]:
-            return last, count
-
-        self.run, self._read = run, read
-
-    @property
-    def last(self) -> Any:
-        """The result of the last call."""
-        return self._read()[0]
-
-    @property
-    def count(self) -> int:
-        """The number of calls."""
-        return self._read()[1]
-
-    def drawn(self) -> list[tuple[int, Any]]:
-        """Return the kept results with the numbers of their calls; each call is as likely as any other."""
-        return sorted({number: result for number, result in self._kept if number}.items())
-
-    def _keep(self, count: int, result: Any) -> int:
-        """Keep the result of this call in each place that it was drawn for; return the number of the next such call.
-
-        A place takes call n with probability 1 / n. Then no later call up to m is taken with probability n / m, so that
-        the next one can be drawn at once, which takes no time in the calls between.
-        """
-        if getattr(result, "nbytes", 0) > _MOST_BYTES:
-            self._kept = []
-            return 0
-        for place, pick in enumerate(self._picks):
-            if pick == count:
-                self._kept[place] = count, result
-                self._picks[place] = int(count / (1.0 - self._chance.random())) + 1
-        return min(self._picks)
+def _digest(result: Any) -> bytes:
+    return hashlib.blake2b(on_host(result).tobytes()).digest()
 
 
 class _Samples(BenchSamples):
