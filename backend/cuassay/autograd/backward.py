@@ -65,8 +65,7 @@ def run(
                 arrived = waiting.pop(node, None)
                 if arrived is not None:
                     if node.formulas and node.place is streams.alone:
-                        grad = arrived[1] if isinstance(arrived, tuple) else _grads(node, arrived)[0]
-                        _pass_on(node, grad, streams, waiting)
+                        _pass_on(node, arrived, streams, waiting)
                     else:
                         _step(node, arrived, streams, waiting)
                 if not keep:
@@ -147,8 +146,9 @@ class _Streams:
         self._held.clear()
 
 
-def _pass_on(node: Node, grad: Array, streams: _Streams, waiting: Waiting) -> None:
-    """Do what `_step` does, for a call of formulas on the only stream; `grad` is the sum of what has arrived."""
+def _pass_on(node: Node, arrived: Arrival | list[Arrival], streams: _Streams, waiting: Waiting) -> None:
+    """Do what `_step` does, for a call of formulas on the only stream."""
+    grad = arrived[1] if isinstance(arrived, tuple) else _grads(node, arrived)[0]
     place, formulas, forward = node.place, node.formulas, node.saved
     at = 0
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from cuassay import Device, from_host, ops, random, to_host
 from cuassay.amp import GradScaler, autocast
-from cuassay.autograd import grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
+from cuassay.autograd import Function, grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
 from cuassay.errors import GradientError
 from cuassay.ops import Call, interpose, registry
 from cuassay.testing import requires
@@ -205,6 +205,35 @@ def test_a_pull_that_is_dropped_frees_its_arrays_at_once(drawn: Callable[..., An
 
     assert was_kept
     assert made[0]() is None
+
+
+def test_a_gradient_is_freed_before_the_next_custom_backward_runs(
+    drawn: Callable[..., Any], without_collector: None
+) -> None:
+    made: list[weakref.ref[Any]] = []
+    was_kept: list[bool] = []
+
+    class Later(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return ops.mul(x, 1.0)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            gradient = ops.mul(grad, 3.0)
+            made.append(weakref.ref(gradient))
+            return gradient
+
+    class Earlier(Later):
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            was_kept.append(made[0]() is not None)
+            return grad
+
+    found = grad(lambda x: ops.sum(Later.apply(ops.mul(Earlier.apply(x), 2.0))))(drawn(6))
+
+    assert was_kept == [False]
+    assert to_host(found).tolist() == [6.0] * 6
 
 
 def test_a_directional_derivative(drawn: Callable[..., Any]) -> None:
