@@ -8,6 +8,7 @@ import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,29 @@ def test_a_signature_is_that_of_the_call_though_the_shape_changes_later(x: Any, 
 
     ways = [p.timeline.ways[place] for place, span in p.timeline.of_kinds(["op"]) if span.name == "exp"]
     assert [re.findall(r"\([\d, ]+\)", way)[0] for way in ways] == ["(32, 32)", "(1024,)"]
+
+
+@pytest.mark.parametrize("first", ["a list", "numbers"])
+def test_calls_before_the_clock_is_known_have_times_of_the_recording(x: Any, first: str) -> None:
+    with cuassay.profile() as p:
+        if first == "a list":
+            ops.foreach_max([x, x[0]])
+        else:
+            with pytest.raises(ArgumentError, match="array"):
+                ops.add(1.0, 2.0)
+        ops.exp(x)
+
+    spans = [span for _, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert [span.name for span in spans] == ["foreach_max" if first == "a list" else "add", "exp"]
+    assert 0 <= spans[0].begin <= spans[0].end <= spans[1].begin <= spans[1].end <= p.timeline.seconds
+
+
+def test_arguments_that_cannot_be_hashed_are_rejected_as_without_a_profile(x: Any) -> None:
+    given = SimpleNamespace(dtype=np.dtype("float32"), shape=[3])
+    with cuassay.profile() as p, pytest.raises(ArgumentError, match="not an array of any known device kind"):
+        ops.add(x, given)
+
+    assert named(p.timeline, "op")[0] == "add"
 
 
 def test_way_depends_on_the_types_of_numbers_and_on_each_shape(x: Any) -> None:
