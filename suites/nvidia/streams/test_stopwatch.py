@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -184,3 +186,29 @@ def test_two_threads_do_not_follow_the_same_pair(driver: Driver, monkeypatch: py
     watch.read()
 
     assert sorted(driver.idle) == list(range(1, driver.made + 1))
+
+
+def test_the_end_of_a_recording_waits_for_a_thread_that_reads_pairs(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = stopwatch.Stopwatch(0)
+    for _ in range(64):
+        timed(watch, driver, is_next=True)
+    begun, resumed = threading.Event(), threading.Event()
+
+    def slow_elapsed(first: int, last: int) -> float:
+        begun.set()
+        assert resumed.wait(60)
+        return driver.elapsed(first, last)
+
+    monkeypatch.setattr(stopwatch, "_elapsed", slow_elapsed)
+    with ThreadPoolExecutor(2) as pool:
+        last = pool.submit(timed, watch, driver, is_next=True)  # reads the oldest pairs
+        assert begun.wait(60)
+        monkeypatch.setattr(stopwatch, "_elapsed", driver.elapsed)
+        found = pool.submit(milliseconds, watch)
+        wait([found], timeout=0.2)  # time to read pairs that the other thread is reading, which it must not use
+        resumed.set()
+
+        assert last.result() == 64
+        assert found.result() == [(begin, begin + 1) for begin in range(65)]
