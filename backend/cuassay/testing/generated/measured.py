@@ -35,7 +35,7 @@ _PATIENCE_S = 2.0
 #: Elements of the smaller call from which that time is extrapolated: enough for a loop over them to show.
 _FEW_ELEMENTS = 2**14
 
-#: The results of timed calls that are kept besides the last, if they are not larger.
+#: How many results of timed calls are kept besides the last, and how many bytes each may have.
 _DRAWN = 3
 _MOST_BYTES = 2**26
 
@@ -126,7 +126,8 @@ class DrawnResults:
         A place takes call n with probability 1 / n. Then no later call up to m is taken with probability n / m, so that
         the next one can be drawn at once, which takes no time in the calls between.
         """
-        if getattr(result, "nbytes", 0) > _MOST_BYTES:
+        parts = result if isinstance(result, tuple | list) else (result,)
+        if sum(getattr(one, "nbytes", 0) for one in parts) > _MOST_BYTES:
             self._kept = []
             return 0
         for place, pick in enumerate(self._picks):
