@@ -72,10 +72,11 @@ def run(
                     node.release()
         with streams:
             found = [_argument_gradient(node, streams, waiting) for node in wanted]
+        found = _apart(found, [grad for _, grad in given])  # before the streams are joined, because it copies
         streams.join()
     finally:
         waiting.clear()  # also if the traceback of an error keeps this frame
-    return _apart(found, [grad for _, grad in given])
+    return found
 
 
 def _popped(nodes: list[Node]) -> Iterator[Node]:

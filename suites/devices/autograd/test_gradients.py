@@ -313,6 +313,25 @@ def test_gradients_of_two_streams_meet(device: Device, backend: Any, side: Any, 
     assert all(np.allclose(one, to_host(right), rtol=1e-13) for one, right in zip(found, expected, strict=True))
 
 
+@requires("streams")
+def test_a_gradient_that_is_copied_is_kept_until_its_stream_is_joined(
+    device: Device, backend: Any, side: Any, drawn: Callable[..., Any]
+) -> None:
+    a, weights = drawn(3, 4), drawn(4, 3)
+    main = backend.current_stream(device.index)
+
+    def function(a: Any) -> Any:
+        side.wait_stream(main)
+        with backend.use_stream(side):
+            total = ops.sum(ops.exp(a.mT) * weights)  # the gradient by a is transposed, so a copy of it is returned
+        main.wait_stream(side)
+        return total
+
+    found = grad(function)(a)
+
+    assert to_host(found) == pytest.approx(np.exp(to_host(a)) * to_host(weights).T)
+
+
 @requires("streams", "graphs")
 def test_two_streams_are_captured_together(
     device: Device, backend: Any, side: Any, made: Callable[..., Any], drawn: Callable[..., Any]
