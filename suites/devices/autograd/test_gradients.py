@@ -207,8 +207,9 @@ def test_a_pull_that_is_dropped_frees_its_arrays_at_once(drawn: Callable[..., An
     assert made[0]() is None
 
 
-def test_a_gradient_is_freed_before_the_next_custom_backward_runs(
-    drawn: Callable[..., Any], without_collector: None
+@pytest.mark.parametrize("parts", [1, 2])
+def test_gradients_are_freed_before_the_next_custom_backward_runs(
+    drawn: Callable[..., Any], without_collector: None, parts: int
 ) -> None:
     made: list[weakref.ref[Any]] = []
     was_kept: list[bool] = []
@@ -227,12 +228,18 @@ def test_a_gradient_is_freed_before_the_next_custom_backward_runs(
     class Earlier(Later):
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            was_kept.append(made[0]() is not None)
+            was_kept.extend(one() is not None for one in made)
             return grad
 
-    found = grad(lambda x: ops.sum(Later.apply(ops.mul(Earlier.apply(x), 2.0))))(drawn(6))
+    def function(x: Any) -> Any:
+        doubled = Earlier.apply(x)
+        if parts == 1:
+            return ops.sum(Later.apply(ops.mul(doubled, 2.0)))
+        return ops.add(ops.sum(Later.apply(doubled)), ops.sum(Later.apply(doubled)))
 
-    assert was_kept == [False]
+    found = grad(function)(drawn(6))
+
+    assert was_kept == [False] * parts
     assert to_host(found).tolist() == [6.0] * 6
 
 
@@ -311,6 +318,15 @@ def test_gradients_of_two_streams_meet(device: Device, backend: Any, side: Any, 
         expected = grad(lambda a, b: ops.sum(ops.exp(a * b) * ops.tanh(a * b)), (0, 1))(a, b)
 
     assert all(np.allclose(one, to_host(right), rtol=1e-13) for one, right in zip(found, expected, strict=True))
+
+
+def test_results_of_one_shape_and_two_dtypes_keep_their_own(drawn: Callable[..., Any]) -> None:
+    a, b = drawn(5, dtype="float32"), drawn(5)
+
+    found = grad(lambda a, b: ops.add(ops.sum(ops.exp(a)), ops.sum(ops.exp(ops.exp(b)))), (0, 1))(a, b)
+
+    assert [str(one.dtype) for one in found] == ["float32", "float64"]
+    assert to_host(found[1]) == pytest.approx(np.exp(to_host(b) + np.exp(to_host(b))), rel=1e-13)
 
 
 @requires("streams")

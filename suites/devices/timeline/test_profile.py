@@ -20,7 +20,7 @@ from cuassay.core import watchers
 from cuassay.cuda import nvtx
 from cuassay.errors import ArgumentError, DeviceError, StateError
 from cuassay.memory import CachingAllocator, IntegerSource
-from cuassay.observe import recorder
+from cuassay.observe import assembly, recorder
 from cuassay.observe.gaps import idle_gaps
 from cuassay.observe.pairs import Pairs
 from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
@@ -98,6 +98,19 @@ def test_calls_before_the_clock_is_known_have_times_of_the_recording(x: Any, fir
     assert 0 <= spans[0].begin <= spans[0].end <= spans[1].begin <= spans[1].end <= p.timeline.seconds
 
 
+def test_a_call_that_has_not_ended_stays_open_when_the_clock_changes() -> None:
+    code = sys._getframe().f_code
+    log = [
+        *(0, -1, 70.0, assembly.OPEN, assembly.Way("outer"), code, 0, None, -1),
+        *(1, 0, 71.0, 72.0, assembly.Way("inner"), code, 0, None, -1),
+    ]
+    assembly.move_calls(log, 5.0)
+
+    assert [(one.name, one.begin, one.end) for one in assembly.calls(log, 1)] == [
+        ("outer", 5.0, assembly.OPEN), ("inner", 5.0, 5.0),
+    ]  # fmt: skip
+
+
 def test_arguments_that_cannot_be_hashed_are_rejected_as_without_a_profile(x: Any) -> None:
     given = SimpleNamespace(dtype=np.dtype("float32"), shape=[3])
     with cuassay.profile() as p, pytest.raises(ArgumentError, match="not an array of any known device kind"):
@@ -106,9 +119,10 @@ def test_arguments_that_cannot_be_hashed_are_rejected_as_without_a_profile(x: An
     assert named(p.timeline, "op")[0] == "add"
 
 
-def test_way_depends_on_the_types_of_numbers_and_on_each_shape(x: Any) -> None:
+def test_way_depends_on_the_types_of_numbers_and_on_each_dtype_and_shape(x: Any, device: Device) -> None:
     row = x[0]
-    calls = [(x, 1.0), (x, 2), (x, x), (x, row), (row, x), (row, row)]
+    half = from_host(np.ones((32, 32), np.float16), device)
+    calls = [(x, 1.0), (x, 2), (x, x), (x, row), (row, x), (row, row), (x, half), (half, x)]
     with cuassay.profile() as p:
         for operands in calls * 2:
             ops.add(*operands)
@@ -505,6 +519,7 @@ def test_the_share_of_bandwidth_is_that_of_kernels_whose_bytes_are_known() -> No
     timeline.bandwidths = {"sim:0": 400e3}
     timeline.spans.append(Span("kernel", "unknown", "cuda:0 stream 1", 0.005, 0.006, -1, 200))
     timeline.spans.append(Span("kernel", "k", "sim:0 stream 1", 0.005, 0.006, -1, 0))
+    timeline.spans.append(Span("kernel", "k", "sim:0 stream 1", 0.006, 0.006, -1, 500, is_timed=False))
 
     shares = {total.name: total.of_bandwidth for by in ("op", "kernel") for total in totals(timeline, by)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -186,6 +187,28 @@ def test_two_threads_do_not_follow_the_same_pair(driver: Driver, monkeypatch: py
     watch.read()
 
     assert sorted(driver.idle) == list(range(1, driver.made + 1))
+
+
+def test_pairs_that_were_read_are_freed(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    stream = 0x5EED_0000_0000
+    for _ in range(1000):
+        timed(watch, driver, is_next=True, stream=stream)
+
+    alive = [one for one in gc.get_objects() if type(one) is list and one[:1] == [stream]]
+    assert len(alive) < 200
+    watch.read()
+
+
+def test_a_call_after_the_end_of_a_recording_does_not_share_an_event(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    timed(watch, driver, is_next=False)
+    watch.read()
+    before = driver.records
+
+    timed(watch, driver, is_next=True)  # of another thread, which had begun it before
+
+    assert driver.records == before + 2
 
 
 def test_the_end_of_a_recording_waits_for_a_thread_that_reads_pairs(
