@@ -194,7 +194,10 @@ class Recorder:
             if number >= self._limit:
                 self._missed += 1
                 return call(op, args, out, scalars)
-            frame = find_frame(1)
+            try:
+                frame = find_frame(1)
+            except ValueError:  # a thread begins with this call
+                frame = find_frame(0)
             code = frame.f_code
             if code is not known:
                 frame = outside(frame)
@@ -202,11 +205,7 @@ class Recorder:
                 known = None if known_as_ours[code.co_filename] else code
             way, state = find_way(op, args), local.state
             opened, log = state.open, state.log
-            watch, mark = way.watch, None
-            if opened:
-                watch = None
-            elif watch is not None:
-                watch, mark = timed(way, args, begin)
+            watch, mark = (None, None) if opened or way.watch is None else timed(way, args, begin)
             at = len(log)
             log.extend((number, opened[-1] if opened else -1, begin, OPEN, way, code, frame.f_lasti, watch, -1))
             opened.append(number)
@@ -267,7 +266,7 @@ class Recorder:
         try:
             found = explain(run)
         except BaseException:
-            way.is_alone = False
+            way.text, way.is_alone = None, False
             raise
         finally:
             state.tried = None

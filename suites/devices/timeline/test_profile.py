@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import re
 import sys
 import threading
-from itertools import pairwise
+from collections import deque
+from itertools import chain, pairwise
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +21,7 @@ import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import watchers
 from cuassay.cuda import nvtx
-from cuassay.errors import ArgumentError, DeviceError, StateError
+from cuassay.errors import ArgumentError, DeviceError, ShapeError, StateError
 from cuassay.memory import CachingAllocator, IntegerSource
 from cuassay.observe import assembly, recorder
 from cuassay.observe.gaps import idle_gaps
@@ -109,6 +112,29 @@ def test_a_call_that_has_not_ended_stays_open_when_the_clock_changes() -> None:
     assert [(one.name, one.begin, one.end) for one in assembly.calls(log, 1)] == [
         ("outer", 5.0, assembly.OPEN), ("inner", 5.0, 5.0),
     ]  # fmt: skip
+
+
+def test_a_call_after_one_that_failed_has_its_way(x: Any) -> None:
+    with cuassay.profile() as p:
+        with pytest.raises(ShapeError):
+            ops.softmax(x, axis=9)
+        ops.softmax(x, axis=1)
+
+    places = [place for place, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert len(places) == 2
+    assert "softmax" in p.timeline.ways[places[1]]
+
+
+def test_a_thread_without_a_frame_of_its_own_may_make_calls(x: Any) -> None:
+    done: SimpleQueue[str] = SimpleQueue()
+    calls = chain(map(ops.exp, [x]), map(done.put, ["done"]))
+    with cuassay.profile() as p:
+        _thread.start_new_thread(deque[Any]().extend, (calls,))
+        assert done.get(timeout=60) == "done"
+        ops.exp(x)
+
+    sites = [span.site.partition(":")[0] for _, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert sites == ["recorder.py", "test_profile.py"]
 
 
 def test_arguments_that_cannot_be_hashed_are_rejected_as_without_a_profile(x: Any) -> None:
