@@ -65,18 +65,18 @@ def run(
                 arrived = waiting.pop(node, None)
                 if arrived is not None:
                     if node.formulas and node.place is streams.alone:
-                        grad = arrived[1] if isinstance(arrived, tuple) else _grads(node, arrived)[0]
-                        _pass_on(node, grad, streams, waiting)
+                        _pass_on(node, arrived, streams, waiting)
                     else:
                         _step(node, arrived, streams, waiting)
                 if not keep:
                     node.release()
         with streams:
             found = [_argument_gradient(node, streams, waiting) for node in wanted]
+        found = _apart(found, [grad for _, grad in given])  # before the streams are joined, because it copies
         streams.join()
     finally:
         waiting.clear()  # also if the traceback of an error keeps this frame
-    return _apart(found, [grad for _, grad in given])
+    return found
 
 
 def _popped(nodes: list[Node]) -> Iterator[Node]:
@@ -147,8 +147,9 @@ class _Streams:
         self._held.clear()
 
 
-def _pass_on(node: Node, grad: Array, streams: _Streams, waiting: Waiting) -> None:
-    """Do what `_step` does, for a call of formulas on the only stream; `grad` is the sum of what has arrived."""
+def _pass_on(node: Node, arrived: Arrival | list[Arrival], streams: _Streams, waiting: Waiting) -> None:
+    """Do what `_step` does, for a call of formulas on the only stream."""
+    grad = arrived[1] if isinstance(arrived, tuple) else _grads(node, arrived)[0]
     place, formulas, forward = node.place, node.formulas, node.saved
     at = 0
     try:

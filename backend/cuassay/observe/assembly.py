@@ -25,6 +25,7 @@ __all__ = [
     "assemble",
     "calls",
     "memory_events",
+    "move_calls",
 ]
 
 #: The call site shown for blocks that were allocated before the recording.
@@ -104,7 +105,7 @@ class Moment:
 
 #: The fields of a call in the log of its thread: number, number of the parent, begin, end, way, code, instruction, what
 #: times it or None, and the number of its pair of events or -1. The end is set last.
-END, CODE, INSTRUCTION, PAIR = 3, 5, 6, 8
+_BEGIN, END, CODE, INSTRUCTION, PAIR = 2, 3, 5, 6, 8
 _CALL = 9
 
 #: The fields of a memory event: number, time, event, device, address, stream, bytes, and code and instruction of the
@@ -126,6 +127,12 @@ def calls(log: list[Any], thread: int) -> Iterator[Moment]:
         made = Moment("op", way.name, number, parent, thread, begin, end, (code, instruction))
         made.way = way
         yield made
+
+
+def move_calls(log: list[Any], time: float) -> None:
+    """Move a thread's calls to `time`, the beginning of another clock; those that have not ended stay open."""
+    for at in range(0, len(log), _CALL):
+        log[at + _BEGIN], log[at + END] = time, min(log[at + END], time)
 
 
 def memory_events(log: list[Any]) -> Iterator[Moment]:

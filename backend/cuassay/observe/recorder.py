@@ -11,7 +11,8 @@ tracer is used; see `pairs`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from operator import attrgetter
 from time import perf_counter
@@ -34,6 +35,7 @@ from cuassay.observe.assembly import (
     assemble,
     calls,
     memory_events,
+    move_calls,
 )
 from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
@@ -118,8 +120,10 @@ class Recorder:
         self._now = getattr(registry.backend(kind), "now_s", perf_counter)
         self._at_once = _AT_ONCE if self._now is perf_counter else 0.0  # virtual time stays while the host works
         self._began = self._now()
-        for moment in self._moments:  # ranges that were opened on the former clock
+        for moment in self._moments:  # on the former clock
             moment.begin, moment.end = self._began, min(moment.end, self._began)  # it may be open
+        for state in self._states:
+            move_calls(state.log, self._began)
 
     # -------------------------------------------------------------------------------------------- from start to stop
 
@@ -190,7 +194,10 @@ class Recorder:
             if number >= self._limit:
                 self._missed += 1
                 return call(op, args, out, scalars)
-            frame = find_frame(1)
+            try:
+                frame = find_frame(1)
+            except ValueError:  # a thread begins with this call
+                frame = find_frame(0)
             code = frame.f_code
             if code is not known:
                 frame = outside(frame)
@@ -198,18 +205,14 @@ class Recorder:
                 known = None if known_as_ours[code.co_filename] else code
             way, state = find_way(op, args), local.state
             opened, log = state.open, state.log
-            watch, mark = way.watch, None
-            if opened:
-                watch = None
-            elif watch is not None:
-                watch, mark = timed(way, args, begin)
+            watch, mark = (None, None) if opened or way.watch is None else timed(way, args, begin)
             at = len(log)
             log.extend((number, opened[-1] if opened else -1, begin, OPEN, way, code, frame.f_lasti, watch, -1))
             opened.append(number)
             booked, state.booked = state.booked, at if way.is_alone else None
             try:
                 if way.text is None and not interposers.is_explaining:
-                    return self._first(at, way, call, op, args, out, scalars)
+                    return self._first(at, way, partial(call, op, args, out, scalars), op, args)
                 return call(op, args, out, scalars)
             finally:
                 state.booked = booked
@@ -255,24 +258,15 @@ class Recorder:
                 way.watch = watch
         return pair or (None, None)
 
-    def _first(
-        self,
-        at: int,
-        way: Way,
-        call: Callable[..., Any],
-        op: Op,
-        args: tuple[Any, ...],
-        out: Any,
-        scalars: Mapping[str, Any],
-    ) -> Any:
+    def _first(self, at: int, way: Way, run: Callable[[], Any], op: Op, args: tuple[Any, ...]) -> Any:
         """Run the first call with its signature; find out its dispatch path, and where it allocates memory."""
         state = self._local.state
         way.text, way.is_alone = "", True
         state.tried = state.log[at + CODE], state.log[at + INSTRUCTION], way
         try:
-            found = explain(lambda: call(op, args, out, scalars))
+            found = explain(run)
         except BaseException:
-            way.is_alone = False
+            way.text, way.is_alone = None, False
             raise
         finally:
             state.tried = None
@@ -283,8 +277,9 @@ class Recorder:
         return needs_pairs(backend) and not (self._traces is not None and self._traces.covers(backend))
 
     def _use_clock_of(self, operands: tuple[Any, ...]) -> None:
-        """Use the clock of the first array's device kind."""
-        found = next(filter(None, (registry.backend_of(type(operand)) for operand in operands)), None)
+        """Use the clock of the first array's device kind; that of a list is the kind of its first array."""
+        firsts = (one[0] if one.__class__ in (list, tuple) and one else one for one in operands)
+        found = next(filter(None, (registry.backend_of(type(one)) for one in firsts)), None)
         if found is not None:
             self._choose_clock(found.kind)
 

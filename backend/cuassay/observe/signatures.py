@@ -40,11 +40,19 @@ def finding(ways: dict[Any, Way]) -> Callable[[Op, tuple[Any, ...]], Way]:
                 if other in _NUMBERS:
                     return ways[op, one, first.dtype, first.shape, other]
             return ways[(op, *map(_traits, args))]
-        except (AttributeError, IndexError, KeyError):
-            key = _signature(op, args)
-            return ways.get(key) or ways.setdefault(key, Way(op.name))
+        except (AttributeError, IndexError, KeyError, TypeError):
+            return _met(ways, op, args)
 
     return find
+
+
+def _met(ways: dict[Any, Way], op: Op, args: tuple[Any, ...]) -> Way:
+    """Return the way of any call. If a shape or dtype cannot be hashed it is not kept; the op rejects the argument."""
+    key = _signature(op, args)
+    try:
+        return ways.get(key) or ways.setdefault(key, Way(op.name))
+    except TypeError:
+        return Way(op.name)
 
 
 def _signature(op: Op, args: tuple[Any, ...]) -> Any:

@@ -52,15 +52,14 @@ class Forward:
     Parameters
     ----------
     values : mapping
-        The values by name.
+        The values by name. A dict is kept rather than copied.
     """
 
     __slots__ = ("__dict__", "_made")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__ = (
-            values if type(values) is dict else dict(values)
-        )  # a formula reads a value at an attribute's cost
+        # Values are the instance's own attributes: looking them up in `__getattr__` would take longer.
+        self.__dict__ = values if type(values) is dict else dict(values)
         self._made: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from cuassay import Device, from_host, ops, random, to_host
 from cuassay.amp import GradScaler, autocast
-from cuassay.autograd import grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
+from cuassay.autograd import Function, grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
 from cuassay.errors import GradientError
 from cuassay.ops import Call, interpose, registry
 from cuassay.testing import requires
@@ -207,6 +207,42 @@ def test_a_pull_that_is_dropped_frees_its_arrays_at_once(drawn: Callable[..., An
     assert made[0]() is None
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_gradients_are_freed_before_the_next_custom_backward_runs(
+    drawn: Callable[..., Any], without_collector: None, parts: int
+) -> None:
+    made: list[weakref.ref[Any]] = []
+    was_kept: list[bool] = []
+
+    class Later(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return ops.mul(x, 1.0)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            gradient = ops.mul(grad, 3.0)
+            made.append(weakref.ref(gradient))
+            return gradient
+
+    class Earlier(Later):
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            was_kept.extend(one() is not None for one in made)
+            return grad
+
+    def function(x: Any) -> Any:
+        doubled = Earlier.apply(x)
+        if parts == 1:
+            return ops.sum(Later.apply(ops.mul(doubled, 2.0)))
+        return ops.add(ops.sum(Later.apply(doubled)), ops.sum(Later.apply(doubled)))
+
+    found = grad(function)(drawn(6))
+
+    assert was_kept == [False] * parts
+    assert to_host(found).tolist() == [6.0] * 6
+
+
 def test_a_directional_derivative(drawn: Callable[..., Any]) -> None:
     a, b, direction = drawn(3, 4), drawn(4, 2), drawn(3, 4)
     zero = from_host(np.zeros((4, 2)), place(a))
@@ -282,6 +318,38 @@ def test_gradients_of_two_streams_meet(device: Device, backend: Any, side: Any, 
         expected = grad(lambda a, b: ops.sum(ops.exp(a * b) * ops.tanh(a * b)), (0, 1))(a, b)
 
     assert all(np.allclose(one, to_host(right), rtol=1e-13) for one, right in zip(found, expected, strict=True))
+
+
+def test_results_of_one_shape_and_two_dtypes_keep_their_own(drawn: Callable[..., Any]) -> None:
+    a, b = drawn(5, dtype="float32"), drawn(5)
+
+    def function(a: Any, b: Any) -> Any:
+        of_a, of_b = ops.exp(a), ops.exp(b)  # one right after the other
+        return ops.add(ops.sum(of_a), ops.sum(ops.exp(of_b)))
+
+    found = grad(function, (0, 1))(a, b)
+
+    assert [str(one.dtype) for one in found] == ["float32", "float64"]
+    assert to_host(found[1]) == pytest.approx(np.exp(to_host(b) + np.exp(to_host(b))), rel=1e-13)
+
+
+@requires("streams")
+def test_a_gradient_that_is_copied_is_kept_until_its_stream_is_joined(
+    device: Device, backend: Any, side: Any, drawn: Callable[..., Any]
+) -> None:
+    a, weights = drawn(3, 4), drawn(4, 3)
+    main = backend.current_stream(device.index)
+
+    def function(a: Any) -> Any:
+        side.wait_stream(main)
+        with backend.use_stream(side):
+            total = ops.sum(ops.exp(a.mT) * weights)  # the gradient by a is transposed, so a copy of it is returned
+        main.wait_stream(side)
+        return total
+
+    found = grad(function)(a)
+
+    assert to_host(found) == pytest.approx(np.exp(to_host(a)) * to_host(weights).T)
 
 
 @requires("streams", "graphs")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import re
 import sys
 import threading
-from itertools import pairwise
+from collections import deque
+from itertools import chain, pairwise
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +21,9 @@ import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import watchers
 from cuassay.cuda import nvtx
-from cuassay.errors import ArgumentError, DeviceError, StateError
+from cuassay.errors import ArgumentError, DeviceError, ShapeError, StateError
 from cuassay.memory import CachingAllocator, IntegerSource
-from cuassay.observe import recorder
+from cuassay.observe import assembly, recorder
 from cuassay.observe.gaps import idle_gaps
 from cuassay.observe.pairs import Pairs
 from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
@@ -82,9 +86,69 @@ def test_a_signature_is_that_of_the_call_though_the_shape_changes_later(x: Any, 
     assert [re.findall(r"\([\d, ]+\)", way)[0] for way in ways] == ["(32, 32)", "(1024,)"]
 
 
-def test_way_depends_on_the_types_of_numbers_and_on_each_shape(x: Any) -> None:
+@pytest.mark.parametrize("first", ["a list", "numbers"])
+def test_calls_before_the_clock_is_known_have_times_of_the_recording(x: Any, first: str) -> None:
+    with cuassay.profile() as p:
+        if first == "a list":
+            ops.foreach_max([x, x[0]])
+        else:
+            with pytest.raises(ArgumentError, match="array"):
+                ops.add(1.0, 2.0)
+        ops.exp(x)
+
+    spans = [span for _, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert [span.name for span in spans] == ["foreach_max" if first == "a list" else "add", "exp"]
+    assert 0 <= spans[0].begin <= spans[0].end <= spans[1].begin <= spans[1].end <= p.timeline.seconds
+
+
+def test_a_call_that_has_not_ended_stays_open_when_the_clock_changes() -> None:
+    code = sys._getframe().f_code
+    log = [
+        *(0, -1, 70.0, assembly.OPEN, assembly.Way("outer"), code, 0, None, -1),
+        *(1, 0, 71.0, 72.0, assembly.Way("inner"), code, 0, None, -1),
+    ]
+    assembly.move_calls(log, 5.0)
+
+    assert [(one.name, one.begin, one.end) for one in assembly.calls(log, 1)] == [
+        ("outer", 5.0, assembly.OPEN), ("inner", 5.0, 5.0),
+    ]  # fmt: skip
+
+
+def test_a_call_after_one_that_failed_has_its_way(x: Any) -> None:
+    with cuassay.profile() as p:
+        with pytest.raises(ShapeError):
+            ops.softmax(x, axis=9)
+        ops.softmax(x, axis=1)
+
+    places = [place for place, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert len(places) == 2
+    assert "softmax" in p.timeline.ways[places[1]]
+
+
+def test_a_thread_without_a_frame_of_its_own_may_make_calls(x: Any) -> None:
+    done: SimpleQueue[str] = SimpleQueue()
+    calls = chain(map(ops.exp, [x]), map(done.put, ["done"]))
+    with cuassay.profile() as p:
+        _thread.start_new_thread(deque[Any]().extend, (calls,))
+        assert done.get(timeout=60) == "done"
+        ops.exp(x)
+
+    sites = [span.site.partition(":")[0] for _, span in p.timeline.of_kinds(["op"]) if span.parent == -1]
+    assert sites == ["recorder.py", "test_profile.py"]
+
+
+def test_arguments_that_cannot_be_hashed_are_rejected_as_without_a_profile(x: Any) -> None:
+    given = SimpleNamespace(dtype=np.dtype("float32"), shape=[3])
+    with cuassay.profile() as p, pytest.raises(ArgumentError, match="not an array of any known device kind"):
+        ops.add(x, given)
+
+    assert named(p.timeline, "op")[0] == "add"
+
+
+def test_way_depends_on_the_types_of_numbers_and_on_each_dtype_and_shape(x: Any, device: Device) -> None:
     row = x[0]
-    calls = [(x, 1.0), (x, 2), (x, x), (x, row), (row, x), (row, row)]
+    half = from_host(np.ones((32, 32), np.float16), device)
+    calls = [(x, 1.0), (x, 2), (x, x), (x, row), (row, x), (row, row), (x, half), (half, x)]
     with cuassay.profile() as p:
         for operands in calls * 2:
             ops.add(*operands)
@@ -481,6 +545,7 @@ def test_the_share_of_bandwidth_is_that_of_kernels_whose_bytes_are_known() -> No
     timeline.bandwidths = {"sim:0": 400e3}
     timeline.spans.append(Span("kernel", "unknown", "cuda:0 stream 1", 0.005, 0.006, -1, 200))
     timeline.spans.append(Span("kernel", "k", "sim:0 stream 1", 0.005, 0.006, -1, 0))
+    timeline.spans.append(Span("kernel", "k", "sim:0 stream 1", 0.006, 0.006, -1, 500, is_timed=False))
 
     shares = {total.name: total.of_bandwidth for by in ("op", "kernel") for total in totals(timeline, by)}
 

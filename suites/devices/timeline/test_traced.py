@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter, sleep
 from typing import Any
 
@@ -18,7 +19,7 @@ from cuassay.core import watchers
 from cuassay.core.traced import TracedWork
 from cuassay.cuda import nvtx
 from cuassay.devices.sim import BACKEND
-from cuassay.errors import LibraryNotFoundError, StateError
+from cuassay.errors import ArgumentError, LibraryNotFoundError, StateError
 from cuassay.observe import recorder
 
 Tell = Callable[..., None]
@@ -254,3 +255,30 @@ def test_a_call_on_another_device_follows_none(monkeypatch: pytest.MonkeyPatch) 
                 ops.exp(array)
 
     assert [made[index].began for index in range(2)] == [["start", "follow", "start"], ["start", "follow"]]
+
+
+def test_a_call_on_another_kind_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Watch] = {}
+    with BACKEND.simulated(devices=1) as backend:
+        for one in (backend, devices.backend("cpu")):
+            new = partial(lambda kind, index: made.setdefault(kind, Watch()), one.kind)
+            monkeypatch.setattr(one, "new_stopwatch", new, raising=False)
+        monkeypatch.delattr(type(backend), "now_s")
+        monkeypatch.setattr(recorder, "needs_pairs", lambda backend: True)
+        monkeypatch.setattr(recorder, "perf_counter", lambda: 0.0)
+        host = np.ones(4, np.float32)
+        x = from_host(host, "sim:0")
+        with cuassay.profile("sim"):
+            for array in (x, host, x, host, host, x):
+                ops.exp(array)
+
+    assert {kind: watch.began for kind, watch in made.items()} == {
+        "sim": ["start", "start", "start"], "cpu": ["start", "start", "follow"],
+    }  # fmt: skip
+
+
+def test_an_empty_list_is_rejected_as_without_a_profile(watch: Watch) -> None:
+    with cuassay.profile("sim"), pytest.raises(ArgumentError, match="empty"):
+        ops.stack([])
+
+    assert watch.began == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -184,3 +187,51 @@ def test_two_threads_do_not_follow_the_same_pair(driver: Driver, monkeypatch: py
     watch.read()
 
     assert sorted(driver.idle) == list(range(1, driver.made + 1))
+
+
+def test_pairs_that_were_read_are_freed(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    stream = 0x5EED_0000_0000
+    for _ in range(1000):
+        timed(watch, driver, is_next=True, stream=stream)
+
+    alive = [one for one in gc.get_objects() if type(one) is list and one[:1] == [stream]]
+    assert len(alive) < 200
+    watch.read()
+
+
+def test_a_call_after_the_end_of_a_recording_does_not_share_an_event(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    timed(watch, driver, is_next=False)
+    watch.read()
+    before = driver.records
+
+    timed(watch, driver, is_next=True)  # of another thread, which had begun it before
+
+    assert driver.records == before + 2
+
+
+def test_the_end_of_a_recording_waits_for_a_thread_that_reads_pairs(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = stopwatch.Stopwatch(0)
+    for _ in range(64):
+        timed(watch, driver, is_next=True)
+    begun, resumed = threading.Event(), threading.Event()
+
+    def slow_elapsed(first: int, last: int) -> float:
+        begun.set()
+        assert resumed.wait(60)
+        return driver.elapsed(first, last)
+
+    monkeypatch.setattr(stopwatch, "_elapsed", slow_elapsed)
+    with ThreadPoolExecutor(2) as pool:
+        last = pool.submit(timed, watch, driver, is_next=True)  # reads the oldest pairs
+        assert begun.wait(60)
+        monkeypatch.setattr(stopwatch, "_elapsed", driver.elapsed)
+        found = pool.submit(milliseconds, watch)
+        wait([found], timeout=0.2)  # time to read pairs that the other thread is reading, which it must not use
+        resumed.set()
+
+        assert last.result() == 64
+        assert found.result() == [(begin, begin + 1) for begin in range(65)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from cuassay import autograd, devices, from_host, jit, ops, to_host
-from cuassay.autograd import grad, gradcheck, vjp
+from cuassay.autograd import grad, gradcheck, stop_gradient, vjp
 from cuassay.errors import (
     ArgumentError,
     DTypeError,
@@ -246,3 +247,20 @@ def test_a_formula_that_reads_an_unknown_name_is_told_what_there_is(x: Any, monk
 
     with pytest.raises(AttributeError, match="the call has no 'b'; it has a, out"):
         grad(lambda x: ops.sum(same(x)))(x)
+
+
+def test_an_error_names_the_line_of_the_call_in_a_function_that_another_one_calls() -> None:
+    lines: list[int] = []
+
+    def inner(x: Any) -> Any:
+        lines.append(sys._getframe().f_lineno + 1)
+        return ops.mul(x, x)
+
+    def outer(x: Any) -> Any:
+        y = inner(x)
+        ops.copy(np.zeros(3), out=stop_gradient(x))
+        return ops.sum(y)
+
+    with pytest.raises(GradientError, match="would write out over an array") as caught:
+        grad(outer)(np.ones(3))
+    assert f"the derivative of mul, called at test_gradient_errors.py:{lines[0]}," in str(caught.value)

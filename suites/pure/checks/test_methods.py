@@ -166,6 +166,19 @@ def test_bench_without_a_sample_is_refused(bench: Any, said: str) -> None:
     assert said in str(caught.value)
 
 
+class Measure:
+    """A fixture that calls a benchmark twice and keeps what the second call returns."""
+
+    def __init__(self, is_measured: bool) -> None:
+        self.enabled = is_measured
+        self.found: list[Any] = []
+
+    def __call__(self, call: Any, device: Any, **columns: Any) -> bool:
+        call()
+        self.found.append((call(), columns))
+        return self.enabled
+
+
 @pytest.mark.parametrize("is_measured", [True, False])
 @pytest.mark.parametrize("sample", [0, 1])
 def test_last_result_is_compared_if_it_is_measured(
@@ -174,22 +187,16 @@ def test_last_result_is_compared_if_it_is_measured(
     checked: list[Any] = []
     monkeypatch.setattr(made, "check_timed", lambda *given: checked.append(given))
     spec = spec_of(bench=lambda make, sizes: [make(9), make(12)])
-    calls: list[Any] = []
-
-    def measure(call: Any, device: Any, **columns: Any) -> bool:
-        call()
-        calls.append((call(), columns))
-        return is_measured
-
+    measure = Measure(is_measured)
     made.benchmark(spec)(None, "cpu", "float32", spec, sample, measure)
 
-    ((result, columns),) = calls
+    ((result, columns),) = measure.found
     assert (columns["op"], columns["group"], columns["dtype"]) == ("given", "given", "float32")
     assert str((9, 12)[sample]) in columns["case"]
     assert len(checked) == is_measured
     if is_measured:
-        ((given, _, dtype, place, _, results),) = checked
-        assert (given is spec, dtype, place, results.last is result) == (True, "float32", sample, True)
+        ((given, _, dtype, place, _, results, _),) = checked
+        assert (given is spec, dtype, place, results.last.result is result) == (True, "float32", sample, True)
         assert result.shape == ((9,), (12,))[sample]
 
 
@@ -202,7 +209,7 @@ def test_result_of_a_measured_op_is_not_compared(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("cuassay.benchmarking.cases.cases", lambda *given: iter([case]))
     op: Any = SimpleNamespace(op=object(), name="given")
 
-    made.benchmark(spec)(None, "cpu", "float32", op, 0, lambda *given, **columns: True)
-    test(None, "cpu", "float32", spec, 0, lambda *given, **columns: False)
+    made.benchmark(spec)(None, "cpu", "float32", op, 0, Measure(is_measured=True))
+    test(None, "cpu", "float32", spec, 0, Measure(is_measured=False))
 
     assert checked == []

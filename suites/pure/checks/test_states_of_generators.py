@@ -153,3 +153,13 @@ def test_a_generator_is_put_back_after_an_error(cupy: Random) -> None:
     with pytest.raises(ZeroDivisionError), watched():
         raise ZeroDivisionError
     assert cupy.now is held
+
+
+def test_a_function_passes_where_curand_is_not_installed(cupy: Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> None:
+        raise ImportError("libcurand.so")
+
+    monkeypatch.setattr(cupy, "get_random_state", missing)
+    monkeypatch.setattr(cupy, "RandomState", missing)
+
+    assert said(lambda: None, "sim") == ""

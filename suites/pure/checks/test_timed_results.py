@@ -49,13 +49,26 @@ def test_each_call_is_drawn_equally_often() -> None:
     assert all(abs(found[number] / 2000 - (1 - 0.8**3)) < 0.056 for number in range(1, 6))
 
 
-def test_large_results_are_not_kept_but_for_the_last() -> None:
-    results = DrawnResults(lambda: SimpleNamespace(nbytes=2**26 + 1))
+LARGE = SimpleNamespace(nbytes=2**26 + 1)
+HALF = SimpleNamespace(nbytes=2**25)
+
+
+@pytest.mark.parametrize("result", [LARGE, (HALF, LARGE), [HALF, 0.5, HALF, HALF]], ids=["one", "a tuple", "a list"])
+def test_large_results_are_not_kept_but_for_the_last(result: Any) -> None:
+    results = DrawnResults(lambda: result)
     for _ in range(9):
         results.run()
 
     assert results.drawn() == []
-    assert results.last.result.nbytes > 2**26
+    assert results.last.result is result
+
+
+@pytest.mark.parametrize("result", [HALF, (HALF, HALF), 0.5])
+def test_results_up_to_the_limit_are_kept(result: Any) -> None:
+    results = DrawnResults(lambda: result)
+    results.run()
+
+    assert results.drawn() == [(1, 0, result)]
 
 
 @pytest.mark.parametrize("wrong", [1, 2, 4])

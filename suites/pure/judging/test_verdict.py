@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +213,17 @@ def test_the_schema_tells_the_meaning_of_each_field_of_a_verdict_and_of_a_time()
     assert [name for name, one in fields.items() if not one.get("description")] == []
     assert [name for name, one in fields["cases"]["items"]["properties"].items() if not one.get("description")] == []
     assert fields["nonce"]["description"].startswith("The number, in hexadecimal digits")
+
+
+def test_the_schema_requires_the_fields_without_a_default() -> None:
+    needed = json.loads(json.dumps(verdict().as_json()))
+    for one in fields(Verdict):
+        if one.default is not MISSING or one.default_factory is not MISSING:
+            del needed[one.name]
+
+    assert unfit(verdicts_schema(), [needed]) == []
+    for name in needed:
+        assert unfit(verdicts_schema(), [{other: value for other, value in needed.items() if other != name}]) != []
 
 
 @pytest.mark.parametrize(

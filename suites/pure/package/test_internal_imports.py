@@ -31,7 +31,8 @@ SUBJECTS = {
     "autograd": "autograd ops",
     "benchmarks": "benchmarking tune devices.cuda.driver.nvml testing.presence",
     "blas": "ops devices.cuda.blas devices.cuda.launch tune testing benchmarking.product_peers benchmarking.operands",
-    "checks": "testing mutation ops devices.sim devices.cuda",  # faults are planted in what is inside
+    # Faults are planted in what is inside.
+    "checks": "testing mutation ops benchmarking.cases devices.sim devices.cuda",
     "fleet": "fleet",
     "gate": "benchmarking",
     "harness": "benchmarking",  # its conftest

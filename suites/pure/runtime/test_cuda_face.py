@@ -90,11 +90,12 @@ def test_cudart_says_which_versions_have_a_name(name: str) -> None:
     assert not hasattr(Cudart(12), name)
 
 
-def test_cudart_names_the_versions_from_which_on_a_name_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cudart, "NAMES", {"cudaNew": cudart.Versions(since=14)})
-    with pytest.raises(AttributeError, match="CUDA 13 has no 'cudaNew'; CUDA 14 and later have it"):
+@pytest.mark.parametrize("name", ["cudaOutputMode", "cudaProfilerInitialize"])
+def test_cudart_without_a_version_or_a_known_name_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"CUDA 12 has no '{name}'; only CUDA before 12 has it"):
+        getattr(Cudart(None), name)
+    with pytest.raises(AttributeError, match=r"cudart\(\) has no 'cudaNew'; it has cudaError, cudaGetErrorString"):
         _ = Cudart(13).cudaNew
-    assert (dir(Cudart(13)), dir(Cudart(14))) == ([], ["cudaNew"])
 
 
 def test_cudart_gives_functions_of_the_bindings(monkeypatch: pytest.MonkeyPatch) -> None:

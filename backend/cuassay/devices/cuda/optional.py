@@ -30,11 +30,16 @@ class OptionalMethods:
 
         cuRAND does not tell its state. So CuPy gets another default generator inside the block, and the getter draws
         from it and from one that nobody else knows: as long as nothing else was drawn or seeded, the numbers are equal.
+        Without cuRAND nothing can be drawn, and there is no getter.
         """
         import cupy
 
         with cupy.cuda.Device(index):
-            held = cupy.random.get_random_state()
+            held = _default_generator(cupy)
+        if held is None:
+            yield {}
+            return
+        with cupy.cuda.Device(index):
             own, twin = (cupy.random.RandomState(_SEED) for _ in range(2))
             cupy.random.set_random_state(own)
 
@@ -49,3 +54,11 @@ class OptionalMethods:
         finally:
             with cupy.cuda.Device(index):
                 cupy.random.set_random_state(held)
+
+
+def _default_generator(cupy: Any) -> Any:
+    """Return CuPy's default generator on the current device, or None if cuRAND is not installed."""
+    try:
+        return cupy.random.get_random_state()
+    except ImportError:
+        return None

@@ -32,7 +32,7 @@ _SETS, _MOST_BYTES_OF_SETS = 3, 2**26
 #: The samples between two changes of the set, on average. A change takes a copy and a call that is not timed.
 _SAMPLES = 8
 
-#: The results of timed calls that are kept besides the last, if they are not larger.
+#: How many results of timed calls are kept besides the last, and how many bytes each may have.
 _DRAWN = 3
 _MOST_BYTES = 2**26
 
@@ -130,7 +130,8 @@ class DrawnResults:
         A place takes the n-th call with its inputs with probability 1 / n. Then no later call up to m is taken with
         probability n / m, so that the next one can be drawn at once, which takes no time in the calls between.
         """
-        if getattr(result, "nbytes", 0) > _MOST_BYTES:
+        parts = result if isinstance(result, tuple | list) else (result,)
+        if sum(getattr(one, "nbytes", 0) for one in parts) > _MOST_BYTES:
             self._kept, self._is_keeping = [], False
             return 0
         own = self._calls[self._inputs] + count - self._begun

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from cuassay.devices.cuda.driver.check import guarded
 
-__all__ = ["NAMES", "Cudart", "Versions", "cudart"]
+__all__ = ["NAMES", "Cudart", "cudart"]
 
 
-class Versions(NamedTuple):
-    """The major versions of CUDA that have a name: from `since` to the one before `until` (None: no end yet)."""
-
-    since: int = 1
-    until: int | None = None
-
-
-_ALWAYS = Versions()
-
-#: Every name that torch's ``cudart()`` has in some version of CUDA.
-NAMES = MappingProxyType(
+#: Every name that torch's ``cudart()`` has in some version of CUDA, with the first major version that lacks it.
+NAMES: Mapping[str, int | None] = MappingProxyType(
     {
-        "cudaError": _ALWAYS,
-        "cudaGetErrorString": _ALWAYS,
-        "cudaHostRegister": _ALWAYS,
-        "cudaHostUnregister": _ALWAYS,
-        "cudaMemGetInfo": _ALWAYS,
-        "cudaOutputMode": Versions(until=12),  # of the profiler that the next one starts, which CUDA 12 removed
-        "cudaProfilerInitialize": Versions(until=12),
-        "cudaProfilerStart": _ALWAYS,
-        "cudaProfilerStop": _ALWAYS,
-        "cudaStreamCreate": _ALWAYS,
-        "cudaStreamDestroy": _ALWAYS,
+        "cudaError": None,
+        "cudaGetErrorString": None,
+        "cudaHostRegister": None,
+        "cudaHostUnregister": None,
+        "cudaMemGetInfo": None,
+        "cudaOutputMode": 12,  # an argument of the next one
+        "cudaProfilerInitialize": 12,
+        "cudaProfilerStart": None,
+        "cudaProfilerStop": None,
+        "cudaStreamCreate": None,
+        "cudaStreamDestroy": None,
     }
 )
 
@@ -55,27 +47,22 @@ class Cudart:
         return f"Cudart(CUDA {self._major or 'not installed'})"
 
     def __getattr__(self, name: str) -> Any:
-        versions = NAMES.get(name)
-        if versions is None:
+        if name not in NAMES:
             raise AttributeError(f"cudart() has no {name!r}; it has {', '.join(dir(self))}")
-        if not self._has(versions):
-            raise AttributeError(f"CUDA {self._major} has no {name!r}; {_told(versions)}")
+        if not self._has(name):
+            until = NAMES[name]
+            raise AttributeError(
+                f"CUDA {self._major or until} has no {name!r}; only CUDA before {until} has it; torch lacks it as well"
+            )
         return getattr(_bindings(), "cudaError_t" if name == "cudaError" else name)
 
     def __dir__(self) -> list[str]:
-        return [name for name, versions in NAMES.items() if self._has(versions)]
+        return list(filter(self._has, NAMES))
 
-    def _has(self, versions: Versions) -> bool:
-        major = self._major
-        if major is None:
-            return versions.until is None
-        return versions.since <= major and (versions.until is None or major < versions.until)
-
-
-def _told(versions: Versions) -> str:
-    if versions.until is None:
-        return f"CUDA {versions.since} and later have it"
-    return f"only CUDA before {versions.until} has it; torch lacks it as well"
+    def _has(self, name: str) -> bool:
+        """Return whether this version has a known name; without a version, only those that all versions have."""
+        until = NAMES[name]
+        return until is None or (self._major is not None and self._major < until)
 
 
 def _bindings() -> Any:

@@ -145,7 +145,8 @@ class Stopwatch:
 
     def read(self) -> list[tuple[int, int, float, float]]:
         """Return all pairs, after the device was waited for; the stopwatch cannot be used again."""
-        self._read(len(self._waiting))
+        with self._reading:  # another thread may be reading the oldest pairs
+            self._read(len(self._waiting))
         for handle in (*self._idle, self._anchor):
             event_handles.give_back(self._index, handle, _TIMED)
         self._idle = []
