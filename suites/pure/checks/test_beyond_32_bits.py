@@ -386,14 +386,14 @@ def test_dtype_that_the_device_lacks_is_a_skip() -> None:
     assert "does not claim float32" in reason(doubled, unclaimed={"cpu": ("float32",)})
 
 
-def test_it_needs_streams_and_memory_and_runs_alone() -> None:
+def test_it_needs_a_device_with_memory_of_its_own_and_runs_alone() -> None:
     check = CHECKS["beyond_32_bits"]
 
     def test() -> None: ...
 
     marks = [mark.name for mark in getattr(marked(test, check), "pytestmark", [])]
 
-    assert check.needs == ("streams", "memory>=16GiB")
+    assert check.needs == ("pinned_memory", "memory>=16GiB")
     assert sorted(marks) == ["cuassay_exclusive", "cuassay_requires"]
     assert [name for name, one in CHECKS.items() if one.is_alone] == ["beyond_32_bits"]
 
