@@ -28,7 +28,8 @@ LIMIT, LENGTH = 2**13, 2**13 + 99
 @pytest.fixture(autouse=True)
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond_32_bits, "_LENGTH", LENGTH)
-    monkeypatch.setattr(beyond_32_bits, "_PERIODS", (263, 41))
+    monkeypatch.setattr(beyond_32_bits, "_PERIODS", (41, 263))
+    monkeypatch.setattr(beyond_32_bits, "_PATIENCE_S", 600.0)
     monkeypatch.setattr(beyond_32_bits, "_CHUNK", 2**10)
 
 
@@ -304,7 +305,22 @@ def test_smallest_real_dtype_is_taken() -> None:
     assert met == {"", "float16"}
 
 
-def test_reference_that_is_slow_gets_a_short_period(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seconds", "period"), [(0.0, 263), (1.0, 41)])
+def test_function_or_reference_that_is_slow_gets_a_short_period(
+    seconds: float, period: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of this test goes only while a reference runs; the first call is of the sample and is not read."""
+    now = [0.0]
+    monkeypatch.setattr(beyond_32_bits.time, "thread_time", lambda: now[0])
+
+    def reference(a: Any) -> Any:
+        now[0] += 60 * seconds
+        return a * 2
+
+    assert f"repeating {period} numbers" in said(flat(last_alone), reference)
+
+
+def test_very_slow_reference_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond_32_bits, "_PATIENCE_S", -1.0)
     assert sizes_of(doubled, lambda a: a * 2) == set()
 

@@ -7,6 +7,7 @@ repeat a short period of numbers. So the result must repeat that of one period, 
 from __future__ import annotations
 
 import math
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,14 +46,14 @@ Array = NDArray[Any]
 
 #: The least number of elements: more than an index of 31 bits counts, with a tail that no block or vector divides.
 _LENGTH = 2**31 + 4_099
-#: About how many elements a period has, and fewer for a slow reference. Their number along the axis that is made long
-#: is odd, so an index that is wrong by a power of two reads another number.
-_PERIODS = (49_157, 1_031)
+#: About how many elements a period has; the first shows whether the reference is slow, and then suffices. Their number
+#: along the axis that is made long is odd, so an index that is wrong by a power of two reads another number.
+_PERIODS = (1_031, 49_157)
 #: The free memory that is needed, as a multiple of inputs and result: the function may need some for itself.
 _ROOM = 4
 #: The most elements that are compared at a time.
 _CHUNK = 2**26
-#: Seconds that the reference may take for a period.
+#: Seconds that function and reference may take on the host for a period, if time grows with the square of the length.
 _PATIENCE_S = 1.0
 #: The most samples that are tried until one shows that the function works element by element.
 _TRIES = 6
@@ -148,13 +149,17 @@ def _lengthened(spec: OpSpec, base: Sample) -> Iterator[_Repeated]:
     shape = spec.expected(base).shape
     for axis in reversed(range(len(shape))):
         others = math.prod(shape) // shape[axis]
-        for length in _PERIODS:
+        found, seconds = None, spec.timed(base)[1] * _PERIODS[0] / math.prod(shape)
+        for length, longer in zip(_PERIODS, (*_PERIODS[1:], _PERIODS[-1]), strict=True):
             along = max(length // others, 3) | 1
-            if spec.timed(base)[1] * along / shape[axis] <= _PATIENCE_S:
-                period = _filled(base, _with(shape, axis, along), numbers_like)
-                if _is_repeated(spec, period, _with(shape, axis, 2 * along + 2), is_taken):
-                    yield _Repeated(base, period, _with(shape, axis, -(-_LENGTH // others)))
+            period = _filled(base, _with(shape, axis, along), numbers_like)
+            began = time.thread_time()
+            if seconds > _PATIENCE_S or not _is_repeated(spec, period, _with(shape, axis, 2 * along + 2), is_taken):
                 break
+            found = _Repeated(base, period, _with(shape, axis, -(-_LENGTH // others)))
+            seconds = (time.thread_time() - began) * (longer / length) ** 2
+        if found is not None:
+            yield found
 
 
 def _with(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
