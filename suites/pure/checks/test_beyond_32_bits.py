@@ -30,6 +30,7 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond_32_bits, "_LENGTH", LENGTH)
     monkeypatch.setattr(beyond_32_bits, "_PERIODS", (41, 263))
     monkeypatch.setattr(beyond_32_bits, "_PATIENCE_S", 600.0)
+    monkeypatch.setattr(beyond_32_bits, "_HOST_PATIENCE_S", 600.0)
     monkeypatch.setattr(beyond_32_bits, "_CHUNK", 2**10)
 
 
@@ -381,6 +382,21 @@ def test_refusal_of_large_arrays_is_a_skip(error: Exception, text: str) -> None:
         return doubled(xp, a)
 
     assert reason(fn) == text
+
+
+def test_loop_over_elements_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this test goes by a millisecond for each element."""
+    now = [0.0]
+    monkeypatch.setattr(beyond_32_bits.time, "thread_time", lambda: now[0])
+
+    def fn(xp: Any, a: Any) -> Any:
+        now[0] += a.size * 1e-3
+        return doubled(xp, a)
+
+    monkeypatch.setattr(beyond_32_bits, "_HOST_PATIENCE_S", 6.0)
+    assert reason(fn).startswith("f would keep the host busy for some 6 s with 8,291 elements, as a Python loop")
+    monkeypatch.setattr(beyond_32_bits, "_HOST_PATIENCE_S", 7.0)
+    assert said(fn) == ""
 
 
 def test_another_error_is_raised() -> None:

@@ -55,6 +55,8 @@ _ROOM = 4
 _CHUNK = 2**26
 #: Seconds that function and reference may take on the host for a period, if time grows with the square of the length.
 _PATIENCE_S = 1.0
+#: Seconds that the host may be busy in the large call, as two short ones predict; 60 are 1.4 ms for a period.
+_HOST_PATIENCE_S = 60.0
 #: The most samples that are tried until one shows that the function works element by element.
 _TRIES = 6
 #: What the memory of the result holds before the call, so that a part left out does not hold an earlier right result.
@@ -110,6 +112,7 @@ def check_beyond_32_bits(spec: OpSpec, device: Device) -> None:
     if getattr(small, "shape", None) != spec.expected(period).shape:
         return  # only if `check_larger` compares nothing, and then `values` reports it
     _skip_without_memory(spec, device, repeated, small)
+    _skip_loops(spec, device, repeated)
     labelled = repeated.labelled()
     with on_sample(labelled):
         found = _difference(spec, device, repeated, small)
@@ -237,6 +240,27 @@ def _skip_without_memory(spec: OpSpec, device: Device, repeated: _Repeated, smal
             f"{spec.name} in arrays of {repeated.size:,} elements needs {format_bytes(_ROOM * nbytes)} of free memory, "
             f"{_ROOM} times its inputs and result; {device} has {format_bytes(free)}"
         )
+
+
+def _skip_loops(spec: OpSpec, device: Device, repeated: _Repeated) -> None:
+    """Skip a function that keeps the host busy for each element: a Python loop would take hours for long arrays."""
+    extra = _host_seconds(spec, device, repeated.period) - _host_seconds(spec, device, repeated.base)
+    seconds = max(extra, 0.0) * repeated.size / np.size(spec.expected(repeated.period))
+    if seconds > _HOST_PATIENCE_S:
+        pytest.skip(
+            f"{spec.name} would keep the host busy for some {seconds:,.0f} s with {repeated.size:,} elements, as a "
+            "Python loop over them does"
+        )
+
+
+def _host_seconds(spec: OpSpec, device: Device, sample: Sample) -> float:
+    """The least seconds of three calls that the host is busy, without waiting for the device."""
+    took = []
+    for _ in range(3):
+        began = time.thread_time()
+        run_sample(spec, device, sample)
+        took.append(time.thread_time() - began)
+    return min(took)
 
 
 def _difference(spec: OpSpec, device: Device, repeated: _Repeated, small: Any) -> _Difference | None:
