@@ -46,9 +46,9 @@ Array = NDArray[Any]
 
 #: The least number of elements: more than an index of 31 bits counts, with a tail that no block or vector divides.
 _LENGTH = 2**31 + 4_099
-#: About how many elements a period has; the first shows whether the reference is slow, and then suffices. Their number
+#: About how many elements a period has. Each shows whether the reference is too slow for the next one. Their number
 #: along the axis that is made long is odd, so an index that is wrong by a power of two reads another number.
-_PERIODS = (1_031, 49_157)
+_PERIODS = (67, 1_031, 49_157)
 #: The free memory that is needed, as a multiple of inputs and result: the function may need some for itself.
 _ROOM = 4
 #: The most elements that are compared at a time.
