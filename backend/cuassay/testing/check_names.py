@@ -55,6 +55,7 @@ CHECK_NAMES = (
     "gradients_graph",
     "errors",
     "dtypes",
+    "beyond_32_bits",
 )
 
 #: The words of `OpSpec.relations`. Each is a function in `cuassay.testing.generated.relations`.

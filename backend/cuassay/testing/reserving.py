@@ -62,7 +62,7 @@ def held(item: pytest.Item, before_waiting: Callable[[], object] = lambda: None)
 
 
 def need_of(item: pytest.Item, case: dict[str, Any]) -> Need | None:
-    """The memory that the test declares to need; 0 if the device has less, because the test is then skipped.
+    """What the test declares to need of its device; nothing if the device has less memory, because it is then skipped.
 
     None if the device or the declaration is invalid, which the set-up of the test reports.
     """
@@ -75,7 +75,8 @@ def need_of(item: pytest.Item, case: dict[str, Any]) -> Need | None:
         asked = [parse_requirement(word) for word in requirements(item)]
         nbytes = int(max((one.minimum or 0 for one in asked if one.name == "memory"), default=0))
         name = backend(device.kind).identity(device.index).get("uuid", str(device))
-        return Need(name, nbytes if nbytes <= total else 0, total, alone=_is_alone(item))
+        is_run = nbytes <= total
+        return Need(name, nbytes if is_run else 0, total, alone=is_run and _is_alone(item))
     return None
 
 

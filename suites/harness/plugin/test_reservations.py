@@ -155,6 +155,25 @@ TESTS = """
 """
 
 
+def test_a_test_that_needs_more_memory_than_there_is_waits_for_nobody(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is skipped, so that it does not need its device alone."""
+    folder = pytester.path / "reserved"
+    monkeypatch.setenv("CUASSAY_RESERVATIONS", str(folder))
+    monkeypatch.setenv("CUASSAY_SIM_MEMORY", "1GiB")
+    pytester.makepyfile(
+        "from cuassay.testing import exclusive, requires\n"
+        "@exclusive\n@requires('memory>=2GiB')\ndef test_large(device): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--cuassay-device=sim", "-p", "no:xdist", "-p", "no:cacheprovider"]
+
+    with closing(Reservation(folder, Need("SIM-0", 0, 2**30))):
+        done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, timeout=60, check=False)
+
+    assert "1 skipped" in done.stdout
+
+
 def most_at_once(notes: Path) -> int:
     """The most memory that tests held at one time."""
     held, most = 0, 0

@@ -23,9 +23,11 @@ from cuassay.testing.own_specs import own_specs
 pytestmark = devices("cuda")
 
 #: Checks that say nothing of a kernel: of the function around it, of graphs and streams that an op is checked with.
+#: Ops with more elements than 32 bits count have tests of their own, in test_beyond_32_bits.py.
 _AROUND = {
     *("state", "aliasing", "captured", "bench", "lists", "wider_result", "full_precision", "constants", "threads"),
     "inputs_unchanged",
+    "beyond_32_bits",
 }
 
 #: Numbers of any size are drawn, whose fp8 products lose a bit more than those of the samples.

@@ -22,7 +22,7 @@ from cuassay.testing.declared import FORMS, ModelSizes
 from cuassay.testing.generated.checks import CHECKS, Check
 from cuassay.testing.generated.input_sets import DrawnResults
 from cuassay.testing.generated.measured import check_timed, prepared_sets
-from cuassay.testing.marks import dtypes, requires
+from cuassay.testing.marks import dtypes, exclusive, requires
 from cuassay.testing.opspec import OpSpec
 
 __all__ = ["Conformance", "conformance"]
@@ -118,10 +118,11 @@ def method(check: Check) -> Callable[..., None]:
 
 
 def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator) -> Callable[..., None]:
-    """Give `test` the name, docstring, required capabilities and dtypes of the check, and apply `marks`."""
+    """Give `test` the name, docstring, required capabilities, dtypes and exclusiveness of the check, and `marks`."""
     test.__name__, test.__doc__ = f"test_{check.name}", check.doc
     vars(test)["cuassay_check"] = check.name  # read by parametrization
     marks += (*([requires(*check.needs)] if check.needs else ()), *([dtypes(*check.dtypes)] if check.dtypes else ()))
+    marks += (exclusive,) if check.is_alone else ()
     for mark in marks:
         test = mark(test)
     return test

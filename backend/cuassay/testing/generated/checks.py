@@ -21,6 +21,7 @@ from cuassay.testing.check_names import CHECK_NAMES
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated import (  # noqa: F401  importing these modules registers their checks
     aliasing,
+    beyond_32_bits,
     combined,
     constants,
     forms,

@@ -72,6 +72,8 @@ class Check:
         Whether the check takes a dtype.
     dtypes : tuple of str
         The dtypes to which the check applies; empty means all.
+    is_alone : bool
+        Whether the check must run alone on its device, because it needs most of the memory.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Check:
     needs: tuple[str, ...]
     per_dtype: bool
     dtypes: tuple[str, ...] = ()
+    is_alone: bool = False
 
     def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
         """Run the check inside the guards; any error that it raises names the case.
@@ -143,7 +146,11 @@ Function = Callable[..., None]
 
 
 def check(
-    applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = (), dtypes: Sequence[str] = ()
+    applies: Callable[[OpSpec], bool] = _always,
+    *,
+    needs: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    is_alone: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a check.
 
@@ -155,6 +162,8 @@ def check(
         Capabilities that the device must have.
     dtypes : sequence of str
         The dtypes to which the check applies; empty means all.
+    is_alone : bool
+        Whether the check must run alone on its device.
 
     Raises
     ------
@@ -171,7 +180,7 @@ def check(
                 "cuassay.testing.check_names"
             )
         REGISTERED[name] = Check(
-            name, function.__doc__ or "", function, applies, tuple(needs), per_dtype, tuple(dtypes)
+            name, function.__doc__ or "", function, applies, tuple(needs), per_dtype, tuple(dtypes), is_alone
         )
         return function
 

@@ -29,6 +29,7 @@ __all__ = [
     "has_expected_shape",
     "is_quick",
     "multiples",
+    "numbers_like",
     "one_each",
     "resized",
     "seconds_of_reference",
@@ -183,7 +184,7 @@ def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
     for place in sorted({place for place, _ in axes}):
         values, chance = sample.host()[0][place], generator()
         shape = tuple(extent + _LONGER * ((place, axis) in axes) for axis, extent in enumerate(values.shape))
-        drawn = chance.permutation(shape[0]) if is_permutation(values) else _drawn(values, shape, chance)
+        drawn = chance.permutation(shape[0]) if is_permutation(values) else numbers_like(values, shape, chance)
         drawn = drawn.astype(values.dtype)
         args[place] = HostArray(np.sort(drawn) if is_sorted(values) else np.ascontiguousarray(drawn))
     shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
@@ -206,7 +207,7 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
         shape = swapped(value.shape, extents)
         if is_permutation(value):
             return HostArray(chance.permutation(shape[0]).astype(value.dtype))
-        drawn = _drawn(value, shape, chance)
+        drawn = numbers_like(value, shape, chance)
         if not is_sorted(value):
             return HostArray(np.ascontiguousarray(drawn))
         are_positions = value.ndim == 1 and met[value.size] == 1  # row labels are excluded: there is one for each row
@@ -231,7 +232,7 @@ def _between_ends(drawn: NDArray[Any], value: NDArray[Any], extents: dict[int, i
     return drawn
 
 
-def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[Any]:
+def numbers_like(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[Any]:
     """Random numbers like those of `value`, repeated in a long array.
 
     Floats are drawn between two numbers of `value`. Integers, and floats that are all integral, are drawn from them.
