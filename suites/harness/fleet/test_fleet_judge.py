@@ -1,0 +1,207 @@
+"""``cuassay fleet judge`` with two local workers: the verdicts of ``cuassay judge``, even if workers are lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed", reason="distributed is not installed; install it with: pip install distributed")
+
+import psutil
+
+from cuassay import Device
+from cuassay.cli import main
+from cuassay.errors import StateError
+from cuassay.fleet import clusters, forks
+from cuassay.fleet.code import FOLDER, digest_of
+from cuassay.fleet.driver import Job
+from cuassay.fleet.verdicts import LOST, AskedVerdicts, FleetVerdict, judge_on_fleet
+from cuassay.judging.json_schema import verdicts_schema
+from cuassay.judging.referee import JudgeOptions
+from cuassay.judging.verdict import read_verdicts
+from cuassay.results.record import new_run_id
+from cuassay_reports.judged import boards
+from cuassay_reports.load import load
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a jail, and /proc")
+
+DATA = Path(__file__).parents[2] / "data" / "judging"
+
+SPEC = "spec.py::rms_norm"
+
+#: A right candidate that does not end for a while.
+SLOW = """
+import time
+time.sleep({seconds})
+
+
+def run(xp, a):
+    return a / xp.sqrt((a * a).mean(axis=-1, keepdims=True) + 1e-6)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the workers, with a declaration and candidates."""
+    here = Path.cwd()
+    found = tmp_path_factory.mktemp("project")
+    shutil.copy(DATA / "spec.py", found)
+    shutil.copy(DATA / "honest" / "plain.py", found / "honest.py")
+    shutil.copy(DATA / "cheats" / "T14_no_time.py", found / "wrong.py")
+    (found / "broken.py").write_text("import absent\n")
+    (found / "slow.py").write_text(SLOW.format(seconds=6))
+    os.chdir(found)
+    yield found
+    os.chdir(here)
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[Any]:
+    with clusters.local_cluster(("cpu", "sim"), 2, is_forked=forks.start()) as found:
+        yield found
+
+
+def judged(
+    client: Any, *candidates: str, spec: str = SPEC, nonce: int | None = None, **options: Any
+) -> list[FleetVerdict]:
+    job = Job(run=new_run_id(), code=FOLDER, digest=digest_of(FOLDER), wait_s=30.0)
+    told = {"device": Device("sim"), "times": False, "allow_unjailed": True, **options}
+    asked = AskedVerdicts(
+        spec=spec,
+        candidates=tuple(map(Path, candidates)),
+        options=JudgeOptions(**told),
+        nonces=(nonce,) * len(candidates),
+    )
+    return judge_on_fleet(client, job, asked, lambda name, weak: None, lambda verdict: None)
+
+
+def judges(candidate: str = "") -> list[Any]:
+    """The processes below this one that judge a candidate."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if any(word.startswith(f"--candidate={candidate}") for word in one.cmdline()):
+                found.append(one)
+    return found
+
+
+class Watcher(threading.Thread):
+    """Calls a function with the processes that judge `candidate`, many times a second, until it returns True."""
+
+    def __init__(self, see: Callable[[list[Any]], bool], candidate: str = "") -> None:
+        super().__init__(daemon=True)
+        self._see, self._candidate = see, candidate
+        self.start()
+
+    def run(self) -> None:
+        while not self._see(judges(self._candidate)):
+            time.sleep(0.05)
+
+
+def killing(judge: str, times: int) -> tuple[Watcher, list[Any]]:
+    """End the workers of the first judges of a candidate, as soon as these have started."""
+    seen: list[Any] = []
+
+    def see(found: list[Any]) -> bool:
+        for one in found:
+            if one not in seen:
+                seen.append(one)
+                os.kill(one.ppid(), signal.SIGKILL)
+        return len(seen) >= times
+
+    return Watcher(see, judge), seen
+
+
+def test_the_command_writes_what_the_judge_writes(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdicts, rows, of_judge = tmp_path / "verdicts.json", tmp_path / "rows.jsonl", tmp_path / "judge.jsonl"
+    words = [SPEC, "honest.py", "wrong.py", "broken.py", "--no-times", "--allow-unjailed"]
+
+    status = main(["fleet", "judge", *words, "--local", "2", "--json", str(verdicts), "--record", str(rows)])
+    shown = [line for line in capsys.readouterr().out.splitlines() if line[0] != " "]
+    replayed = main(["judge", *words[:-2], "--replay", str(verdicts), "--record", str(of_judge)])
+    told = capsys.readouterr().out
+
+    found = read_verdicts(verdicts)
+    assert status == replayed == 1
+    assert [line.split(":")[0] for line in shown] == ["correct  honest.py", "wrong  wrong.py", "wrong  broken.py"]
+    assert told.count("replay: the same verdict") == 3
+    assert set(verdicts_schema()["items"]["required"]) <= json.loads(verdicts.read_text())[0].keys()
+    assert not any(one.is_nonce_given for one in found)
+    assert len({one.nonce for one in found}) == 3
+    assert _board(rows) == _board(of_judge)
+    assert set(load(rows).verdicts["worker"]) <= {"local-0", "local-1"}
+
+
+def _board(path: Path) -> list[tuple[str, str, str, str]]:
+    (board,) = boards(load(path))
+    return [(board.declaration, row.candidate, row.verdict, row.reason.split(": ")[0]) for row in board.rows]
+
+
+def test_a_chosen_nonce_is_that_of_the_whole_batch(client: Any, folder: Path) -> None:
+    found = judged(client, "honest.py", "wrong.py", nonce=0xABC)
+
+    assert [(one.verdict.nonce, one.verdict.is_nonce_given) for one in found] == [("abc", True)] * 2
+
+
+def test_a_candidate_whose_worker_is_lost_is_judged_again(client: Any, folder: Path) -> None:
+    killer, lost = killing("slow.py", times=1)
+
+    slow, honest = judged(client, "slow.py", "honest.py")
+    killer.join()
+
+    assert [slow.verdict.verdict, honest.verdict.verdict] == ["correct", "correct"]
+    assert [one.is_running() for one in lost] == [False]  # a judge ends with its worker
+
+
+def test_a_candidate_whose_workers_are_lost_twice_is_undecided(client: Any, folder: Path) -> None:
+    client.wait_for_workers(2, timeout=60)
+    killer, _ = killing("slow.py", times=2)
+
+    honest, slow = judged(client, "honest.py", "slow.py")
+    killer.join()
+
+    assert honest.verdict.verdict == "correct"
+    assert (slow.verdict.verdict, slow.verdict.failing_check, slow.worker) == ("undecided", LOST, None)
+    assert slow.verdict.reason.startswith("2 workers were lost while they judged it: local-")
+    assert slow.verdict.calls == 0
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_timed_candidates_of_one_host_run_one_after_the_other(client: Any, folder: Path) -> None:
+    (folder / "slow_too.py").write_text(SLOW.format(seconds=2))
+    at_once: list[int] = []
+    is_over = threading.Event()
+    watcher = Watcher(lambda found: bool(at_once.append(len(found))) or is_over.is_set())
+
+    judged(client, "slow_too.py", "slow_too.py", times=True)
+    is_over.set()
+    watcher.join()
+
+    assert max(at_once) == 1
+
+
+def test_a_declaration_that_cannot_be_loaded_is_shown(client: Any, folder: Path) -> None:
+    with pytest.raises(StateError, match=r"(?s)loading spec.py::absent on local-\d ended with status 2:.*absent"):
+        judged(client, "honest.py", spec="spec.py::absent")
+
+
+def test_a_worker_with_another_file_decides_nothing(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuassay.fleet.verdicts.digest_of", lambda path, tier: "0" * 16)
+
+    (found,) = judged(client, "honest.py")
+
+    assert found.verdict.verdict == "undecided"
+    assert found.verdict.reason.startswith(f"{found.worker} has another honest.py: digest ")
