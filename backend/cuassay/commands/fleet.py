@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,7 +214,7 @@ def _ab(options: argparse.Namespace) -> int:
 def _judge(options: argparse.Namespace) -> int:
     from cuassay.benchmarking.termination import exit_on_sigterm
     from cuassay.fleet import clusters, forks
-    from cuassay.fleet.verdicts import AskedVerdicts, judge_on_fleet
+    from cuassay.fleet.verdicts import AskedVerdicts, judge_on_fleet, models
     from cuassay.judging.verdict import Verdict, exit_status
 
     _check(options, "local")
@@ -233,7 +234,10 @@ def _judge(options: argparse.Namespace) -> int:
         compare(verdict, known)
 
     with exit_on_sigterm(), _cluster(options, [asked.options.device.kind], is_forked=is_forked) as client:
+        cards = models(client, asked.options.device.kind)
         found = judge_on_fleet(client, job, asked, tell_weak, tell)
+    if asked.options.times and len(cards) > 1:
+        print(f"the times are of different devices and rank nobody: {', '.join(cards)}", file=sys.stderr)
     verdicts = [one.verdict for one in found]
     if options.json is not None:
         write_json(options.json, verdicts)

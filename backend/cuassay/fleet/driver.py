@@ -122,10 +122,11 @@ class Driver:
         found: list[tuple[str, dict[str, Any]]] = []
         failed = []
 
-        def end(attempt: Attempt, worker: str, rows: list[dict[str, Any]], status: int, tail: str) -> None:
+        def end(attempt: Attempt, worker: str, rows: list[dict[str, Any]], status: int, tail: str) -> dict[str, float]:
             found.extend((worker, row) for row in rows)
             if status:
                 failed.append(f"{what} on {worker} ended with status {status}:\n{tail}")
+            return {}
 
         self.each(book, arguments, end, alone=alone)
         if book.given_up or failed:
@@ -136,7 +137,7 @@ class Driver:
         self,
         book: Book,
         arguments: Callable[[Shard], tuple[str, ...]],
-        end: Callable[[Attempt, str, list[dict[str, Any]], int, str], None],
+        end: Callable[[Attempt, str, list[dict[str, Any]], int, str], Mapping[str, float]],
         *,
         lose: Callable[[Attempt], None] = lambda attempt: None,
         alone: bool = False,
@@ -151,7 +152,7 @@ class Driver:
             A shard to what a worker gives ``python -m``.
         end : callable
             Called for each shard that ended, with the attempt that counts, its worker, the rows, the exit status and
-            the last lines of the output.
+            the last lines of the output. Gives the tests that run again elsewhere once, and how long they last.
         lose : callable
             Called for each attempt that was lost.
         alone : bool
@@ -162,13 +163,7 @@ class Driver:
             if how == "lost":
                 lose(attempt)
 
-        def ended(
-            attempt: Attempt, worker: str, rows: list[dict[str, Any]], status: int, tail: str
-        ) -> dict[str, float]:
-            end(attempt, worker, rows, status, tail)
-            return {}
-
-        self._work(_Live(book, arguments, {}, ended, tell, alone), lambda: None)
+        self._work(_Live(book, arguments, {}, end, tell, alone), lambda: None)
 
     def run(
         self,

@@ -1,8 +1,8 @@
 """``cuassay fleet judge``: candidates divided among workers, and one list of verdicts.
 
-A shard is one candidate, so that a lost worker costs only the candidate that it judged. That one is judged again
-elsewhere, and is undecided after the second loss. A worker receives the names of its files, and a verdict counts only
-if it is on the files that this machine has.
+A worker judges the candidates of a shard one after the other. If it is lost, they are judged again elsewhere, and one
+that was under way at two losses is undecided. A worker receives the names of its files, and a verdict counts only if it
+is on the files that this machine has.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cuassay.errors import JudgingError, StateError
+from cuassay.errors import StateError
 from cuassay.fleet.book import Attempt, Book, Shard
+from cuassay.fleet.cutting import cut
 from cuassay.fleet.driver import Driver, Job
-from cuassay.fleet.task import ROWS
+from cuassay.fleet.places import KIND, MODEL
+from cuassay.fleet.task import ROWS, TESTS
 from cuassay.judging.plan import digest_of
 from cuassay.judging.referee import JudgeOptions
 from cuassay.judging.reply import escaped, escaped_path
 from cuassay.judging.verdict import Verdict
 
-__all__ = ["LOST", "AskedVerdicts", "FleetVerdict", "judge_on_fleet"]
+__all__ = ["LOST", "AskedVerdicts", "FleetVerdict", "judge_on_fleet", "models"]
 
 #: The failed check of a candidate whose judge ended before the verdict.
 LOST = "judge lost"
@@ -107,83 +109,101 @@ def judge_on_fleet(
             )
         tell_weak(declared["declaration"], declared["weak"])
         batch = _Batch(asked, declared, tell)
-        limit_s = _TIMES_THE_LIMIT * asked.options.seconds
-        now = time.monotonic()
-        book = Book(
-            [Shard((str(at),), limit_s, kind, ready_s=now) for at in range(len(asked.candidates))], driver.numbers
-        )
-        driver.each(book, batch.arguments, batch.end, lose=batch.lose, alone=asked.options.times)
+        at_once = (driver.workers.seats if asked.options.times else driver.workers.names)([kind])
+        book = Book(batch.shards(max(1, len(at_once))), driver.numbers)
+        words = _words(asked, f"--candidates={TESTS}")
+        driver.each(book, lambda _: words, batch.end, lose=batch.lose, alone=asked.options.times)
     finally:
         driver.close()
     for name, why in book.given_up.items():
-        batch.give_up(int(name), why)
+        batch.give_up(name, why)
     return [batch.found[at] for at in range(len(asked.candidates))]
 
 
-def _words(asked: AskedVerdicts, candidate: Path | None = None, nonce: int | None = None) -> tuple[str, ...]:
-    return (
-        _JUDGED,
-        asked.spec,
-        f"--options={json.dumps(asked.options.told())}",
-        f"--out={ROWS}",
-        *([] if candidate is None else [f"--candidate={candidate}"]),
-        *([] if nonce is None else [f"--nonce={nonce:x}"]),
-    )
+def models(client: Any, kind: str) -> list[str]:
+    """The models of the devices of a `kind` that the workers announce: times of different ones are not comparable."""
+    resources = [told["resources"] for told in client.scheduler_info(n_workers=-1)["workers"].values()]
+    of_kind = [names for names in resources if f"{KIND}{kind}" in names]
+    return sorted({name.removeprefix(MODEL) for names in of_kind for name in names if name.startswith(MODEL)})
+
+
+def _words(asked: AskedVerdicts, *more: str) -> tuple[str, ...]:
+    return _JUDGED, asked.spec, f"--options={json.dumps(asked.options.told())}", f"--out={ROWS}", *more
 
 
 @dataclass
 class _Batch:
-    """The verdicts so far; the one test of a shard is the place of its candidate."""
+    """The verdicts so far. A candidate's name in a shard is a line of JSON: its place, its path and its nonce."""
 
     asked: AskedVerdicts
     declared: Mapping[str, Any]
     tell: Callable[[Verdict], None]
     found: dict[int, FleetVerdict] = field(default_factory=dict)
-    lost_by: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+    lost_by: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     told: int = 0
 
     def __post_init__(self) -> None:
-        self.digests = [digest_of(one, self.asked.options.tier) for one in self.asked.candidates]
+        asked = self.asked
+        self.digests = [digest_of(one, asked.options.tier) for one in asked.candidates]
+        self.names = [
+            json.dumps([at, str(path), None if nonce is None else f"{nonce:x}"])
+            for at, (path, nonce) in enumerate(zip(asked.candidates, asked.nonces, strict=True))
+        ]
+        self.seconds = _TIMES_THE_LIMIT * asked.options.seconds
 
-    def arguments(self, shard: Shard) -> tuple[str, ...]:
-        at = int(shard.tests[0])
-        return _words(self.asked, self.asked.candidates[at], self.asked.nonces[at])
+    def shards(self, workers: int) -> list[Shard]:
+        now, kind = time.monotonic(), self.asked.options.device.kind
+        parts = cut([self.seconds] * len(self.names), workers)
+        return [
+            Shard(tuple(self.names[at] for at in part), self.seconds * len(part), kind, ready_s=now) for part in parts
+        ]
 
     def lose(self, attempt: Attempt) -> None:
-        self.lost_by[int(attempt.shard.tests[0])].append(attempt.worker)
+        tests = attempt.shard.tests
+        self.lost_by[attempt.under_way or (tests[0] if len(tests) == 1 else "")].append(attempt.worker)
 
-    def end(self, attempt: Attempt, worker: str, rows: list[dict[str, Any]], status: int, tail: str) -> None:
-        at = int(attempt.shard.tests[0])
-        if status:
-            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            last = next(iter(tail.splitlines()[-1:]), "it printed nothing")
-            self._add(
-                at, self._undecided(at, f"its judge on {worker} {how}: {last}", LOST if status < 0 else ""), worker
-            )
-        else:
-            self._add(at, self._checked(at, worker, rows), worker)
+    def end(
+        self, attempt: Attempt, worker: str, rows: list[dict[str, Any]], status: int, tail: str
+    ) -> Mapping[str, float]:
+        """Take the verdicts of a shard; those that are missing are to come from another worker once."""
+        given = {row["nodeid"]: row for row in rows if row["record"] != "begin"}
+        begun = [row["nodeid"] for row in rows if row["record"] == "begin"]
+        again = {}
+        for name in attempt.shard.tests:
+            if name in given:
+                self._add(name, self._checked(name, worker, given[name]), worker)
+            elif status < 0 and [name] == begun[-1:]:
+                why = f"its judge on {worker} was ended by signal {-status} while it ran"
+                self._add(name, self._undecided(name, why, LOST), worker)
+            elif attempt.shard.is_second:
+                last = next(iter(tail.splitlines()[-1:]), "it printed nothing")
+                why = f"its judge on {worker} ended with status {status}: {last}"
+                self._add(name, self._undecided(name, why), worker)
+            else:
+                again[name] = self.seconds
+        return again
 
-    def _checked(self, at: int, worker: str, rows: Sequence[Mapping[str, Any]]) -> Verdict:
+    def _checked(self, name: str, worker: str, row: Mapping[str, Any]) -> Verdict:
         """The verdict that a worker gave, if it is on the files of this machine."""
-        try:
-            (verdict,) = map(Verdict.from_json, rows)
-        except (ValueError, JudgingError) as error:
-            return self._undecided(at, f"{worker} gave no verdict that can be read: {error}")
+        if row["record"] == "failed":
+            return self._undecided(name, f"{worker} could not judge it: {row['why']}")
+        verdict, at = Verdict.from_json(row), _place(name)
         for what, there, here in (
             (self.asked.candidates[at], verdict.candidate_digest, self.digests[at]),
             (self.asked.spec, verdict.declaration_digest, self.declared["digest"]),
         ):
             if there != here:
-                return self._undecided(at, f"{worker} has another {what}: digest {there}, and {here} here")
+                return self._undecided(name, f"{worker} has another {what}: digest {there}, and {here} here")
         return verdict
 
-    def give_up(self, at: int, why: str) -> None:
-        if lost_by := self.lost_by[at]:
+    def give_up(self, name: str, why: str) -> None:
+        if lost_by := self.lost_by[name]:
             why = f"{len(lost_by)} workers were lost while they judged it: {', '.join(lost_by)}"
-        self._add(at, self._undecided(at, why, LOST if lost_by else ""), None)
+        self._add(name, self._undecided(name, why, LOST if lost_by else ""), None)
 
-    def _undecided(self, at: int, why: str, check: str = "") -> Verdict:
-        """No calls are known, so the nonce is only for a repetition."""
+    def _undecided(self, name: str, why: str, check: str = "") -> Verdict:
+        """A verdict of which no call is known: its nonce is only for a repetition."""
+        at = _place(name)
         asked, path = self.asked, self.asked.candidates[at]
         given = asked.nonces[at]
         nonce = f"{secrets.randbits(64) if given is None else given:x}"
@@ -197,8 +217,12 @@ class _Batch:
             declaration_digest=self.declared["digest"], candidate_digest=self.digests[at], options=asked.options.told(),
         )  # fmt: skip
 
-    def _add(self, at: int, verdict: Verdict, worker: str | None) -> None:
-        self.found[at] = FleetVerdict(verdict, worker)
+    def _add(self, name: str, verdict: Verdict, worker: str | None) -> None:
+        self.found[_place(name)] = FleetVerdict(verdict, worker)
         while self.told in self.found:
             self.tell(self.found[self.told].verdict)
             self.told += 1
+
+
+def _place(name: str) -> int:
+    return int(json.loads(name)[0])

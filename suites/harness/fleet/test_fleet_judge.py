@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copy(DATA / "honest" / "plain.py", found / "honest.py")
     shutil.copy(DATA / "cheats" / "T14_no_time.py", found / "wrong.py")
     (found / "broken.py").write_text("import absent\n")
-    (found / "slow.py").write_text(SLOW.format(seconds=6))
+    (found / "slow.py").write_text(SLOW.format(seconds=4))
     os.chdir(found)
     yield found
     os.chdir(here)
@@ -90,8 +90,9 @@ def judges(candidate: str = "") -> list[Any]:
     """The processes below this one that judge a candidate."""
     found = []
     for one in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            if any(word.startswith(f"--candidate={candidate}") for word in one.cmdline()):
+        with suppress(psutil.Error, FileNotFoundError):
+            lists = [word for word in one.cmdline() if word.startswith("--candidates=")]
+            if lists and candidate in Path(lists[0].partition("=")[2]).read_text():
                 found.append(one)
     return found
 
@@ -109,18 +110,28 @@ class Watcher(threading.Thread):
             time.sleep(0.05)
 
 
-def killing(judge: str, times: int) -> tuple[Watcher, list[Any]]:
-    """End the workers of the first judges of a candidate, as soon as these have started."""
-    seen: list[Any] = []
+class Killer:
+    """Ends the judges of a candidate, or their workers, as soon as the candidate's own process runs."""
 
-    def see(found: list[Any]) -> bool:
-        for one in found:
-            if one not in seen:
-                seen.append(one)
-                os.kill(one.ppid(), signal.SIGKILL)
-        return len(seen) >= times
+    def __init__(self, candidate: str, times: int, *, ends_worker: bool) -> None:
+        self._times, self._ends_worker = times, ends_worker
+        self._seen: list[Any] = []
+        self._below: list[Any] = []
+        self._watcher = Watcher(self._see, candidate)
 
-    return Watcher(see, judge), seen
+    def _see(self, found: list[Any]) -> bool:
+        for judge in found:
+            below = judge.children(recursive=True)
+            if judge not in self._seen and len(below) >= 3:  # the warm process, the supervisor and the candidate
+                self._seen.append(judge)
+                self._below += [judge, *below]
+                os.kill(judge.ppid() if self._ends_worker else judge.pid, signal.SIGKILL)
+        return len(self._seen) >= self._times
+
+    def left(self) -> list[Any]:
+        """Those of the processes that run ten seconds after the last was ended."""
+        self._watcher.join()
+        return psutil.wait_procs(self._below, timeout=10)[1]
 
 
 def test_the_command_writes_what_the_judge_writes(
@@ -157,27 +168,38 @@ def test_a_chosen_nonce_is_that_of_the_whole_batch(client: Any, folder: Path) ->
 
 
 def test_a_candidate_whose_worker_is_lost_is_judged_again(client: Any, folder: Path) -> None:
-    killer, lost = killing("slow.py", times=1)
+    killer = Killer("slow.py", 1, ends_worker=True)
 
     slow, honest = judged(client, "slow.py", "honest.py")
-    killer.join()
 
     assert [slow.verdict.verdict, honest.verdict.verdict] == ["correct", "correct"]
-    assert [one.is_running() for one in lost] == [False]  # a judge ends with its worker
+    assert killer.left() == []
 
 
 def test_a_candidate_whose_workers_are_lost_twice_is_undecided(client: Any, folder: Path) -> None:
     client.wait_for_workers(2, timeout=60)
-    killer, _ = killing("slow.py", times=2)
+    killer = Killer("slow.py", 2, ends_worker=True)
 
     honest, slow = judged(client, "honest.py", "slow.py")
-    killer.join()
 
     assert honest.verdict.verdict == "correct"
     assert (slow.verdict.verdict, slow.verdict.failing_check, slow.worker) == ("undecided", LOST, None)
     assert slow.verdict.reason.startswith("2 workers were lost while they judged it: local-")
-    assert slow.verdict.calls == 0
+    assert "cuassay judge spec.py::rms_norm slow.py --device sim:0" in slow.verdict.reproduce
+    assert killer.left() == []
+
+
+def test_a_candidate_that_ends_its_judge_is_undecided_and_the_others_are_judged(client: Any, folder: Path) -> None:
     client.wait_for_workers(2, timeout=60)
+    killer = Killer("slow.py", 1, ends_worker=False)
+
+    slow, *others = judged(client, "slow.py", *["honest.py"] * 7)  # the first two are one shard
+
+    assert (slow.verdict.verdict, slow.verdict.failing_check) == ("undecided", LOST)
+    assert slow.verdict.reason == f"its judge on {slow.worker} was ended by signal 9 while it ran"
+    assert {one.verdict.verdict for one in others} == {"correct"}
+    assert others[0].worker != slow.worker
+    assert killer.left() == []
 
 
 def test_timed_candidates_of_one_host_run_one_after_the_other(client: Any, folder: Path) -> None:
@@ -194,6 +216,8 @@ def test_timed_candidates_of_one_host_run_one_after_the_other(client: Any, folde
 
 
 def test_a_declaration_that_cannot_be_loaded_is_shown(client: Any, folder: Path) -> None:
+    client.wait_for_workers(2, timeout=60)
+
     with pytest.raises(StateError, match=r"(?s)loading spec.py::absent on local-\d ended with status 2:.*absent"):
         judged(client, "honest.py", spec="spec.py::absent")
 
