@@ -36,8 +36,11 @@ LOST = "judge lost"
 
 _JUDGED = "cuassay.fleet.judged"
 
-#: What a verdict is expected to take, as a multiple of the time limit of its calls. An idle worker repeats one that
-#: takes much longer.
+#: What a verdict usually takes, with and without times, seconds: shards are cut by it.
+_USUAL_SECONDS = {True: 10.0, False: 1.0}
+
+#: What a verdict takes at most, as a multiple of the time limit of its calls. An idle worker repeats a shard that takes
+#: longer than that for each of its candidates.
 _TIMES_THE_LIMIT = 2.0
 
 
@@ -153,7 +156,7 @@ class _Batch:
 
     def shards(self, workers: int) -> list[Shard]:
         now, kind = time.monotonic(), self.asked.options.device.kind
-        parts = cut([self.seconds] * len(self.names), workers)
+        parts = cut([_USUAL_SECONDS[self.asked.options.times]] * len(self.names), workers)
         return [
             Shard(tuple(self.names[at] for at in part), self.seconds * len(part), kind, ready_s=now) for part in parts
         ]

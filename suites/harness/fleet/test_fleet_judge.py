@@ -27,12 +27,8 @@ from cuassay.fleet import clusters, forks
 from cuassay.fleet.code import FOLDER, digest_of
 from cuassay.fleet.driver import Job
 from cuassay.fleet.verdicts import LOST, AskedVerdicts, FleetVerdict, judge_on_fleet
-from cuassay.judging.json_schema import verdicts_schema
 from cuassay.judging.referee import JudgeOptions
-from cuassay.judging.verdict import read_verdicts
 from cuassay.results.record import new_run_id
-from cuassay_reports.judged import boards
-from cuassay_reports.load import load
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a jail, and /proc")
 
@@ -137,28 +133,43 @@ class Killer:
 def test_the_command_writes_what_the_judge_writes(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    verdicts, rows, of_judge = tmp_path / "verdicts.json", tmp_path / "rows.jsonl", tmp_path / "judge.jsonl"
+    verdicts, rows, of_judge, page = (tmp_path / name for name in ("v.json", "fleet.jsonl", "judge.jsonl", "p.html"))
     words = [SPEC, "honest.py", "wrong.py", "broken.py", "--no-times", "--allow-unjailed"]
 
     status = main(["fleet", "judge", *words, "--local", "2", "--json", str(verdicts), "--record", str(rows)])
     shown = [line for line in capsys.readouterr().out.splitlines() if line[0] != " "]
-    replayed = main(["judge", *words[:-2], "--replay", str(verdicts), "--record", str(of_judge)])
+    replayed = main(["judge", *words, "--replay", str(verdicts), "--record", str(of_judge)])
     told = capsys.readouterr().out
+    main(["report", str(rows), "--html", str(page)])
 
-    found = read_verdicts(verdicts)
+    found = json.loads(verdicts.read_text())
     assert status == replayed == 1
     assert [line.split(":")[0] for line in shown] == ["correct  honest.py", "wrong  wrong.py", "wrong  broken.py"]
     assert told.count("replay: the same verdict") == 3
-    assert set(verdicts_schema()["items"]["required"]) <= json.loads(verdicts.read_text())[0].keys()
-    assert not any(one.is_nonce_given for one in found)
-    assert len({one.nonce for one in found}) == 3
-    assert _board(rows) == _board(of_judge)
-    assert set(load(rows).verdicts["worker"]) <= {"local-0", "local-1"}
+    assert required(capsys) <= found[0].keys()
+    assert {one["is_nonce_given"] for one in found} == {False}
+    assert len({one["nonce"] for one in found}) == 3
+    assert [plain(row) for row in judgements(rows)] == [plain(row) for row in judgements(of_judge)]
+    assert {row["worker"] for row in judgements(rows)} <= {"local-0", "local-1"}
+    assert "honest.py" in page.read_text()
 
 
-def _board(path: Path) -> list[tuple[str, str, str, str]]:
-    (board,) = boards(load(path))
-    return [(board.declaration, row.candidate, row.verdict, row.reason.split(": ")[0]) for row in board.rows]
+def required(capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The fields that the schema of verdicts requires."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["judge", "--schema"])
+    return set(json.loads(capsys.readouterr().out)["items"]["required"])
+
+
+def judgements(path: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row for row in found if row["record"] == "verdict"]
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """What a repetition of a verdict has, too."""
+    return {name: value for name, value in row.items() if name not in ("run", "duration", "worker")}
 
 
 def test_a_chosen_nonce_is_that_of_the_whole_batch(client: Any, folder: Path) -> None:
@@ -193,7 +204,7 @@ def test_a_candidate_that_ends_its_judge_is_undecided_and_the_others_are_judged(
     client.wait_for_workers(2, timeout=60)
     killer = Killer("slow.py", 1, ends_worker=False)
 
-    slow, *others = judged(client, "slow.py", *["honest.py"] * 7)  # the first two are one shard
+    slow, *others = judged(client, "slow.py", *["honest.py"] * 7)  # the first shard has several
 
     assert (slow.verdict.verdict, slow.verdict.failing_check) == ("undecided", LOST)
     assert slow.verdict.reason == f"its judge on {slow.worker} was ended by signal 9 while it ran"

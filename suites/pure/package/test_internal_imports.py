@@ -32,7 +32,7 @@ SUBJECTS = {
     "benchmarks": "benchmarking tune devices.cuda.driver.nvml testing.presence",
     "blas": "ops devices.cuda.blas devices.cuda.launch tune testing benchmarking.product_peers benchmarking.operands",
     "checks": "testing mutation ops devices.sim devices.cuda",  # faults are planted in what is inside
-    "fleet": "fleet",
+    "fleet": "fleet judging.referee",  # which judges on a fleet, too
     "gate": "benchmarking",
     "harness": "benchmarking",  # its conftest
     "nvidia": "devices.cuda",  # its conftest
