@@ -89,8 +89,9 @@ def judges(candidate: str = "") -> list[Any]:
         with suppress(psutil.Error, FileNotFoundError):
             lists = [word for word in one.cmdline() if word.startswith("--candidates=")]
             if lists and candidate in Path(lists[0].partition("=")[2]).read_text():
-                found.append(one)
-    return found
+                found.append((one, one.ppid()))
+    ids = {one.pid for one, _ in found}
+    return [one for one, parent in found if parent not in ids]  # a fork shows the words of its parent at first
 
 
 class Watcher(threading.Thread):
