@@ -1,10 +1,11 @@
-"""``cuassay fleet run``, ``fleet ab`` and ``fleet worker``: one run or one comparison on many machines."""
+"""``cuassay fleet run``, ``ab``, ``judge`` and ``worker``: a run, a comparison or verdicts, by many machines."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from cuassay.benchmarking import gate
 from cuassay.commands.ab import lines
+from cuassay.commands.judge import add_judging_arguments, chosen_nonce, judge_options, known_verdicts
 from cuassay.commands.parsing import Parser, output_file
+from cuassay.commands.verdicts import compare, record, show, tell_weak, write_json
 from cuassay.errors import ArgumentError
 from cuassay_reports.outputs import COMPARISON, RECORD
 
 if TYPE_CHECKING:
+    from cuassay.core.device import Device
     from cuassay.fleet.driver import Job
 
 __all__ = ["add_fleet_commands"]
@@ -30,15 +34,16 @@ cuassay fleet run tests --scheduler tls://gpu-0:8786 --device cuda --durations r
 
 
 def add_fleet_commands(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Declare ``fleet run``, ``fleet ab`` and ``fleet worker``."""
+    """Declare ``fleet run``, ``fleet ab``, ``fleet judge`` and ``fleet worker``."""
     fleet = commands.add_parser(
         "fleet",
-        help="run tests on the workers of a dask cluster, and write one record",
+        help="run tests, compare or judge on the workers of a dask cluster, and write one result",
         example="cuassay fleet run tests --local 4",
     )
     below = fleet.add_subparsers(required=True, metavar="COMMAND")
     _add_run(below)
     _add_ab(below)
+    _add_judge(below)
     _add_worker(below)
 
 
@@ -114,6 +119,17 @@ def _add_ab(below: argparse._SubParsersAction[Parser]) -> None:
     ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 if a benchmark is slower")
     ab.add_argument("--json", type=output_file(COMPARISON), metavar="FILE", help="write the outcome as JSON")
     ab.set_defaults(command=_ab)
+
+
+def _add_judge(below: argparse._SubParsersAction[Parser]) -> None:
+    judge = below.add_parser(
+        "judge",
+        help="judge candidates as cuassay judge does, each on one of the workers",
+        example="cuassay fleet judge spec.py::rms_norm submissions/*.py --scheduler tls://gpu-0:8786 --device cuda",
+    )
+    _add_where(judge)
+    add_judging_arguments(judge)
+    judge.set_defaults(command=_judge)
 
 
 def _add_where(parser: Parser) -> None:
@@ -193,6 +209,48 @@ def _ab(options: argparse.Namespace) -> int:
         details = {"shares": [{"worker": share.worker, **share.outcome.columns()} for share in shares]}
         options.json.write_text(json.dumps({**outcome.columns(), **details}, indent=1) + "\n", encoding="utf-8")
     return int(bool(options.fail_on) and any(one.gates for one in outcome.of("slower")))
+
+
+def _judge(options: argparse.Namespace) -> int:
+    from cuassay.benchmarking.termination import exit_on_sigterm
+    from cuassay.fleet import clusters, forks
+    from cuassay.fleet.verdicts import AskedVerdicts, judge_on_fleet, models
+    from cuassay.judging.verdict import Verdict, exit_status
+
+    _check(options, "local")
+    known = known_verdicts(options)
+    asked = AskedVerdicts(
+        spec=options.spec,
+        candidates=tuple(options.candidates),
+        options=judge_options(options, known, _first, apart=False),
+        nonces=tuple(chosen_nonce(options, candidate, known) for candidate in options.candidates),
+    )
+    is_forked = options.local is not None and forks.start([_MAIN])
+    clusters.require_dask()
+    job = _job(options)
+
+    def tell(verdict: Verdict) -> None:
+        show(verdict)
+        compare(verdict, known)
+
+    with exit_on_sigterm(), _cluster(options, [asked.options.device.kind], is_forked=is_forked) as client:
+        cards = models(client, asked.options.device.kind)
+        found = judge_on_fleet(client, job, asked, tell_weak, tell)
+    if asked.options.times and len(cards) > 1:
+        print(f"the times are of different devices and rank nobody: {', '.join(cards)}", file=sys.stderr)
+    verdicts = [one.verdict for one in found]
+    if options.json is not None:
+        write_json(options.json, verdicts)
+    if options.record is not None:
+        record(options.record, f"cuassay fleet judge {options.spec}", verdicts, [one.worker for one in found])
+    return exit_status(verdicts)
+
+
+def _first(device: Device) -> Device:
+    """The device of a worker, which has one of a kind."""
+    from cuassay.core.device import Device
+
+    return Device(device.kind)
 
 
 def _job(options: argparse.Namespace) -> Job:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuassay.commands.parsing import Parser, output_file, painted
+from cuassay.commands.parsing import Parser, output_file
+from cuassay.commands.verdicts import compare, record, show, tell_weak, write_json
 from cuassay.errors import SettingError
 from cuassay_reports.outputs import RECORD, VERDICTS
 
 if TYPE_CHECKING:
+    from cuassay.core.device import Device
     from cuassay.judging.referee import JudgeOptions, Referee
     from cuassay.judging.verdict import Verdict
 
-__all__ = ["add_judge_command"]
+__all__ = ["add_judge_command", "add_judging_arguments", "chosen_nonce", "judge_options", "known_verdicts"]
 
 _EXAMPLE = """\
 cuassay judge spec.py::rms_norm candidate.py --device sim
@@ -37,6 +37,15 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         example=_EXAMPLE,
     )
     judge.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="candidates to judge at a time; timing runs alone"
+    )
+    add_judging_arguments(judge)
+    judge.set_defaults(command=_judge)
+
+
+def add_judging_arguments(judge: Parser) -> None:
+    """Declare what ``judge`` and ``fleet judge`` have in common."""
+    judge.add_argument(
         "spec", metavar="SPEC.py::NAME", help="the declaration: an OpSpec with a reference; it is imported"
     )
     judge.add_argument(
@@ -48,9 +57,6 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         "--tier", choices=("program", "kernel"), default="program",
         help="program: Python with a host side; kernel: CUDA C++ that a trusted runner launches (default: %(default)s)",
     )  # fmt: skip
-    judge.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="candidates to judge at a time; timing runs alone"
-    )
     judge.add_argument(
         "--json", type=output_file(VERDICTS), metavar="FILE", help="write the verdicts, which --replay reads"
     )
@@ -91,7 +97,6 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
     judge.add_argument(
         "--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of what --json writes, and exit"
     )
-    judge.set_defaults(command=_judge)
 
 
 class _PrintSchema(argparse.Action):
@@ -118,33 +123,44 @@ class _ListCheats(argparse.Action):
 
 
 def _judge(options: argparse.Namespace) -> int:
+    from cuassay import devices
     from cuassay.judging.candidates import Candidates
     from cuassay.judging.linux import keep_freed_memory
     from cuassay.judging.referee import Referee
     from cuassay.judging.spec_file import load_declaration
-    from cuassay.judging.verdict import exit_status, read_verdicts
+    from cuassay.judging.verdict import exit_status
 
-    if options.jobs < 1 or not options.seconds > 0:
-        raise SettingError(f"--jobs is {options.jobs} and --seconds {options.seconds:g}; both must be above 0")
+    if options.jobs < 1:
+        raise SettingError(f"--jobs is {options.jobs}; it must be above 0")
+    known = known_verdicts(options)
+    keep_freed_memory()
+    declaration = load_declaration(options.spec)
+    asked = judge_options(options, known, devices.find, apart=options.jobs > 1)
+    with ExitStack() as held:
+        candidates = held.enter_context(Candidates(declaration, asked))
+        referee = Referee(declaration, asked, candidates.start, candidates.ours())
+        tell_weak(declaration.spec.name, referee.weak)
+        verdicts = _verdicts(referee, options, known)
+    if options.json is not None:
+        write_json(options.json, verdicts)
+    if options.record is not None:
+        record(options.record, f"cuassay judge {options.spec}", verdicts, [None] * len(verdicts))
+    return exit_status(verdicts)
+
+
+def known_verdicts(options: argparse.Namespace) -> list[Verdict]:
+    """Check what can be checked before anything runs; return the verdicts that --replay repeats."""
+    from cuassay.judging.verdict import read_verdicts
+
+    if not options.seconds > 0:
+        raise SettingError(f"--seconds is {options.seconds:g}; it must be above 0")
     for candidate in options.candidates:
         if not candidate.is_file():
             raise SettingError(f"{candidate} is not a file; name files with run(xp, *arrays)")
     known = [] if options.replay is None else read_verdicts(options.replay)
     if (known[0].tier if known else options.tier) == "program":
         _refuse_kernels(options.candidates)
-    keep_freed_memory()
-    declaration = load_declaration(options.spec)
-    asked = _options(options, known)
-    with ExitStack() as held:
-        candidates = held.enter_context(Candidates(declaration, asked))
-        referee = Referee(declaration, asked, candidates.start, candidates.ours())
-        _tell_weak(referee)
-        verdicts = _verdicts(referee, options, known)
-    if options.json is not None:
-        options.json.write_text(json.dumps([one.as_json() for one in verdicts], indent=1) + "\n", encoding="utf-8")
-    if options.record is not None:
-        _record(options, verdicts)
-    return exit_status(verdicts)
+    return known
 
 
 def _refuse_kernels(candidates: Sequence[Path]) -> None:
@@ -156,9 +172,10 @@ def _refuse_kernels(candidates: Sequence[Path]) -> None:
             raise SettingError(f"{candidate} is PTX; give CUDA C++, by --tier kernel --device cuda:0")
 
 
-def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOptions:
-    """Return the options of the command or, with --replay, those of the repeated verdicts."""
-    from cuassay import devices
+def judge_options(
+    options: argparse.Namespace, known: Sequence[Verdict], find: Callable[[Device], Device], *, apart: bool
+) -> JudgeOptions:
+    """Return the options of the command or, with --replay, those of the repeated verdicts, on the device found."""
     from cuassay.core.device import HOST_KINDS, Device
     from cuassay.judging.referee import JudgeOptions
     from cuassay.judging.scan import parse_policy
@@ -167,17 +184,17 @@ def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOpti
         raise SettingError(f"--tier kernel compiles CUDA C++, and {options.device} runs none; give --device cuda:0")
     if not known:
         return JudgeOptions(
-            device=devices.find(options.device), tier=options.tier, seconds=options.seconds,
-            times=not options.no_times, policy=parse_policy(options.policy), apart=options.jobs > 1,
+            device=find(Device(options.device)), tier=options.tier, seconds=options.seconds,
+            times=not options.no_times, policy=parse_policy(options.policy), apart=apart,
             allow_unjailed=options.allow_unjailed, allow_weak=options.allow_weak,
         )  # fmt: skip
     recorded: dict[str, Any] = dict(known[0].options)
-    return JudgeOptions(**{**recorded, "device": devices.find(Device(recorded["device"]))})
+    return JudgeOptions(**{**recorded, "device": find(Device(recorded["device"]))})
 
 
 def _verdicts(referee: Referee, options: argparse.Namespace, known: Sequence[Verdict]) -> list[Verdict]:
     """Return one verdict per candidate, in order; each is shown as soon as it and all before it are ready."""
-    nonces = [_nonce(options, candidate, known) for candidate in options.candidates]
+    nonces = [chosen_nonce(options, candidate, known) for candidate in options.candidates]
     found = []
     with ThreadPoolExecutor(options.jobs) as pool:
         judged = [
@@ -186,18 +203,21 @@ def _verdicts(referee: Referee, options: argparse.Namespace, known: Sequence[Ver
         ]
         for one in judged:
             found.append(one.result())
-            _show(found[-1])
-            _compare(found[-1], known)
+            show(found[-1])
+            compare(found[-1], known)
     return found
 
 
-def _nonce(options: argparse.Namespace, candidate: Path, known: Sequence[Verdict]) -> int | None:
+def chosen_nonce(options: argparse.Namespace, candidate: Path, known: Sequence[Verdict]) -> int | None:
     """Return the requested nonce, or that of the candidate's known verdict; None draws a new one."""
+    from cuassay.judging.plan import digest_of
+
     if options.replay is None and options.nonce is None:
         return None
     text = options.nonce
     if options.replay is not None:
-        text = next((one.nonce for one in known if one.candidate_digest == _digest(candidate)), None)
+        digest = digest_of(candidate, known[0].tier) if known else ""
+        text = next((one.nonce for one in known if one.candidate_digest == digest), None)
         if text is None:
             raise SettingError(
                 f"{options.replay} holds no verdict on {candidate} as it is now; judge it without --replay"
@@ -206,97 +226,3 @@ def _nonce(options: argparse.Namespace, candidate: Path, known: Sequence[Verdict
         return int(text, 16)
     except ValueError:
         raise SettingError(f"--nonce is {text!r}; give the hexadecimal digits of a verdict's nonce") from None
-
-
-def _digest(candidate: Path) -> str:
-    import hashlib
-
-    return hashlib.sha256(candidate.read_bytes()).hexdigest()[:16]
-
-
-def _compare(verdict: Verdict, known: Sequence[Verdict]) -> None:
-    before = next((one for one in known if one.candidate_digest == verdict.candidate_digest), None)
-    if before is None:
-        return
-    if before.declaration_digest != verdict.declaration_digest:
-        print("  replay: the declaration has changed since then")
-    same = before.same_finding(verdict)
-    print("  replay: the same verdict" if same else f"  replay: it was {before.verdict}: {before.reason}")
-
-
-# ------------------------------------------------------------------------------------------------ shown, recorded
-
-
-def _tell_weak(referee: Referee) -> None:
-    if referee.weak:
-        name, weak = referee.declaration.spec.name, ", ".join(referee.weak)
-        print(f"{name} is a weak declaration: these wrong functions pass it: {weak}", file=sys.stderr)
-
-
-def _show(verdict: Verdict) -> None:
-    style = "bold" if verdict.verdict == "correct" else "red"
-    print(f"{painted(verdict.verdict, style, sys.stdout)}  {verdict.path}: {verdict.reason}")
-    if verdict.verdict in ("wrong", "refused") and verdict.worst:
-        first, *lines = verdict.worst.removeprefix("load: ").splitlines()
-        dtype = f" in {verdict.dtype}" if verdict.dtype else ""
-        on = f" on {verdict.sample}{dtype}" if verdict.sample else ""
-        how = "" if first in verdict.reason else f": {first}"  # a refusal's reason is the cheat
-        if on or how:
-            print(f"  check: {verdict.failing_check}{on}{how}", *(f"  {line}" for line in lines[:11]), sep="\n")
-    for seen in verdict.cheat:
-        if str(seen) != verdict.reason:
-            print(f"  {seen}")
-    for case in verdict.cases:
-        print(f"  {case.told()}")
-    if verdict.verdict == "correct" and verdict.not_probed:
-        print(f"  not probed: {'; '.join(f'{name}: {why}' for name, why in verdict.not_probed.items())}")
-    if verdict.verdict in ("wrong", "refused"):
-        print(f"  reproduce: {verdict.reproduce}")
-    sys.stdout.flush()
-
-
-def _record(options: argparse.Namespace, verdicts: Sequence[Verdict]) -> None:
-    from cuassay.results.record import Recorder, begin
-
-    with Recorder(options.record) as recorder:
-        begin(recorder, f"cuassay judge {options.spec}", Path.cwd())
-        for verdict in verdicts:
-            recorder.write("verdict", **_row(verdict))
-
-
-def _row(verdict: Verdict) -> Mapping[str, object]:
-    """Return the columns of a ``verdict`` row."""
-    ratios = [case.ratio_low for case in verdict.cases if case.ratio_low is not None]
-    missing = [f"{part}: {state}" for part, state in verdict.jail.items() if state != "on"]
-    return {
-        "declaration": verdict.declaration,
-        "candidate": verdict.candidate,
-        "digest": verdict.candidate_digest,
-        "device": verdict.device,
-        "tier": verdict.tier,
-        "verdict": verdict.verdict,
-        "reason": verdict.reason,
-        "check": verdict.failing_check or None,
-        "sample": verdict.sample or None,
-        "dtype": verdict.dtype or None,
-        "message": verdict.worst or None,
-        "cheats": ", ".join(f"{one.id} {one.certainty}" for one in verdict.cheat) or None,
-        "weak": ", ".join(verdict.weak) or None,
-        "probes": " ".join(f"{name.replace(' ', '_')}={count}" for name, count in sorted(verdict.probes.items()))
-        or None,
-        "headroom": verdict.headroom,
-        "looks_like": verdict.looks_like or None,
-        "calls": verdict.calls,
-        "verified": verdict.verified_calls,
-        "ratio": min(ratios, default=None),
-        "clock": verdict.cases[0].clock if verdict.cases else None,
-        "cases": [
-            {name: value for name, value in asdict(case).items() if value not in (None, "", {})}
-            for case in verdict.cases
-        ]
-        or None,
-        "nonce": verdict.nonce,
-        "jail": ", ".join(missing) or None,
-        "reproduce": verdict.reproduce,
-        "duration": verdict.seconds,
-    }

@@ -97,17 +97,17 @@ class Driver:
         self._client.unsubscribe_topic(f"cuassay-{self._job.run}")
         self._workers.close()
 
-    def collect(self, kind: str, arguments: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows of a list that one worker makes.
+    def collect(self, kind: str, arguments: Sequence[str], what: str = "the collection") -> list[dict[str, Any]]:
+        """The rows of a list that one worker makes; `what` it is, for errors.
 
         Raises
         ------
         StateError
             No worker could.
         """
-        shard = Shard((f"the collection on {kind}",), 1.0, kind, ready_s=time.monotonic())
+        shard = Shard((f"{what} on {kind}",), 1.0, kind, ready_s=time.monotonic())
         book = Book([shard], self.numbers, suspect_losses=MOST_LOSSES)
-        return [row for _, row in self.gather(book, lambda _: tuple(arguments), "the collection")]
+        return [row for _, row in self.gather(book, lambda _: tuple(arguments), what)]
 
     def gather(
         self, book: Book, arguments: Callable[[Shard], tuple[str, ...]], what: str, *, alone: bool = False
@@ -128,10 +128,42 @@ class Driver:
                 failed.append(f"{what} on {worker} ended with status {status}:\n{tail}")
             return {}
 
-        self._work(_Live(book, arguments, {}, end, alone=alone), lambda: None)
+        self.each(book, arguments, end, alone=alone)
         if book.given_up or failed:
             raise StateError("\n".join([*dict.fromkeys(book.given_up.values()), *failed]))
         return found
+
+    def each(
+        self,
+        book: Book,
+        arguments: Callable[[Shard], tuple[str, ...]],
+        end: Callable[[Attempt, str, list[dict[str, Any]], int, str], Mapping[str, float]],
+        *,
+        lose: Callable[[Attempt], None] = lambda attempt: None,
+        alone: bool = False,
+    ) -> None:
+        """Run all shards of `book`; what it gives up is in its `given_up`.
+
+        Parameters
+        ----------
+        book : Book
+            The shards.
+        arguments : callable
+            A shard to what a worker gives ``python -m``.
+        end : callable
+            Called for each shard that ended, with the attempt that counts, its worker, the rows, the exit status and
+            the last lines of the output. Gives the tests that run again elsewhere once, and how long they last.
+        lose : callable
+            Called for each attempt that was lost.
+        alone : bool
+            As in `run`.
+        """
+
+        def tell(attempt: Attempt, how: str, seconds: float) -> None:
+            if how == "lost":
+                lose(attempt)
+
+        self._work(_Live(book, arguments, {}, end, tell, alone), lambda: None)
 
     def run(
         self,

@@ -17,7 +17,7 @@ from cuassay import devices
 from cuassay.core.device import HOST_KINDS, VALUELESS_KINDS, Device
 from cuassay.errors import DeviceError
 
-__all__ = ["KIND", "UUID", "Offer", "default_kinds", "local_offers", "offers"]
+__all__ = ["KIND", "MODEL", "UUID", "Offer", "default_kinds", "local_offers", "offers"]
 
 #: How the resources of a worker begin that tell the kinds of its devices.
 KIND = "kind-"
@@ -25,7 +25,8 @@ KIND = "kind-"
 #: What a worker imports as it starts, to be ready for its first shard.
 _SHARD = "cuassay.fleet.shard"
 
-#: And one that tells the uuid of a device.
+#: And those that tell the model and the uuid of a device.
+MODEL = "model-"
 UUID = "uuid-"
 
 
@@ -107,7 +108,7 @@ def _offer(name: str, chosen: Sequence[tuple[str, int]]) -> Offer:
 
 def _resources(kind: str, index: int) -> dict[str, float]:
     identity = devices.backend(kind).identity(index)
-    found = {f"{KIND}{kind}": 1.0, f"model-{identity['name']}": 1.0}
+    found = {f"{KIND}{kind}": 1.0, f"{MODEL}{identity['name']}": 1.0}
     if identity.get("uuid"):
         found[f"{UUID}{identity['uuid']}"] = 1.0
     memory = devices.capabilities(Device(kind, index)).answer("memory")

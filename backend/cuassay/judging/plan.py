@@ -16,12 +16,13 @@ is the C++ type of its elements. `expressions` defines how numbers are written.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.words import shown
@@ -29,17 +30,22 @@ from cuassay.errors import ArgumentError
 from cuassay.judging.expressions import Expression
 from cuassay.judging.limits import MOST_SOURCE_NBYTES
 
-__all__ = ["C_TYPES", "KERNEL", "PLAN", "LaunchPlan", "LaunchStep", "OutputPlan", "files_of", "parse_plan"]
+__all__ = ["C_TYPES", "KERNEL", "PLAN", "LaunchPlan", "LaunchStep", "OutputPlan", "digest_of", "files_of", "parse_plan"]
 
 #: The names of a candidate's files.
 KERNEL, PLAN = "kernel.cu", "launch.json"
 
 
-def files_of(path: Path, tier: Literal["program", "kernel"]) -> dict[str, bytes]:
+def files_of(path: Path, tier: str) -> dict[str, bytes]:
     """Return the files of a candidate by their names in its process; each at most one byte over the limit."""
     if tier == "program":
         return {path.name: _content(path)}
     return {KERNEL: _content(path), PLAN: _content(path.with_name(PLAN))}
+
+
+def digest_of(path: Path, tier: str) -> str:
+    """Return the digest by which a verdict names a candidate: the first 16 digits of the SHA-256 of its files."""
+    return hashlib.sha256(b"".join(files_of(path, tier).values())).hexdigest()[:16]
 
 
 def _content(path: Path) -> bytes:

@@ -34,7 +34,7 @@ from cuassay.judging.clocks import (
 from cuassay.judging.heap import kept_memory
 from cuassay.judging.missing import missing_library
 from cuassay.judging.precision import looks_like
-from cuassay.judging.reply import escaped
+from cuassay.judging.reply import escaped, escaped_path
 from cuassay.judging.results import Results
 from cuassay.judging.scan import Policy, parse_policy, scan
 from cuassay.judging.schedule import Schedule, claimed, schedule
@@ -264,7 +264,7 @@ class Referee:
             weak=self.weak, verified_calls=trial.verified, timed_calls=trial.timed, calls=trial.calls,
             declaration_digest=self.declaration.digest, candidate_digest=found.digest,
             device_digest=_device_digest(self.options.device), jail=found.jail, options=self.options.told(),
-            is_nonce_given=found.is_nonce_given, group=found.group, path=_shown(found.path),
+            is_nonce_given=found.is_nonce_given, group=found.group, path=escaped_path(found.path),
         )  # fmt: skip
 
     def _precision(self, trial: Trial) -> str:
@@ -312,8 +312,14 @@ class Referee:
         return trial.ended or indicated or (weak if self.weak and not self.options.allow_weak else "")
 
     def _reproduce(self, found: _Found) -> str:
-        file = _shown(Path(self.declaration.given or self.declaration.path))
-        words = ["cuassay", "judge", f"{file}::{self.declaration.name}", _shown(found.path), *self.options.words()]
+        file = escaped_path(Path(self.declaration.given or self.declaration.path))
+        words = [
+            "cuassay",
+            "judge",
+            f"{file}::{self.declaration.name}",
+            escaped_path(found.path),
+            *self.options.words(),
+        ]
         return shlex.join([*words, "--nonce", f"{found.nonce:x}"])
 
 
@@ -360,11 +366,6 @@ class _Found:
             self.digest = digest
             text = source.decode(errors="replace")
             self.evidence += scan(text, is_python=self.path.suffix == ".py", policy=policy)
-
-
-def _shown(path: Path) -> str:
-    """Return a path as given, safe to print. Its parts are escaped separately, so that the path is not shortened."""
-    return str(Path(*map(escaped, path.parts)))
 
 
 def _device_digest(device: Device) -> str:

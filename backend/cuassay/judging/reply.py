@@ -8,6 +8,7 @@ import select
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -16,7 +17,19 @@ from cuassay.core.capability import DTYPE_NAMES
 from cuassay.judging.arena import interpreted, unwritten
 from cuassay.judging.protocol import RawReply
 
-__all__ = ["LOSSES", "Output", "Raised", "Reply", "escaped", "heard", "output_of", "polled", "printed", "raised_of"]
+__all__ = [
+    "LOSSES",
+    "Output",
+    "Raised",
+    "Reply",
+    "escaped",
+    "escaped_path",
+    "heard",
+    "output_of",
+    "polled",
+    "printed",
+    "raised_of",
+]
 
 #: What a lost candidate did, by reason.
 LOSSES: Mapping[str, str] = {
@@ -120,6 +133,11 @@ def escaped(text: str) -> str:
     """Return a candidate's text as one printable line: at most 500 characters, unprintable ones escaped."""
     shown = text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
+
+
+def escaped_path(path: Path) -> str:
+    """Return a path as given, safe to print. Its parts are escaped separately, so that the path is not shortened."""
+    return str(Path(*map(escaped, path.parts)))
 
 
 def raised_of(error: tuple[bytes, bytes]) -> Raised:

@@ -127,7 +127,8 @@ class Verdict:
     failing_check, sample, dtype, worst : str
         The check that failed, its inputs, the dtype under test, and the comparison's text; empty if none failed. If an
         undecided candidate exceeded the time for its calls, the check is ``time limit``; if it imports a GPU library
-        that this machine lacks, ``missing library``.
+        that this machine lacks, ``missing library``; if workers of a fleet or their judges ended while they judged it,
+        ``judge lost``.
     reproduce : str
         A command that repeats the verdict.
     cheat : tuple of Evidence

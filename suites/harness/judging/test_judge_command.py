@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -14,6 +15,8 @@ from referees import DATA
 from cuassay.cli import main, parser
 from cuassay.judging.catalogue import CHEATS
 from cuassay.judging.json_schema import verdicts_schema
+from cuassay.judging.plan import digest_of
+from cuassay.judging.process import CandidateProcess
 from cuassay.judging.verdict import CaseTime, read_verdicts
 from cuassay_reports.load import load
 
@@ -208,3 +211,14 @@ def test_a_verdict_of_another_file_cannot_be_replayed(tmp_path: Path, capsys: py
 
     assert judge(SPEC, HONEST, "--replay", path) == 2
     assert "holds no verdict on" in capsys.readouterr().err
+
+
+def test_the_digest_by_which_a_replay_finds_a_kernel_is_that_of_its_verdict(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.cu"
+    kernel.write_text("__global__ void scale() {}")
+    (tmp_path / "launch.json").write_text("{}")
+
+    source = CandidateProcess(kernel, device="sim", tier="kernel").source
+
+    assert digest_of(kernel, "kernel") == hashlib.sha256(source).hexdigest()[:16]
+    assert digest_of(kernel, "kernel") != digest_of(kernel, "program")

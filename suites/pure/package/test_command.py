@@ -54,6 +54,7 @@ def test_a_misspelt_setting_is_told(capsys: pytest.CaptureFixture[str], monkeypa
         ("aa", "--out"),
         ("bisect add --good main", "--json"),
         ("fleet ab main HEAD --local 1", "--json"),
+        ("fleet judge spec.py::norm candidate.py --local 1", "--json"),
         ("fleet run tests --local 1", "--out"),
     ],
 )

@@ -33,7 +33,7 @@ SUBJECTS = {
     "blas": "ops devices.cuda.blas devices.cuda.launch tune testing benchmarking.product_peers benchmarking.operands",
     # Faults are planted in what is inside.
     "checks": "testing mutation ops benchmarking.cases devices.sim devices.cuda",
-    "fleet": "fleet",
+    "fleet": "fleet judging.referee",  # which judges on a fleet, too
     "gate": "benchmarking",
     "harness": "benchmarking",  # its conftest
     "nvidia": "devices.cuda",  # its conftest
