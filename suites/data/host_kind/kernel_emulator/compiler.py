@@ -41,6 +41,8 @@ _PTX = {
     "ex2.approx.ftz.f32": "ptx_exp2_ftz",
     "ex2.approx.f32": "ptx_exp2",
     "lg2.approx.f32": "ptx_log2",
+    "lg2.approx.ftz.f32": "ptx_log2_ftz",
+    "rcp.approx.f32": "ptx_rcp",
     "rcp.approx.ftz.f32": "ptx_rcp_ftz",
     "ld.global.b": "ptx_load_if",
     "mul.wide.u32": "ptx_mul_wide",

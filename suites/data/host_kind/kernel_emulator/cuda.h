@@ -203,6 +203,8 @@ inline void ptx_sqrt(float& out, float x) { out = std::sqrt(x); }
 inline void ptx_exp2(float& out, float x) { out = std::exp2(x); }
 inline void ptx_log2(float& out, float x) { out = std::log2(x); }
 inline void ptx_exp2_ftz(float& out, float x) { out = ptx_ftz(std::exp2(ptx_ftz(x))); }
+inline void ptx_log2_ftz(float& out, float x) { out = std::log2(ptx_ftz(x)); }
+inline void ptx_rcp(float& out, float x) { out = 1.0f / x; }
 inline void ptx_rcp_ftz(float& out, float x) { out = ptx_ftz(1.0f / ptx_ftz(x)); }
 template <typename Out, typename Address> void ptx_load_if(Out& out, Address from, int asked) {
     out = 0;
