@@ -81,7 +81,7 @@ def test_every_power_is_the_nearest_number_or_its_neighbour(device: Device, dtyp
         nan = np.isnan(expected)
         assert np.array_equal(np.isnan(found), nan)
         assert np.array_equal(np.signbit(found[~nan]), np.signbit(expected[~nan]))
-        assert np.abs(steps(found[~nan]) - steps(expected[~nan])).max() <= 1
+        assert np.abs(steps(found[~nan]) - steps(expected[~nan])).max() <= (exponent != 2)  # squares may be ties
 
 
 EDGES = (0, 1, 2, 3, 0.5, 1.5, np.inf, np.nan, 1e-45, 1e-38, 3e38, 2.0**22 - 1, 2.0**22 + 1, 2.0**24 + 2, 1 + 2.0**-23)

@@ -348,16 +348,19 @@ __device__ __forceinline__ bool is_normal(float exponent, float power) {
     return (fabsf(exponent) < 1056964608.0f) & (fabsf(power) < 126.0f);
 }
 __device__ __forceinline__ bool is_normal(float a) { return a >= 1.17549435e-38f && a <= 3.40282347e+38f; }
-// a^b = 2^power = 2^(b log2(a)) for results of 16 bits: log2 with a relative error of 2^-22.
+// a^b = 2^power = 2^(b log2(a)) for results of 16 bits: log2 with a relative error of 2^-22. Squares are exact, because
+// many of them lie half-way between two results.
 struct RoughPower {
-    float exponent, power;
+    float exponent, power, square;
+    bool is_square;
     __device__ __forceinline__ RoughPower(float a, float b) {
         const Split of_a(a);
-        const float u = of_a.above * of_a.inverse_sum, square = u * u;
-        const float p = u * fmaf(fmaf(0.59578250f, square, 0.96158826f), square, 2.8853905f);
+        const float u = of_a.above * of_a.inverse_sum, v = u * u;
+        const float p = u * fmaf(fmaf(0.59578250f, v, 0.96158826f), v, 2.8853905f);
         exponent = of_a.exponent, power = b * fmaf(exponent, 1.1920929e-7f, p);
+        is_square = b == 2.0f, square = a * a;
     }
-    __device__ __forceinline__ float value() const { return power_of_two(power); }
+    __device__ __forceinline__ float value() const { return is_square ? square : power_of_two(power); }
     __device__ __forceinline__ bool is_usual() const { return is_normal(exponent, power); }
     // Tests the numbers themselves: eight exponents and powers would stay in registers.
     __device__ static bool is_valid(float found, float a, float) { return is_normal(a) && is_normal(found); }
