@@ -205,7 +205,8 @@ class Recorder:
                 known = None if known_as_ours[code.co_filename] else code
             way, state = find_way(op, args), local.state
             opened, log = state.open, state.log
-            watch, mark = (None, None) if opened or way.watch is None else timed(way, args, begin)
+            is_untimed = opened or way.watch is None or number + 1 >= self._limit  # its time would be one too many
+            watch, mark = (None, None) if is_untimed else timed(way, args, begin)
             at = len(log)
             log.extend((number, opened[-1] if opened else -1, begin, OPEN, way, code, frame.f_lasti, watch, -1))
             opened.append(number)

@@ -414,6 +414,22 @@ def test_what_is_beyond_the_limit_is_counted(x: Any) -> None:
     assert p.timeline.missed >= 2
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_calls_and_their_times_count_towards_the_limit(
+    limit: int, x: Any, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events time the calls here, as on a GPU, so that a call has a second span."""
+    if device.kind == "cpu":
+        pytest.skip("no events")
+    monkeypatch.setattr("cuassay.observe.recorder.needs_pairs", lambda backend: backend.kind == device.kind)
+
+    with cuassay.profile(memory=False, limit=limit) as p:
+        for _ in range(5):
+            ops.exp(x)
+
+    assert 1 <= len(p.timeline.spans) <= limit
+
+
 def test_one_profile_at_a_time_and_figures_after_its_end(x: Any) -> None:
     p = cuassay.profile()
     p.start()

@@ -180,7 +180,7 @@ FAULTS = (
           "return a * RoughSigmoid::of(a);", "return RoughSigmoid::of(a);"),
     Fault("pow", "exchanged", "values", "float32", "elementwise.cu", "dense_binary<Pow, float32, 4>",
           "const Power found(fabsf(a), b);", "const Power found(fabsf(b), a);"),
-    Fault("pow", "sign of an odd power lost", "values", "float32", "elementwise.cu", "dense_binary<Pow, float32, 4>",
+    Fault("pow", "sign of an odd power lost", "extremal", "float32", "elementwise.cu", "dense_binary<Pow, float32, 4>",
           "(reinterpreted<uint32>(found) + (reinterpreted<uint32>(rounded) << 31))", "(reinterpreted<uint32>(found))"),
     Fault("clamp", "upper bound ignored", "values", "float32", "elementwise.cu", "dense_clamp<float32, 4>",
           "return nan_minimum(nan_maximum(a, low), high);", "return nan_maximum(a, low);"),

@@ -15,13 +15,14 @@ from cuassay.errors import LibraryNotFoundError
 
 @dataclass(frozen=True)
 class Budget:
-    """The most registers a thread may use; no kernel may spill."""
+    """The most registers, bytes spilled and bytes of stack that a thread may use."""
 
     file: str
     name: str
     registers: int
     why: str
     spilled: int = 0
+    stack: int = 0
 
 
 # What streams shall leave room for 1,536 threads a multiprocessor (40 registers, 48 for the heavier ones); a warp that
@@ -49,7 +50,13 @@ BUDGETS = (
         56,
         "eight logarithms; 40 but on Turing, which has 1,024 threads",
     ),
-    Budget("elementwise.cu", "dense_unary<Sin, bfloat16, 8>", 48, "eight sines and their arguments"),
+    Budget(
+        "elementwise.cu",
+        "dense_unary<Sin, bfloat16, 8>",
+        48,
+        "eight sines and their arguments; CUDA's sinf keeps the digits of large ones on the stack",
+        stack=32,
+    ),
     Budget("elementwise.cu", "dense_unary<Cos, float16, 8>", 40, "streams"),
     Budget("elementwise.cu", "dense_clamp<bfloat16, 8>", 40, "streams"),
     Budget("elementwise.cu", "dense_comparison<LogicalAnd, float32, 4>", 40, "streams"),
@@ -240,7 +247,7 @@ def test_no_kernel_spills_or_exceeds_its_budget(
             f"{used.registers} registers, {used.stack} bytes of stack, {used.spill_stores + used.spill_loads} spilled",
         )
         spilled = used.spill_stores + used.spill_loads
-        in_local_memory = spilled > budget.spilled or (used.stack and not budget.spilled)
+        in_local_memory = spilled > budget.spilled or (used.stack > budget.stack and not budget.spilled)
         if used.registers > budget.registers or in_local_memory:
             over.append((budget.name, used, f"allowed {budget.registers}: {budget.why}"))
     assert over == []

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from kernel_places import KINDS
 
 from cuassay import Device, empty, from_host, ops, to_host
 from cuassay.testing import devices
@@ -36,7 +37,7 @@ def steps(a: Any) -> Any:
     return np.where(bits < 2**15, bits, 2**15 - bits)
 
 
-@devices("cuda", "host")
+@devices(*KINDS)
 @pytest.mark.parametrize("layout", ["contiguous", "strided"])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -65,7 +66,7 @@ def test_every_number_has_the_nearest_result_or_its_neighbour(
 EXPONENTS = (0, -0.0, 1, -1, 2, -2, 3, 7, 8, 0.5, -0.5, 1 / 3, 1.7, -4.4, 1000, 3001, 65504, np.inf, -np.inf, np.nan)
 
 
-@devices("cuda", "host")
+@devices(*KINDS)
 @pytest.mark.parametrize("is_scalar", [False, True], ids=["arrays", "scalar"])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
 def test_every_power_is_the_nearest_number_or_its_neighbour(device: Device, dtype: Any, is_scalar: bool) -> None:
@@ -87,7 +88,7 @@ def test_every_power_is_the_nearest_number_or_its_neighbour(device: Device, dtyp
 EDGES = (0, 1, 2, 3, 0.5, 1.5, np.inf, np.nan, 1e-45, 1e-38, 3e38, 2.0**22 - 1, 2.0**22 + 1, 2.0**24 + 2, 1 + 2.0**-23)
 
 
-@devices("cuda", "host")
+@devices(*KINDS)
 def test_powers_in_float32_are_right_to_two_units(device: Device) -> None:
     """Every pair of edges is in one array with usual numbers, so that packs have both."""
     edges = np.array([*EDGES, *(-one for one in EDGES)], np.float32)
