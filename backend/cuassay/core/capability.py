@@ -41,6 +41,7 @@ FEATURES: dict[str, str] = {
     "timing": "the device can time its own work",
     "graphs": "work can be captured once and replayed",
     "conditional_graphs": "a graph may hold if and while nodes",
+    "device_memory": "arrays are in memory of the device's own, apart from the host's",
     "pinned_memory": "host memory can be page-locked for asynchronous copies",
     "peer_access": "one device can read another's memory directly",
     "vmm": "virtual address ranges can be reserved and mapped page by page",

@@ -425,7 +425,7 @@ def test_it_needs_a_device_with_memory_of_its_own_and_runs_alone() -> None:
 
     marks = [mark.name for mark in getattr(marked(test, check), "pytestmark", [])]
 
-    assert check.needs == ("pinned_memory", "memory>=16GiB")
+    assert check.needs == ("device_memory", "memory>=16GiB")
     assert sorted(marks) == ["cuassay_exclusive", "cuassay_requires"]
     assert [name for name, one in CHECKS.items() if one.is_alone] == ["beyond_32_bits"]
 

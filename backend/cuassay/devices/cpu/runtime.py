@@ -31,6 +31,7 @@ _DEVICE = Device("cpu")
 _ABSENT: dict[str, str] = {
     "graphs": "work runs when it is called; there is nothing to capture",
     "conditional_graphs": "work runs when it is called; there is nothing to capture",
+    "device_memory": "arrays are in the host's memory",
     "pinned_memory": "host memory needs no pinning to be reached from the host",
     "peer_access": "there is one cpu device",
     "vmm": "NumPy does not map pages",

@@ -94,7 +94,7 @@ class _Difference:
     rows: tuple[Any, ...]
 
 
-@check(is_function, needs=("pinned_memory", "memory>=16GiB"), is_alone=True)
+@check(is_function, needs=("device_memory", "memory>=16GiB"), is_alone=True)
 def check_beyond_32_bits(spec: OpSpec, device: Device) -> None:
     """A function that works element by element is right for arrays of more than 2^31 elements.
 
