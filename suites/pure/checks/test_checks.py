@@ -387,3 +387,20 @@ def test_call_of_an_op_is_repeated_once_and_that_of_a_function_three_times(
     REGISTERED["deterministic"].function(spec, Device("cpu"), np.dtype("float32"))
 
     assert len(calls) == count
+
+
+@pytest.mark.parametrize(
+    ("spec", "layouts", "full_precision"),
+    [
+        pytest.param(OpSpec(op=ops.exp, reference=np.exp, dtypes=("float64",)), True, False, id="op"),
+        pytest.param(
+            OpSpec(op=ops.foreach_zero_, samples=lambda make: [([make(3)],)], reference=np.zeros_like), False, False,
+            id="op over lists",
+        ),
+        pytest.param(OpSpec(fn=lambda xp, a: a, name="same", dtypes=("float64",)), True, True, id="function"),
+        pytest.param(OpSpec(fn=lambda xp, a: a, name="same", dtypes=("float32",)), True, False, id="no float64"),
+    ],
+)  # fmt: skip
+def test_what_layouts_and_precision_are_asked_of(spec: OpSpec, layouts: bool, full_precision: bool) -> None:
+    assert REGISTERED["layouts"].applies(spec) is layouts
+    assert REGISTERED["full_precision"].applies(spec) is full_precision

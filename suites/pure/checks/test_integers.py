@@ -293,6 +293,12 @@ def test_numbers_that_free_integers_may_have_are_tried(fn: Any, said: str) -> No
     assert said in given(lambda a: fn(a).astype(np.int8))
 
 
+def test_sample_of_integers_of_the_whole_range_is_named() -> None:
+    found = given(lambda a: np.maximum(a, -127).astype(np.int8))
+
+    assert "sample: 1: shape 40, integers of the whole range" in found
+
+
 def test_integers_of_a_range_are_not_replaced() -> None:
     assert not given(lambda a: np.clip(a, 2, 9), samples=lambda make: [make(9, low=2, high=9)])
 
@@ -364,6 +370,8 @@ def test_each_printable_character_is_tried(letter: int, beyond: int, is_found: b
         pytest.param([-128, 127], [-300, 300], [-128, 127], False, id="saturated at both ends"),
         pytest.param([1, 44], [2, 300], [1, 0], False, id="not trusted"),
         pytest.param([1, 44], [1, 300], [2, 0], True, id="trusted next to one out of range"),
+        pytest.param([-128, 44], [-128, 300], [-127, 0], True, id="the least integer is in range"),
+        pytest.param([127, 44], [127, 300], [126, 0], True, id="the largest integer is in range"),
         pytest.param([0, 1], [1, 1], [0, 1], True, id="wraps in the reference, in range in 64 bits"),
     ],
 )

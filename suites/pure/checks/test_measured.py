@@ -229,6 +229,25 @@ def test_timed_arrays_in_another_layout_are_not_overwritten() -> None:
     assert after(wrong_for(100), "right")
 
 
+def test_timed_call_with_a_number_is_compared() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a, times: a * times, reference=lambda a, times: a * times, name="times", dtypes=("float32",),
+        samples=lambda make: [(make(9), 2.0)], bench=lambda make, sizes: [(make(100), 2.0)],
+    )  # fmt: skip
+    sample = next(iter(spec.draw_bench(0, "float32", measured.sizes_for(CPU))))
+    for factor in (2, 3):
+        result = sample.host()[0][0] * factor
+        case: Any = Case(lambda xp, a: a * 2, 100)
+        case.arguments = [case.arguments[0], 2.0]
+        case.run = lambda case=case: case.arguments[0] * 2
+        results = DrawnResults(lambda result=result: result)
+        results.run()
+
+        found = failure(check_timed, spec, CPU, FLOAT32, 0, case, results)
+
+        assert bool(found) is (factor == 3)
+
+
 def test_timed_op_is_not_compared() -> None:
     spec = OpSpec(op=ops.exp, samples=lambda make: [make(9)], reference=np.exp, bench=lambda make, sizes: [make(9)])
     case: Any = SimpleNamespace(keywords={}, arguments=[np.ones(9, np.float32)], run=lambda: np.zeros(9, np.float32))
