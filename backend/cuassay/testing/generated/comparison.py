@@ -273,7 +273,7 @@ def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) 
     precise = coarsest(sample, dtype)
     magnitude, terms = spec.scale(sample, expected)
     if epsilon(precise) <= epsilon("float64"):  # no wider dtype can tell the effect of rounding
-        return allowed(FUNCTION, precise, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
+        return allowed(FUNCTION, precise, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0))
     own = _rounding_errors(spec, sample)
     errors = 0.0 if own is None else _largest(own[0])
     if spec.reference is not None and is_coarse(precise):
