@@ -372,8 +372,9 @@ def test_skip_says_how_much_memory_is_missing(monkeypatch: pytest.MonkeyPatch) -
         (MemoryError("none left"), "f needs more memory for 8,291 elements than cpu:0 has: none left"),
         (ValueError("too many"), "f refuses arrays of 8,291 elements: ValueError: too many"),
         (NotImplementedError("31 bits"), "f refuses arrays of 8,291 elements: NotImplementedError: 31 bits"),
+        (RuntimeError("31 bits"), "f refuses arrays of 8,291 elements: RuntimeError: 31 bits"),
     ],
-    ids=["memory", "refused", "not implemented"],
+    ids=["memory", "refused", "not implemented", "as torch"],
 )
 def test_refusal_of_large_arrays_is_a_skip(error: Exception, text: str) -> None:
     def fn(xp: Any, a: Any) -> Any:
@@ -382,6 +383,18 @@ def test_refusal_of_large_arrays_is_a_skip(error: Exception, text: str) -> None:
         return doubled(xp, a)
 
     assert reason(fn) == text
+
+
+def test_runtime_error_that_nobody_raised_on_purpose_is_no_refusal() -> None:
+    def fn(xp: Any, a: Any) -> Any:
+        if a.size > LIMIT:
+            changing = {0: 0}
+            for key in changing:
+                changing[key + 1] = 0  # CPython's own RuntimeError
+        return doubled(xp, a)
+
+    with pytest.raises(RuntimeError, match="changed size"):
+        check_beyond_32_bits(spec_of(fn), CPU)
 
 
 def test_loop_over_elements_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from cuassay.testing.generated.execution import (
     check,
     explained,
     is_function,
+    is_raised_on_purpose,
     on_sample,
     refusal_of,
     run_sample,
@@ -99,7 +100,7 @@ def check_beyond_32_bits(spec: OpSpec, device: Device) -> None:
     """A function that works element by element is right for arrays of more than 2^31 elements.
 
     One dtype is tested, the smallest that is declared. It needs four times the memory of inputs and result, and runs
-    alone on the device. A call that raises `NotImplementedError` or `ValueError` counts as a refusal.
+    alone on the device. A `ValueError`, or a `RuntimeError` that is raised on purpose, counts as a refusal.
     """
     dtype = _smallest(spec, device)
     repeated = _repeated(spec, device, dtype)
@@ -275,7 +276,9 @@ def _difference(spec: OpSpec, device: Device, repeated: _Repeated, small: Any) -
         reason = f"{spec.name} needs more memory for {repeated.size:,} elements than {device} has: {error}"
     except CuassayError:  # some are a ValueError: a launch that is rejected, for example
         raise
-    except (NotImplementedError, ValueError) as error:
+    except (RuntimeError, ValueError) as error:
+        if not (isinstance(error, NotImplementedError | ValueError) or is_raised_on_purpose(error)):
+            raise  # a driver's, for example
         reason = f"{spec.name} refuses arrays of {repeated.size:,} elements: {type(error).__name__}: {error}"
     pytest.skip(reason)
 
