@@ -239,7 +239,7 @@ def test_a_nan_in_an_array_that_is_passed_twice_counts() -> None:
     ],
 )
 def test_a_rearrangement_holds_numbers_of_the_inputs_alone(result: Any, is_moved: bool) -> None:
-    sample = Sample((np.array([1, 2, 3, -0.0], np.float32), np.array([1.5])))
+    sample = Sample((np.array([1, 2, 3, -0.0], np.float32), np.array([1.5]), 1.5))
 
     assert shared._is_rearrangement(np.array(result, np.float32), sample) is is_moved
 
@@ -415,3 +415,12 @@ def test_larger_numbers_keep_the_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [str(one.args[0].dtype) for one in met] == ["bfloat16", "bfloat16"]
     assert (met[1].args[0].values.astype(float) == met[0].args[0].values.astype(float) * 16).all()
     assert met[1].label.endswith(", times 16")
+
+
+def test_a_call_that_divides_by_zero_does_not_warn() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: 1 / (a - a), reference=lambda a: np.full(a.shape, np.inf), name="infinite",
+        dtypes=("float32",), samples=lambda make: [make(9)],
+    )  # fmt: skip
+
+    CHECKS["aliasing"](spec, CPU)

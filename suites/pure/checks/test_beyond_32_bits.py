@@ -304,6 +304,9 @@ def test_smallest_real_dtype_is_taken() -> None:
 
     assert said(fn, dtypes=("complex64", "float64", "float16", "float32")) == ""
     assert met == {"", "float16"}
+    met.clear()
+    assert said(fn, dtypes=("complex64", "float64")) == ""
+    assert met == {"", "float64"}
 
 
 @pytest.mark.parametrize(("seconds", "period"), [(0.0, 263), (1.0, 41)])
@@ -518,3 +521,44 @@ def test_functions_without_a_reference_or_samples_are_checked() -> None:
 
 def test_partial_functions_are_checked() -> None:
     assert said(functools.partial(lambda xp, a, k: a * a.dtype.type(k), k=2)) == ""
+
+
+def test_work_of_copying_the_inputs_is_not_that_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy to a GPU that others use keeps the host busy, and the longer the larger the arrays are."""
+    now = [0.0]
+    monkeypatch.setattr(beyond_32_bits.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(beyond_32_bits, "_HOST_PATIENCE_S", 6.0)
+    on = Sample.on
+
+    def copying(self: Sample, device: Any) -> Any:
+        args, kwargs = on(self, device)
+        now[0] += args[0].size * 1e-3
+        return args, kwargs
+
+    monkeypatch.setattr(Sample, "on", copying)
+
+    assert said(doubled) == ""
+
+
+def test_equal_results_may_have_nan_and_roundings() -> None:
+    wanted = np.array([1.0, np.nan, 1e6, np.inf])
+
+    assert beyond_32_bits._agrees(wanted * (1 + 2.0**-40), wanted)
+    assert not beyond_32_bits._agrees(wanted * (1 + 2.0**-20), wanted)
+    assert not beyond_32_bits._agrees(wanted[:3], wanted)
+
+
+@pytest.mark.parametrize(("shape", "along"), [((140, 5), 3), ((40, 5), 7), ((5, 4), 53)])
+def test_axis_that_is_made_long_has_an_odd_length_of_at_least_three(shape: tuple[int, int], along: int) -> None:
+    spec = spec_of(doubled, samples=lambda make: [make(shape)])
+    found = beyond_32_bits._repeated(spec, CPU, np.dtype("float32"))
+
+    assert found is not None
+    assert found.period.args[0].shape == (shape[0], along)
+
+
+def test_bounds_of_a_short_row_are_filled_from_the_period() -> None:
+    row = np.arange(5, dtype=np.uint32)
+    found = beyond_32_bits._bounds(np, np.array([[9, 8, 7]], np.uint32), row)
+
+    assert found.tolist() == [[9, 8, 7, 3, 4]] * 4

@@ -350,7 +350,10 @@ ONE = np.float32(1)
     ],
 )
 def test_finite_results_are_compared(got: Any, expected: Any, is_found: bool) -> None:
-    assert bool(compared(got, expected)) is is_found
+    found = compared(got, expected)
+
+    assert bool(found) is is_found
+    assert ("sample: mixed" in found) is is_found
     assert bool(compared(got, expected, is_exact=True)) is is_found
 
 

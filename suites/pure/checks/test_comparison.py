@@ -572,3 +572,24 @@ def test_filters_of_warnings_stay() -> None:
     of_reference(spec_of(lambda xp, a: a, lambda a: a), sample_of([1.0]), errors="of casts")
 
     assert warnings.filters == before
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["the function's own", "the reference's"])
+def test_larger_of_both_rounding_errors_counts_for_a_function_in_float32(is_own: bool) -> None:
+    """Of a function that gives numbers of float32 for float64, too."""
+    rough = lambda a: (a + 2**10) / 3 - 2**10 / 3  # noqa: E731
+    formula, reference = (rough, third) if is_own else (third, rough)
+
+    def single(xp: Any, a: Any) -> Any:
+        return formula(a) if a.dtype == np.float32 else third(a).astype("float32").astype(a.dtype)
+
+    assert comparison._rounding_errors(spec_of(single, reference), sample_of([1.0, 2.0, 5.0]))[0].max() > 2.0**-17
+
+
+def test_integers_that_the_reference_gives_in_the_dtype_itself_are_right() -> None:
+    """Just below 1 in float64, and 1 in float32."""
+    spec = spec_of(lambda xp, a: xp.floor(a * 1).astype("int64"), lambda a: np.floor(a - a * 1e-9).astype("int64"))
+    sample = sample_of([1.0, 2.5])
+
+    compare(spec, CPU, FLOAT32, sample, np.array([1, 2]))
+    assert "worst at (1,)" in failure(compare, spec, CPU, FLOAT32, sample, np.array([1, 7]))

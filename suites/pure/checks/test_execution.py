@@ -379,3 +379,13 @@ def test_declared_error_must_be_raised() -> None:
     assert failure(must_raise, call(None), ArgumentError, "no").startswith(
         "ArgumentError ('no') was not raised; got 'a"
     )
+
+
+def test_the_first_of_several_refusals_is_named() -> None:
+    def refusing(a: Any) -> Any:
+        raise ValueError(f"{a.size} numbers")
+
+    spec = spec_of(lambda xp, a: refusing(a), lambda a: a if a.size == 4 else refusing(a), dtypes=("float64",))
+
+    with pytest.raises(pytest.skip.Exception, match="ValueError: 2 numbers"):
+        verify(spec, CPU, FLOAT32, [sample_of(1, 2), sample_of(1, 2, 3)])

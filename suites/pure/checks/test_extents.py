@@ -263,3 +263,10 @@ def test_longer_permutation_is_one_and_sorted_numbers_stay_sorted() -> None:
     longer = calls[1].args[1].values
     assert longer.tolist() == sorted(longer.tolist())
     assert set(longer.tolist()) <= {1, 2, 7}
+
+
+def test_longer_axes_have_at_most_as_many_elements_as_small_calls() -> None:
+    spec = spec_of(lambda a: a)
+
+    assert (4, 2**12) in shapes(one_each(spec, Sample((MAKE((4, 2**12 - 1)),))))
+    assert (4, 2**12 + 1) not in shapes(one_each(spec, Sample((MAKE((4, 2**12)),))))

@@ -363,3 +363,10 @@ def test_sixteen_bits_and_ranges_get_no_larger_numbers(derive: Any) -> None:
     with pytest.raises(AssertionError, match="where the value is finite") as caught:
         _check_far(of_exp(("float32",)), CPU, "float32")
     assert "times 16, float32" in "".join(caught.value.__notes__)
+
+
+def test_the_smallest_call_of_other_options_is_tried() -> None:
+    drawn = [ones(shape, kwargs={"axis": 0}) for shape in ((5, 6), (2, 3), (4, 5))]
+    spec = spec_of(ops.sum, lambda make: drawn, lambda a, axis=None: a.sum(axis))
+
+    assert shapes_of(_of_other_options(spec, CPU, np.dtype("float64"), [])) == [((2, 3),)]

@@ -174,6 +174,7 @@ def test_a_number_next_to_a_nan_is_compared() -> None:
     found = nan_check(lambda a: same(a) + np.float32(0.1) * (np.isnan(a).any() & (np.arange(24) == 3)), same)
 
     assert "wrong for inputs with one NaN, where the reference gives a number" in found
+    assert "sample: drawn, a NaN" in found
 
 
 def test_an_input_written_because_of_a_nan_is_found() -> None:

@@ -208,6 +208,7 @@ def test_integers_next_to_an_error_are_exact() -> None:
         pytest.param(-1.0, [2], [], id="a float"),
         pytest.param(True, [2], [], id="a truth value"),
         pytest.param((-1, 9), [(2, 3), (5, 4)], [(0, 9), (-1, 8)], id="a tuple"),
+        pytest.param((3, 3), [(2, 5), (4, 9)], [(3, 4)], id="each place of a tuple has its own range"),
         pytest.param((-1, 3), [(2, 3), (5, 4), 7, (1,)], [(0, 3)], id="among other values"),
     ],
 )

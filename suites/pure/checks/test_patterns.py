@@ -201,3 +201,9 @@ def test_ends_of_a_range_are_among_four_numbers(size: int, has_ends: bool) -> No
 
     assert found.shape == (1, size)
     assert sorted(found.reshape(-1).tolist()) == ([-7, 0, 0, 9] if has_ends else [0, 0, 0])
+
+
+def test_numbers_close_to_one_another_stay_different() -> None:
+    numbers = np.linspace(1, 2, 1_001)
+
+    assert len(np.unique(patterns._at_one_end(numbers, np.random.default_rng(1)))) == 1_001

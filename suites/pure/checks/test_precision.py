@@ -599,3 +599,17 @@ def test_long_sums_of_two_arrays_and_of_more_axes_have_two_axes_at_most() -> Non
 )
 def test_only_floats_of_one_shape_give_long_sums(sample: Sample) -> None:
     assert list(_long_sums(sample)) == []
+
+
+def test_the_largest_sample_of_at_most_2048_elements_is_asked_for_its_dtype() -> None:
+    met: list[int] = []
+
+    def fn(xp: Any, a: Any) -> Any:
+        met.append(a.size)
+        return a * 2
+
+    spec = spec_of(fn, lambda a: a * 2, samples=lambda make: [make(7), make(2048), make(2049)])
+    met.clear()
+    CHECKS["wider_result"](spec, CPU, FLOAT32)
+
+    assert set(met) == {2048}

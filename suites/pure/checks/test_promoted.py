@@ -201,3 +201,18 @@ def test_other_calls_than_those_of_two_arrays_of_the_dtype_are_not_mixed(dtypes:
 )
 def test_values_are_exact_to_the_coarser_of_two_floating_point_dtypes(name: str, other: str, expected: str) -> None:
     assert _coarser(name, other).name == expected
+
+
+def test_the_largest_sample_of_at_most_4096_elements_is_mixed() -> None:
+    """Both arrays count."""
+    met: list[int] = []
+
+    def fn(xp: Any, a: Any, b: Any) -> Any:
+        met.append(a.size)
+        return a + b
+
+    spec = spec_of(fn, samples=lambda make: [(make(size), make(size)) for size in (7, 2048, 2049)])
+    met.clear()
+    check_promoted(spec, CPU, np.dtype("float32"))
+
+    assert set(met) == {2048}

@@ -463,3 +463,14 @@ def test_two_optional_arrays_of_which_each_sample_gives_one_work_together() -> N
 
     said = second_call(wrong, fn, **fields)
     assert said.startswith("with two optional arrays of which each sample gives one: do they work together?\n")
+
+
+def test_a_sample_of_two_axes_is_tried_in_several_layouts() -> None:
+    """The layouts of an array of one axis are fewer: nothing can be transposed."""
+    spec = OpSpec(
+        fn=lambda xp, a: xp.where(xp.asarray(a.flags.c_contiguous or a.strides[0] > a.strides[-1]), a, a + 1),
+        reference=lambda a: a * 1, name="by_strides", dtypes=("float32",),
+        samples=lambda make: [make(200), make((3, 5))],
+    )  # fmt: skip
+
+    assert "transposed inputs of float32" in failure(CHECKS["second_call"], spec, CPU)

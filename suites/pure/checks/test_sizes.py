@@ -374,3 +374,9 @@ def test_floats_of_integers_are_as_precise_as_the_result(dtype: str, precise: st
     found = limit_of_larger(spec, np.dtype(dtype), sample, sample, spec.expected(sample))
 
     assert found == pytest.approx(allowed(spec.rule, precise, terms=1, magnitude=np.full(4, 6.0)), rel=1e-9)
+
+
+def test_empty_axes_are_tried_in_the_order_of_their_extents() -> None:
+    found = empty_axes(lambda a: np.zeros(2, np.float32), lambda a: a.sum(axis=-1)[:0], (64, 9))
+
+    assert "an axis without elements: 64x0" in found

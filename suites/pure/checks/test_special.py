@@ -345,3 +345,23 @@ def test_a_fault_next_to_a_large_number_is_told_with_the_number() -> None:
 
     assert said.startswith("right for the sample's own numbers, wrong for others: one number is 6.71e+07\n")
     assert "sample: drawn, one number is 6.71e+07" in said
+
+
+def test_nothing_is_marked_by_a_mask_of_false() -> None:
+    args, _ = special._all_false(Sample((HostArray(np.ones(3, np.bool_)), HostArray(np.ones(3)), 2))).host()
+
+    assert [np.asarray(one).tolist() for one in args] == [[False] * 3, [1.0] * 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (HostArray(np.ones(3), span=(0, 1)), True),
+        (HostArray(np.ones(3, np.int64), span=(0, 1)), False),
+        (HostArray(np.ones(3)), False),
+        (1.0, False),
+    ],
+    ids=["floats of a range", "integers of a range", "any floats", "a number"],
+)
+def test_floats_of_a_requested_range_have_one(given: Any, expected: bool) -> None:
+    assert special._has_range(given) is expected

@@ -375,3 +375,17 @@ def test_checks_of_streams_apply_to_what_they_are_for() -> None:
     assert [CHECKS["waits"].applies(one) for one in (spec_of(twice), spec_of(twice, waits=False), op)] == [
         False, True, False,
     ]  # fmt: skip
+
+
+def test_the_default_stream_is_busy_while_the_first_side_stream_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[Any] = []
+    spin = backend().spin
+
+    def noting(index: int, work: Any) -> None:
+        order.append("busy")
+        spin(index, work)
+
+    monkeypatch.setattr(backend(), "spin", noting)
+    side(lambda xp, a: (order.append("call"), a + a)[1])
+
+    assert order[:3] == ["call", "busy", "call"]

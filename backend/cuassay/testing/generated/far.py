@@ -102,8 +102,7 @@ def _grows(spec: OpSpec, sample: Sample, expected: Array) -> Any:
     less = spec.expected(half)
     if less.shape != expected.shape:
         return False
-    wide, before = expected.astype(np.float64), less.astype(np.float64)
-    return (np.abs(wide) >= np.abs(before)) & ((before == 0) | (np.sign(wide) == np.sign(before)))
+    return (np.abs(expected) >= np.abs(less)) & ((less == 0) | (np.sign(expected) == np.sign(less)))
 
 
 #: Exponents of the factors at which the squares of complex64 numbers overflow or underflow.

@@ -287,7 +287,7 @@ def _check_far(spec: OpSpec, device: Device, dtype: str) -> None:
     if not free_floats(sample):
         return
     for factor in (_BEYOND, _OVERFLOWING):
-        far = refilled(sample, lambda array, factor=factor: (array * factor).astype(array.dtype), f"times {factor:g}")  # type: ignore[misc]
+        far = refilled(sample, lambda array, factor=factor: array * factor, f"times {factor:g}")  # type: ignore[misc]
         if not is_safely_taken(spec, far):
             continue
         with on_sample(replace(far, label=f"{far.label}, {dtype}")):

@@ -259,10 +259,10 @@ def _check_shape_of_nothing(spec: OpSpec, device: Device, dtype: Any, sample: Sa
     nothing = not any(array.size for array in arrays_of(*sample.host()))
     if nothing and not expected.size and 0 not in shape and len(shape) == expected.ndim:
         with on_sample(sample), explained(_NOT_EMPTY):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
     elif expected.shape == spec.expected(options).shape:
         with on_sample(sample), explained("one axis has no elements, and the result's shape does not depend on it"):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
 def _failure_of_nothing(spec: OpSpec, sample: Sample) -> str | None:
@@ -338,6 +338,6 @@ def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
         return
     extent = max(arrays[0].shape)
     longer = ({extent: length} for length in _ONE_MORE if length > extent)
-    for sample in list(affordable(spec, device, options, longer, _MOST_OF_GRIDS))[-1:]:
+    for sample in affordable(spec, device, options, longer, _MOST_OF_GRIDS):
         if _ONE_MORE[-1] in arrays_of(*sample.host())[0].shape:
             check_last_number(spec, device, sample)
