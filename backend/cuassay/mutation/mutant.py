@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from os.path import commonprefix
 
 __all__ = ["Edit", "Mutant", "mutants_of"]
 
@@ -69,10 +69,12 @@ class Mutant:
         return self.edit.function
 
     def diff(self, text: str) -> str:
-        """Return the change as removed and added lines, without a header."""
+        """Return the changed lines as they were and as they are: of two that change places, both."""
         old, new = text.splitlines(), self.edit.apply(text).splitlines()
-        lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]
-        return "\n".join(line for line in lines if not line.startswith("@@"))
+        before = len(commonprefix([old, new]))
+        after = len(commonprefix([old[before:][::-1], new[before:][::-1]]))
+        removed, added = (lines[before : len(lines) - after] for lines in (old, new))
+        return "\n".join([*(f"-{line}" for line in removed), *(f"+{line}" for line in added)])
 
 
 def mutants_of(path: str, text: str, edits: Iterable[Edit]) -> list[Mutant]:

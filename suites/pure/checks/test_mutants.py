@@ -67,7 +67,7 @@ PYTHON_CASES = [
     ("statement dropped", "self.x = a", {"pass"}),
     ("statement dropped", "raise ValueError(a)", {"pass"}),
     ("context dropped", "with lock:\n    f()", {"with __import__('contextlib').nullcontext():"}),
-    ("order", "if a:\n    event.record()\n    launch()", {"launch()"}),
+    ("order", "if a:\n    event.record()\n    launch()", {"launch()", "event.record()"}),
     ("neighbour", "x = a[i]", {"x = a[(i) - 1]"}),
     ("neighbour", "x = a[i:j]", {"x = a[(i + 1):j]", "x = a[i:(j + 1)]"}),
 ]
@@ -126,6 +126,15 @@ def test_tokens_are_where_they_say() -> None:
     text = 'int x = 0x1f; // no\n#define A 1\nfloat y = 1.5e-3f * "s" ;'
     assert all(text[token.start : token.end] == token.text for token in tokens_of(text))
     assert [token.text for token in tokens_of(text)] == "int x = 0x1f ; float y = 1.5e-3f * ;".split()
+
+
+def test_statements_that_change_places_are_both_shown() -> None:
+    text = "def f(s):\n    s.run('a')\n    s.synchronize()\n"
+    (mutant,) = [one for one in python_mutants("a.py", text) if one.edit.operator == "order"]
+
+    assert mutant.diff(text).splitlines() == [
+        "-    s.run('a')", "-    s.synchronize()", "+    s.synchronize()", "+    s.run('a')",
+    ]  # fmt: skip
 
 
 def test_a_kernel_in_a_string_of_python_is_changed_in_place() -> None:
