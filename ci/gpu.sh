@@ -125,7 +125,7 @@ parts() { # SECONDS: as many processes as jobs in parallel, each over its part; 
 # through three allocators, which take as long as all the rest, and softmax over a vocabulary, which is also in
 # test_bandwidth.py.
 measured=()
-for name in ops bandwidth bodies adam graphs streams memory_device random blas emulation host_overhead pinned; do
+for name in ops bandwidth bodies training adam graphs streams memory_device random blas emulation host_overhead pinned; do
     measured+=("suites/speed/test_$name.py")
 done
 measured+=(--deselect suites/speed/test_memory_device.py::test_replay)

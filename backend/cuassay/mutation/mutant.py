@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
+from itertools import takewhile
 
 __all__ = ["Edit", "Mutant", "mutants_of"]
 
@@ -71,10 +71,15 @@ class Mutant:
     def diff(self, text: str) -> str:
         """Return the changed lines as they were and as they are: of two that change places, both."""
         old, new = text.splitlines(), self.edit.apply(text).splitlines()
-        before = len(commonprefix([old, new]))
-        after = len(commonprefix([old[before:][::-1], new[before:][::-1]]))
+        before = _shared(old, new)
+        after = _shared(old[before:][::-1], new[before:][::-1])
         removed, added = (lines[before : len(lines) - after] for lines in (old, new))
         return "\n".join([*(f"-{line}" for line in removed), *(f"+{line}" for line in added)])
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def mutants_of(path: str, text: str, edits: Iterable[Edit]) -> list[Mutant]:

@@ -164,6 +164,18 @@ def test_sixteen_bits_are_computed_in_float_and_rounded_once(put: Any, device: D
     assert_close(to_host(fn(put(x, "float16"), put([300.0, 3.0], "float16"))), x)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+def test_functions_of_integers_are_computed_in_float64(put: Any, dtype: str) -> None:
+    fn = jit.elementwise(
+        HEAD + "T f(T x) { return 10 * std::sqrt(x) + pow(x, 2) + std::exp(2) * (std::floor(x) == x); }"
+    )
+    x = np.arange(7)
+
+    found = to_host(fn(put(x, dtype)))
+
+    assert found.tolist() == (10 * np.sqrt(x) + x**2 + np.exp(2)).astype(dtype).tolist()
+
+
 def test_a_tail_of_packs_is_computed_for_its_own_elements_only(put: Any) -> None:
     fn = jit.elementwise(HEAD + "T doubled_beyond(T x) { while (x < 100) x *= 2; return x; }")  # of 0 it has no end
 

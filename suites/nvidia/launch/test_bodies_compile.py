@@ -27,9 +27,11 @@ LOOP = (
 )
 TWO = HEAD + "void both(T x, T y, T& sum, T& difference) { sum = x + y; difference = x - y; }"
 COMPLEX = HEAD + "T f(T x, T y, T alpha) { T z = x * y + alpha; if (x == y) z /= y; return -z - T(0, 1) * real(x); }"
+EXP = HEAD + "T both(T x, T y, T alpha) { return std::exp(-alpha * x) + std::exp(2.0) * exp(y); }"
 FORMS = {
     "dense": (SCALED, ("float32", "float32"), "float32", 1, 4),
     "dense in 16 bits": (SCALED, ("bfloat16", "bfloat16"), "bfloat16", 1, 8),
+    "exponentials in 16 bits": (EXP, ("bfloat16", "float16"), "bfloat16", 1, 8),
     "strided": (SCALED, ("float16", "float16"), "float16", 1, 0),
     "dtypes that differ": (SCALED, ("bfloat16", "int64"), "float64", 1, 2),
     "a number": (SCALED, ("float32", ""), "float32", 1, 4),
@@ -66,7 +68,7 @@ def test_each_form_of_kernel_compiles_and_does_not_spill(form: str, arch: str) -
     assert used.registers <= 56
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_each_function_of_cmath_is_known_to_nvrtc(dtype: str) -> None:
     lines = "".join(
         f"r += {name}({', '.join(['x', 'y', 'x'][: one.arguments])}); "
@@ -80,6 +82,18 @@ def test_each_function_of_cmath_is_known_to_nvrtc(dtype: str) -> None:
     code = f"{HEAD}T all(T x, T y) {{ T r = 0; {lines} return r + INFINITY + NAN + M_PI + FLT_MAX + INT_MAX; }}"
 
     assert compiled(read(code), (dtype, dtype), dtype, 0, 1, "sm_90").cubin
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64", "bfloat16"])
+def test_each_function_of_cmath_takes_integers(dtype: str) -> None:
+    lines = "".join(
+        f"r += {name}({', '.join(['n', 'x', 'n'][: one.arguments])}); "
+        for name, one in FUNCTIONS.items()
+        if name not in ("fma", "max", "min") or dtype == "int32"  # C++ takes no two types in these
+    )
+    code = f"{HEAD}T all(T x) {{ const int n = 2; double r = x; {lines} return r; }}"
+
+    assert compiled(read(code), (dtype,), dtype, 0, 1, "sm_90").cubin
 
 
 @pytest.mark.parametrize("arch", source.ARCHITECTURES)

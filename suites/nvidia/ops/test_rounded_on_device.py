@@ -12,6 +12,7 @@ import pytest
 from kernel_places import KINDS
 
 from cuassay import Device, empty, from_host, ops, to_host
+from cuassay.jit import elementwise
 from cuassay.testing import devices
 
 EVERY = np.arange(2**16, dtype=np.uint16)
@@ -57,6 +58,23 @@ def test_every_number_has_the_nearest_result_or_its_neighbour(
     nan = np.isnan(expected)
     assert np.array_equal(np.isnan(found), nan)
     assert np.array_equal(np.signbit(found[~nan]), np.signbit(expected[~nan]))
+    apart = np.abs(steps(found[~nan]) - steps(expected[~nan]))
+    assert apart.max() <= 1
+    assert np.count_nonzero(apart) <= 0.005 * apart.size
+
+
+@devices(*KINDS)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
+def test_exponentials_in_a_body_are_the_nearest_ones_or_neighbours(device: Device, dtype: Any) -> None:
+    pytest.importorskip("pycparser", reason="pycparser is not installed")
+    host = EVERY.view(dtype)
+    expected = np.exp(host.astype(np.float64)).astype(dtype)
+
+    found = to_host(elementwise("template <typename T> T f(T x) { return std::exp(x); }")(from_host(host, device)))
+
+    nan = np.isnan(expected)
+    assert np.array_equal(np.isnan(found), nan)
+    assert found[host == 0].tolist() == [1, 1]
     apart = np.abs(steps(found[~nan]) - steps(expected[~nan]))
     assert apart.max() <= 1
     assert np.count_nonzero(apart) <= 0.005 * apart.size

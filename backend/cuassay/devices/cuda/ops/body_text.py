@@ -53,8 +53,9 @@ def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pac
         steps = _strided(body, names, wide, stored, len(operands), scalars)
     lines = "\n    ".join(steps)
     header = "complex.cuh" if wide in _NUMBERS else "body.cuh"
+    short = "#define exp short_exp\n" if out in ("float16", "bfloat16") else ""
     return (
-        f'#include "{header}"\n\nnamespace body {{\nusing namespace std;\n{body.code}\n}}  // namespace body\n\n'
+        f'#include "{header}"\n{short}\nnamespace body {{\nusing namespace std;\n{body.code}\n}}  // namespace body\n\n'
         f"__global__ void run({', '.join(parameters)}) {{\n    {lines}\n}}\n"
     )
 
