@@ -29,18 +29,18 @@ def finding(ways: dict[Any, Way]) -> Callable[[Op, tuple[Any, ...]], Way]:
 
     def find(op: Op, args: tuple[Any, ...]) -> Way:
         try:
-            first = args[0]
-            if len(args) == 1:
-                return ways[op, first.__class__, first.dtype, first.shape]
             if len(args) == 2:
-                second = args[1]
+                first, second = args
                 one, other = first.__class__, second.__class__
                 if other is one:
-                    return ways[op, one, first.dtype, first.shape, second.dtype, second.shape]
+                    return ways[op, one, first.dtype, second.dtype, first.shape, second.shape]
                 if other in _NUMBERS:
                     return ways[op, one, first.dtype, first.shape, other]
+            elif len(args) == 1:
+                (first,) = args
+                return ways[op, first.__class__, first.dtype, first.shape]
             return ways[(op, *map(_traits, args))]
-        except (AttributeError, IndexError, KeyError, TypeError):
+        except (AttributeError, KeyError, TypeError):
             return _met(ways, op, args)
 
     return find
@@ -63,7 +63,7 @@ def _signature(op: Op, args: tuple[Any, ...]) -> Any:
     if len(traits) == 2:
         first, second = traits
         if second[0] is first[0]:
-            return op, *first, *second[1:]
+            return op, first[0], first[1], second[1], first[2], second[2]
         if second[0] in _NUMBERS:
             return op, *first, second[0]
     return op, *traits
