@@ -61,15 +61,7 @@ def run(
         _receive(waiting, node, (output, grad, place.stream))
     try:
         with streams:
-            for node in reversed(nodes) if keep else _popped(nodes):
-                arrived = waiting.pop(node, None)
-                if arrived is not None:
-                    if node.formulas and node.place is streams.alone:
-                        _pass_on(node, arrived, streams, waiting)
-                    else:
-                        _step(node, arrived, streams, waiting)
-                if not keep:
-                    node.release()
+            _process(reversed(nodes) if keep else _popped(nodes), streams, waiting, keep=keep)
         with streams:
             found = [_argument_gradient(node, streams, waiting) for node in wanted]
         found = _apart(found, [grad for _, grad in given])  # before the streams are joined, because it copies
@@ -147,25 +139,37 @@ class _Streams:
         self._held.clear()
 
 
-def _pass_on(node: Node, arrived: Arrival | list[Arrival], streams: _Streams, waiting: Waiting) -> None:
-    """Do what `_step` does, for a call of formulas on the only stream."""
-    grad = arrived[1] if isinstance(arrived, tuple) else _grads(node, arrived)[0]
-    place, formulas, forward = node.place, node.formulas, node.saved
-    at = 0
-    try:
-        for parent, output in node.parents:
-            found, meta = formulas[at](grad, forward), parent.outputs[output]
-            at += 1
-            if found.shape != meta.shape or found.dtype != meta.dtype:
-                found = derivatives.fitted(found, meta.shape, meta.dtype)
-            stream = place.stream if parent.place is place else _stream_of(parent.place, place, streams)
-            if parent in waiting:
-                _receive(waiting, parent, (output, found, stream))
+def _process(nodes: Iterator[Node], streams: _Streams, waiting: Waiting, *, keep: bool) -> None:
+    """Pass the gradients that each node has received to its parents.
+
+    A call of formulas on the only stream is processed here, without the general steps of `_step` and another frame.
+    """
+    for node in nodes:
+        arrived = waiting.pop(node, None)
+        if arrived is not None:
+            formulas, place = node.formulas, node.place
+            if formulas and place is streams.alone:
+                grad = arrived[1] if arrived.__class__ is tuple else _grads(node, arrived)[0]
+                forward, at = node.saved, 0
+                try:
+                    for parent, output in node.parents:
+                        found, meta = formulas[at](grad, forward), parent.outputs[output]
+                        if found.shape != meta.shape or found.dtype != meta.dtype:
+                            found = derivatives.fitted(found, meta.shape, meta.dtype)
+                        stream = place.stream if parent.place is place else _stream_of(parent.place, place, streams)
+                        if parent in waiting:
+                            _receive(waiting, parent, (output, found, stream))
+                        else:
+                            waiting[parent] = output, found, stream
+                        at += 1
+                except Exception as error:
+                    _note(node, error)
+                    raise
+                grad = forward = found = None  # are not kept while the next node is processed
             else:
-                waiting[parent] = output, found, stream
-    except Exception as error:
-        _note(node, error)
-        raise
+                _step(node, arrived, streams, waiting)
+        if not keep:
+            node.release()
 
 
 def _step(node: Node, arrived: Arrival | list[Arrival], streams: _Streams, waiting: Waiting) -> None:

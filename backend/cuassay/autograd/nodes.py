@@ -123,6 +123,8 @@ class Rule:
         The parameters that are arrays or lists of arrays.
     is_placed : bool
         Whether the result may be on another device than the arguments.
+    forward : type
+        The class of `Forward` for calls of the op.
     has_lists : bool
         Whether a parameter is a list.
     gives_list : bool
@@ -136,6 +138,7 @@ class Rule:
     unread: tuple[str, ...]
     arrays: tuple[str, ...]
     is_placed: bool
+    forward: type[rules.Forward]
     has_lists: bool
     gives_list: bool
 
@@ -173,6 +176,7 @@ class Rule:
             _unread(schema.array_names, labels or ()),
             schema.array_names,
             is_placed=schema.place is not None,
+            forward=rules.forward_class((*(param.name for param in schema.params), "out", "home")),
             has_lists=has_lists,
             gives_list=gives_list,
         )

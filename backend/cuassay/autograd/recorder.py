@@ -28,8 +28,8 @@ _LISTS = (list, tuple)
 #: How many frames between a recorder and the caller of an op are at least of this package.
 _FRAMES = 3
 
-#: A node, the names of the values that its derivative reads, each with its words in errors, and the values by name.
-_Kept = tuple[Node, Sequence[tuple[str, str]], Mapping[str, Any]]
+#: A node, the names of the values that its derivative reads, each with its words in errors, and what has the values.
+_Kept = tuple[Node, Sequence[tuple[str, str]], rules.Forward]
 
 
 class Recorder:
@@ -128,7 +128,7 @@ class Recorder:
 
     def keep(self, array: Array, what: str, node: Node) -> None:
         """Forbid writes to `array` while this recorder is active, because a formula of `node` reads it as `what`."""
-        self._kept.append((node, (("", what),), {"": array}))
+        self._kept.append((node, (("array", what),), rules.forward_of({"array": array})))
 
     def _is_in(self, value: Any) -> bool:
         """Return whether `value` is a list with a traced array of this recorder."""
@@ -186,21 +186,24 @@ class Recorder:
         The arrays must not be written while this recorder is active.
         """
         labels, unread = (rule.labels, rule.unread) if rule.labels is not None else rule.reads(plain)
-        values = dict(plain)
+        forward: Any = rule.forward()
+        for name, value in plain.items():
+            setattr(forward, name, value)
         for name in unread:
             given = arguments[name]
             if given.__class__ is TracedArray and given.recorder is self:
                 parent, output = given.node
-                values[name] = parent.outputs[output]
+                setattr(forward, name, parent.outputs[output])
             else:
-                values[name] = _without_numbers(given)
-        values["out"] = list(node.outputs) if rule.gives_list else node.outputs[0]
-        values["home"] = self._place(plain[rule.formulas[0][0]]).device if rule.is_placed else node.place.device
+                setattr(forward, name, _without_numbers(given))
+        forward.out = list(node.outputs) if rule.gives_list else node.outputs[0]
+        forward.home = self._place(plain[rule.formulas[0][0]]).device if rule.is_placed else node.place.device
         if labels:
-            self._kept.append((node, labels, values))
+            self._kept.append((node, labels, forward))
             if ("out", "its result") in labels:
-                values["out"] = result
-        return rules.Forward(values)
+                forward.out = result
+        found: rules.Forward = forward
+        return found
 
     # ---------------------------------------------------------------------------------------------- writes
 
@@ -222,9 +225,9 @@ class Recorder:
 
     def _reads(self) -> Iterator[tuple[Node, str, Array]]:
         """Yield the arrays that must not be written, with the node whose derivative reads each, and as what."""
-        for node, labels, values in self._kept:
+        for node, labels, forward in self._kept:
             for name, label in labels:
-                value = values[name]
+                value = getattr(forward, name)
                 if isinstance(value, list):
                     yield from ((node, f"its {name}[{place}]", bottom(one)) for place, one in enumerate(value))
                 else:

@@ -108,7 +108,7 @@ def _foreach_max(grad: Array, forward: Forward) -> list[Array]:
     """Apply the rule of `amax` to each array."""
     values = {"axis": None, "keepdims": False}
     return [
-        _amax(grad[place, ...], Forward({**values, "a": one, "out": forward.out[place, ...]}))
+        _amax(grad[place, ...], rules.forward_of({**values, "a": one, "out": forward.out[place, ...]}))
         for place, one in enumerate(forward.a)
     ]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from cuassay.core.words import shown
 from cuassay.errors import SchemaError
 from cuassay.ops.schema import Schema
 
-__all__ = ["Derivative", "Formula", "Forward", "Reads", "derivative_of", "register"]
+__all__ = ["Derivative", "Formula", "Forward", "Reads", "derivative_of", "forward_class", "forward_of", "register"]
 
 
 #: From a call's arguments by name to the names of those that are read.
@@ -47,31 +48,38 @@ class Formula:
 class Forward:
     """A call as formulas see it: arguments by name, and ``out``. Arrays that no formula reads are `Meta`.
 
-    ``home`` is the device of the arguments.
-
-    Parameters
-    ----------
-    values : mapping
-        The values by name. A dict is kept rather than copied.
+    ``home`` is the device of the arguments. Each set of names has a class of its own, see `forward_class`: values in
+    slots take less memory than a dict, and the backward pass waits mostly for memory.
     """
 
-    __slots__ = ("__dict__", "_made")
+    __slots__ = ("_made",)
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        # Values are the instance's own attributes: looking them up in `__getattr__` would take longer.
-        self.__dict__ = values if type(values) is dict else dict(values)
-        self._made: dict[str, Any] | None = None
+    _made: dict[str, Any]
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the call has no {name!r}; it has {', '.join(vars(self))}")
+        raise AttributeError(f"the call has no {name!r}; it has {', '.join(type(self).__slots__)}")
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, computed by the first formula of the call that asks for `name`."""
-        if self._made is None:
+        if not hasattr(self, "_made"):  # is made here, because most calls need none
             self._made = {}
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
+
+
+@cache
+def forward_class(names: tuple[str, ...]) -> type[Forward]:
+    """Return the class of calls with these names; an instance has no values until they are set."""
+    return type("Forward", (Forward,), {"__slots__": names})
+
+
+def forward_of(values: Mapping[str, Any]) -> Forward:
+    """Return a call with these values by name."""
+    forward = forward_class(tuple(values))()
+    for name, value in values.items():
+        setattr(forward, name, value)
+    return forward
 
 
 #: From a parameter to its formula, or to the reason why it has none. A parameter that is not named has no gradient,
