@@ -424,3 +424,17 @@ def test_a_call_that_divides_by_zero_does_not_warn() -> None:
     )  # fmt: skip
 
     CHECKS["aliasing"](spec, CPU)
+
+
+def test_two_inputs_are_the_same_array_of_at_most_9000_elements() -> None:
+    met: list[int] = []
+
+    def fn(xp: Any, a: Any, b: Any) -> Any:
+        met.append(a.size + b.size if a is b else 0)
+        return a + b
+
+    spec = declared(fn, None, lambda make: [(make(size), make(size)) for size in (7, 4500, 4501)])
+    met.clear()
+    shared._check_repeated_input(spec, CPU)
+
+    assert set(met) - {0} == {9000}

@@ -404,3 +404,27 @@ def test_call_of_an_op_is_repeated_once_and_that_of_a_function_three_times(
 def test_what_layouts_and_precision_are_asked_of(spec: OpSpec, layouts: bool, full_precision: bool) -> None:
     assert REGISTERED["layouts"].applies(spec) is layouts
     assert REGISTERED["full_precision"].applies(spec) is full_precision
+
+
+def test_promotion_is_checked_of_samples_and_of_rules() -> None:
+    def mixed(make: Any) -> list[Any]:
+        return [make(3), Sample((make(3), make(3, dtype="float64")), kind="promotion")]
+
+    declared = spec_of(lambda xp, a, b=0: a + b, lambda a, b=0: a + b, samples=mixed)
+
+    assert REGISTERED["promotion"].applies(declared)
+    assert not REGISTERED["promotion"].applies(spec_of(lambda xp, a: a))
+
+
+def test_two_samples_of_one_number_of_axes_share_the_layouts() -> None:
+    met: list[tuple[int, ...]] = []
+
+    def fn(xp: Any, a: Any) -> Any:
+        met.append(a.strides)
+        return a * 2
+
+    spec = spec_of(fn, lambda a: a * 2, samples=lambda make: [make((3, 5)), make((4, 6))])
+    met.clear()
+    run("layouts", spec, None)
+
+    assert len(set(met)) > 5

@@ -583,7 +583,9 @@ def test_larger_of_both_rounding_errors_counts_for_a_function_in_float32(is_own:
     def single(xp: Any, a: Any) -> Any:
         return formula(a) if a.dtype == np.float32 else third(a).astype("float32").astype(a.dtype)
 
-    assert comparison._rounding_errors(spec_of(single, reference), sample_of([1.0, 2.0, 5.0]))[0].max() > 2.0**-17
+    errors, is_beyond = comparison._rounding_errors(spec_of(single, reference), sample_of([1.0, 2.0, 5.0]))
+    assert errors.max() > 2.0**-17
+    assert not np.asarray(is_beyond).any()
 
 
 def test_integers_that_the_reference_gives_in_the_dtype_itself_are_right() -> None:

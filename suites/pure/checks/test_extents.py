@@ -270,3 +270,14 @@ def test_longer_axes_have_at_most_as_many_elements_as_small_calls() -> None:
 
     assert (4, 2**12) in shapes(one_each(spec, Sample((MAKE((4, 2**12 - 1)),))))
     assert (4, 2**12 + 1) not in shapes(one_each(spec, Sample((MAKE((4, 2**12)),))))
+
+
+def test_a_number_among_the_arguments_has_no_extents() -> None:
+    def added(a: Any, b: Any, times: int) -> Any:
+        return a.sum() + b.sum() * times
+
+    sample = Sample((MAKE(9), MAKE(9), 2))
+    found = list(apart(spec_of(added, samples=lambda make: [sample]), sample))
+
+    assert found
+    assert all(sample.args[2] == 2 for sample in found)

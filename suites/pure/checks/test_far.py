@@ -365,3 +365,12 @@ def test_complex_numbers_that_the_reference_refuses_are_not_tried(checked: Any, 
         return reference(a)
 
     assert not check(checked, fn, refusing, "complex64")
+
+
+def test_wide_complex_numbers_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(far, "_of_other_units", lambda sample: asked.append(sample.args[0].dtype) or [])
+
+    assert not check(check_far_complex, lambda xp, a: abs(a), np.abs, "complex64")
+    assert not check(check_far_complex, lambda xp, a: abs(a), np.abs, "complex128")
+    assert asked == [np.complex64]

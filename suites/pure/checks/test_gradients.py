@@ -370,3 +370,7 @@ def test_the_smallest_call_of_other_options_is_tried() -> None:
     spec = spec_of(ops.sum, lambda make: drawn, lambda a, axis=None: a.sum(axis))
 
     assert shapes_of(_of_other_options(spec, CPU, np.dtype("float64"), [])) == [((2, 3),)]
+
+
+def test_checks_of_streams_need_streams() -> None:
+    assert CHECKS["gradients_streams"].needs == ("streams",)

@@ -385,3 +385,13 @@ def test_counts_are_compared_with_those_of_a_reference(has_reference: bool, kind
 
     assert bool(found) is (has_reference and kind == "int64")
     assert not found or "one number of float array 0 is inf" in found
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf])
+def test_counts_are_checked_with_infinities_of_both_signs(number: float) -> None:
+    def wrong(a: Any, b: Any) -> Any:
+        return (a > b).sum(axis=-1) + (a == number).any()
+
+    spec = of_two(wrong, lambda a, b: (a > b).sum(axis=-1))
+
+    assert failure(infinities._check_counts, spec, CPU, FLOAT32, next(spec.draw(1, "float32")))

@@ -486,3 +486,14 @@ def test_a_nan_is_tried_in_each_of_two_arrays() -> None:
     )  # fmt: skip
 
     assert "a NaN in array 2 of 2" in failure(numbers._check_nan_in_each, spec, CPU, FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [([1, 2], [1.0, 2.0]), ([np.inf, 2.0], [1, 2]), ([np.inf], [1.0, 2.0])],
+    ids=["integers", "integers of the reference", "another shape"],
+)
+def test_only_floats_of_one_shape_overflow(got: Any, expected: Any) -> None:
+    spec = spec_of(lambda a: np.array(got), lambda a: np.array(expected))
+
+    assert numbers._overflowed(spec, CPU, FLOAT32, free(2)) is None

@@ -221,6 +221,7 @@ def test_an_option_moves_one_step_towards_ordinary_ones(value: Any, given: Any, 
     [
         ("k is 3", "k is", True), ("k is 3", "k is 9", True), ("k is -3", "k is 9", True), ("k is 3", "n is 9", False),
         ("k is 3", r"k is 9$", False), ("k is 3", r"k is \d$", True),
+        ("n (3)", "n (9)", False),
     ],
 )  # fmt: skip
 def test_a_message_may_differ_from_plain_text_in_its_numbers(message: str, match: str, says: bool) -> None:

@@ -474,3 +474,29 @@ def test_a_sample_of_two_axes_is_tried_in_several_layouts() -> None:
     )  # fmt: skip
 
     assert "transposed inputs of float32" in failure(CHECKS["second_call"], spec, CPU)
+
+
+def test_a_new_shape_is_that_of_a_small_sample() -> None:
+    sizes = (7, MOST_OF_OPTIONS, MOST_OF_OPTIONS + 1)
+    spec = OpSpec(
+        fn=lambda xp, a: a * 1, reference=lambda a: a, name="same", dtypes=("float32",),
+        samples=lambda make: [make(size) for size in sizes],
+    )  # fmt: skip
+    found = second_calls._unmet(spec, CPU, FLOAT32, 1)
+
+    assert found is not None
+    assert MOST_OF_OPTIONS < found.args[0].shape[0] < MOST_OF_OPTIONS + 100
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_only_a_reference_can_take_long(has_reference: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_calls, "is_quick", lambda seconds, sample, larger: False)
+    reference = (lambda a: a) if has_reference else None
+    spec = OpSpec(fn=lambda xp, a: a * 1, reference=reference, name="same", samples=lambda make: [make(9)])
+    sample = spec.draw(0, "float32")
+
+    assert second_calls._is_quick(spec, next(sample), next(spec.draw(0, "float32"))) is not has_reference
+
+
+def test_a_call_without_arrays_has_no_new_shape() -> None:
+    assert _of_new_shape(Sample((3,))).args == (3,)

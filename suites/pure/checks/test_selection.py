@@ -10,6 +10,7 @@ import pytest
 from cuassay import Device, devices, ops
 from cuassay.errors import SpecError
 from cuassay.testing import OpSpec, Sample
+from cuassay.testing.generated import selection
 from cuassay.testing.generated.selection import (
     _why_not_promoted,
     axes_of,
@@ -226,3 +227,22 @@ def test_the_dtype_to_which_an_op_promotes_must_be_supported(monkeypatch: pytest
     assert _why_not_promoted(OpSpec(op=ops.add, reference=np.add), CPU, Sample(args)) == "no add in float32"
     assert _why_not_promoted(spec_of(lambda make: [make(3)]), CPU, Sample(args)) is None
     assert asked == ["float32"]
+
+
+@pytest.mark.parametrize(
+    ("names", "has_default_samples", "is_covered"),
+    [(("float32", "float64"), True, True), (("float32",), True, False), (("float32",), False, True)],
+    ids=["declared", "not declared", "in a sample of the user"],
+)
+def test_dtype_of_a_promotion_is_covered(names: tuple[str, ...], has_default_samples: bool, is_covered: bool) -> None:
+    spec = spec_of(lambda make: [make(3)], dtypes=names, result_dtype=lambda *given: given[0])
+    object.__setattr__(spec, "has_default_samples", has_default_samples)
+
+    assert selection._is_covered(spec, np.dtype("float32"), np.dtype("float64")) is is_covered
+
+
+def test_what_a_device_lacks_is_left_out_and_skipped_only_if_that_is_all() -> None:
+    assert list(selection._available([(1, None), (2, "no float8"), (3, None)])) == [1, 3]
+    assert list(selection._available([])) == []
+    with pytest.raises(pytest.skip.Exception, match="no float8; no bool"):
+        list(selection._available([(1, "no float8"), (2, "no bool"), (3, "no float8")]))

@@ -247,3 +247,7 @@ def test_integers_have_no_signs_of_zero() -> None:
     spec = declared(lambda a: np.zeros(1, np.int64), lambda a: np.array([-0.0]), samples=lambda make: [make(1)])
 
     assert not failure(signed_zeros._compare, spec, CPU, Sample((np.ones(1),)))
+
+
+def test_signs_are_checked_in_every_floating_point_dtype() -> None:
+    assert {*FLOATS, *FP8} <= set(CHECKS["signed_zeros"].dtypes)

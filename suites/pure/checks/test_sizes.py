@@ -380,3 +380,7 @@ def test_empty_axes_are_tried_in_the_order_of_their_extents() -> None:
     found = empty_axes(lambda a: np.zeros(2, np.float32), lambda a: a.sum(axis=-1)[:0], (64, 9))
 
     assert "an axis without elements: 64x0" in found
+
+
+def test_an_axis_of_one_element_is_not_emptied() -> None:
+    assert not empty_axes(lambda a: row_sums(a) + np.float32(a.shape[0] == 0), row_sums, (1, 4))

@@ -389,3 +389,9 @@ def test_the_default_stream_is_busy_while_the_first_side_stream_runs(monkeypatch
     side(lambda xp, a: (order.append("call"), a + a)[1])
 
     assert order[:3] == ["call", "busy", "call"]
+
+
+def test_function_that_divides_by_zero_on_a_side_stream_does_not_warn() -> None:
+    spec = spec_of(lambda xp, a: 1 / (a - a), lambda a: np.full(a.shape, np.inf))
+
+    CHECKS["side_stream"](spec, SIM, FLOAT32)

@@ -404,3 +404,16 @@ def test_only_square_matrices_of_floats_have_triangles(array: Any, is_matrix: bo
     found = unused._with_triangle(Sample((array,)), 0, array, np.triu_indices, "upper")
 
     assert (found is not None) is is_matrix
+
+
+@pytest.mark.parametrize(("least", "is_marked"), [(0, False), (-1, True)])
+def test_rows_are_marked_by_negative_numbers_alone(
+    least: int, is_marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(unused, "_check_marked", lambda spec, device, sample: asked.append(sample))
+    sample = Sample((ONES, np.array([least, 0, 1, 2, 3, 4])), label="drawn")
+
+    check_unused(spec_of(lambda a, rows: a * 1, lambda a, rows: a * 1), CPU, sample)
+
+    assert bool(asked) is is_marked
