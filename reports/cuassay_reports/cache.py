@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -67,19 +68,37 @@ class Cache:
             return None
         return frames, manifest["facts"]
 
-    def write(self, frames: Mapping[str, pd.DataFrame], facts: Mapping[str, Any]) -> None:
-        """Keep a copy, if it saves time and can be written."""
+    def state(self) -> dict[Path, tuple[int, int]]:
+        """Return the size and modification time of each file that exists."""
+        found = {}
+        for file in self.files:
+            with suppress(OSError):
+                found[file] = _stat(file)
+        return found
+
+    def write(
+        self, frames: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], before: Mapping[Path, tuple[int, int]]
+    ) -> None:
+        """Keep a copy, if it saves time and can be written, and no file has changed since its state was `before`.
+
+        `before` is the result of `state` before the files were read.
+        """
         if _pyarrow() is None:
             return
         try:
             if sum(map(plain_size, self.files)) >= _WORTH:
-                self._write(frames, facts)
+                self._write(frames, facts, before)
         except OSError:
             return
 
-    def _write(self, frames: Mapping[str, pd.DataFrame], facts: Mapping[str, Any]) -> None:
+    def _write(
+        self, frames: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], before: Mapping[Path, tuple[int, int]]
+    ) -> None:
         started = time.time()
-        known = {self._name(file): [*_stat(file), _digest(file)] for file in self.files}
+        digests = {file: _digest(file) for file in self.files}
+        if self.state() != before:  # after the digests, which are then those of the files that were read
+            return
+        known = {self._name(file): [*before[file], digest] for file, digest in digests.items()}
         key = hashlib.sha256(json.dumps([_version(), known]).encode()).hexdigest()
         place = self.folder / FOLDER
         place.mkdir(exist_ok=True)

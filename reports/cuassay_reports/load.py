@@ -129,11 +129,12 @@ def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = Tr
     known = None if copy is None else copy.read()
     if known is not None:
         return _restored(*known, files)
+    before = {} if copy is None else copy.state()
     found = gather(files, strict=strict)
     results = replace(_results(found.tables), files=files, torn=found.torn, rejected=tuple(found.rejected))
     del found  # the copy needs its memory
     if copy is not None:
-        copy.write({name: getattr(results, name) for name in FRAMES}, _facts(results))
+        copy.write({name: getattr(results, name) for name in FRAMES}, _facts(results), before)
     return results
 
 

@@ -259,7 +259,7 @@ class Book:
         shard.avoids.add(attempt.worker)
         if attempt.under_way or len(shard.tests) == 1:
             self._suspect(attempt, attempt.under_way or shard.tests[0])
-        if shard.losses >= MOST_LOSSES:
+        if shard.losses >= MOST_LOSSES and not self._of_shard[shard]:  # another attempt may still run all of it
             self._give_up(shard.tests, f"{shard.losses} workers were lost with its shard")
             shard.tests = ()
         self._wait_again(shard)

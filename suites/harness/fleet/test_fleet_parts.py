@@ -84,6 +84,23 @@ def test_each_worker_describes_its_device_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "value"),
+    [("device", "sim:1"), ("limit", "launch"), ("dtype", "float16"), ("how", "a sum")],
+    ids=["device", "limit", "dtype", "how"],
+)
+def test_limits_that_differ_in_a_column_are_all_recorded(tmp_path: Path, column: str, value: str) -> None:
+    limit = {
+        "record": "limit", "schema": 1, "run": "fleet", "device": "sim:0", "limit": "compute", "value": 1e12,
+        "unit": "FLOP/s", "dtype": "float32", "how": "a product",
+    }  # fmt: skip
+    rows = [limit, {**limit, column: value}]
+
+    found = merged_rows(tmp_path / "rows.jsonl", lambda merged: merged.write([*rows, *rows], "w1", []))
+
+    assert [row[column] for row in found] == [limit[column], value]
+
+
+@pytest.mark.parametrize(
     ("outcome", "reason", "expected"),
     [
         ("error", "failed by the machine: the GPU is lost", True),

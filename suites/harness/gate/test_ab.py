@@ -150,6 +150,14 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(
     assert "holds another comparison" in capsys.readouterr().err
 
 
+def test_a_folder_is_not_continued_with_other_arguments_of_a_side(tmp_path: Path) -> None:
+    sides(tmp_path, base=[], head=["--spin", f"{ADD}=1e-6"])
+    sides(tmp_path, base=[], head=["--spin", f"{ADD}=1e-6"])
+
+    with pytest.raises(ResultError, match="holds another comparison"):
+        sides(tmp_path, base=[], head=["--spin", f"{ADD}=2e-6"])
+
+
 @pytest.mark.parametrize(
     ("head", "said"),
     [

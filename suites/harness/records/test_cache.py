@@ -83,6 +83,21 @@ def test_a_file_that_changed_is_read_again(folder: Path, keeps_time: bool) -> No
     assert "c" in set(load(folder).times["benchmark"])
 
 
+def test_no_copy_is_kept_of_a_file_that_changed_while_it_was_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*files: Any, **options: Any) -> Any:
+        found = gather.gather(*files, **options)
+        append(folder / "r1.jsonl", (folder / "r0.jsonl").read_text().replace('"b"', '"late"'))
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cuassay_reports.load.gather", slow)
+        assert "late" not in set(load(folder).times["benchmark"])
+
+    assert "late" in set(load(folder).times["benchmark"])
+
+
 def test_a_file_that_was_only_touched_is_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(folder)
     os.utime(folder / "r1.jsonl", ns=(0, 0))

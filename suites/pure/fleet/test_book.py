@@ -100,6 +100,21 @@ def test_a_shard_that_is_lost_again_and_again_is_given_up() -> None:
     assert losses == 3 + 4 + 4**2 + 4**3
 
 
+def test_a_shard_of_many_losses_is_not_given_up_while_another_attempt_runs() -> None:
+    book = Book([Shard(("a", "b"), 20.0, losses=MOST_LOSSES - 1)])
+    first = begin(book, "one")
+    second = book.next("two", ["cpu"], 200.0, ALL)
+    assert second is not None
+    book.lost(first)
+
+    assert (book.given_up, second.shard.tests) == ({}, ("a", "b"))
+
+    book.lost(second)
+
+    assert book.given_up == dict.fromkeys("ab", f"{MOST_LOSSES + 1} workers were lost with its shard")
+    assert book.is_done
+
+
 def test_a_short_shard_stays_whole_after_a_loss() -> None:
     book = Book([Shard(("a", "b"), 0.5)])
     book.lost(begin(book, "one"))

@@ -298,6 +298,15 @@ def test_an_event_on_the_legacy_default_stream_holds_what_blocking_streams_were_
     assert not p.races(1, reads=[A])
 
 
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_wait_of_the_host_for_the_legacy_default_stream_includes_blocking_streams(p: Program, blocking: bool) -> None:
+    p.engine.queue(DEVICE, 5, blocking=blocking)
+    p.launch(5, writes=[A])
+    p.engine.host_waits_for(p.queue(0))
+
+    assert p.races(1, reads=[A]) is not blocking
+
+
 # ------------------------------------------------------------------------------------------------ memory
 
 

@@ -94,8 +94,9 @@ def test_watcher_that_another_thread_adds_during_a_removal_stays(monkeypatch: py
 
 def test_one_function_may_watch_twice_and_each_handle_ends_its_own() -> None:
     found: list[Occurrence] = []
-    with watch(found.append):
-        watch(found.append).remove()
+    watcher = found.append  # a second `found.append` would be another object
+    with watch(watcher):
+        watch(watcher).remove()
         tell(Occurrence("copied", "sim:0"))
 
     assert len(found) == 1
