@@ -78,6 +78,11 @@ def test_the_worse_part_of_a_complex_number_is_told(got: complex) -> None:
     assert (verdict.bad, verdict.ratio, verdict.error) == (1, 2.0, 0.5)
 
 
+def test_a_complex_result_where_a_real_one_is_expected_has_a_wrong_part() -> None:
+    assert judge(np.array([1 + 2j], np.complex64), np.array([1.0]), 0.25).bad == 1
+    assert judge(np.array([1.0]), np.array([1 + 2j]), 0.25).bad == 1
+
+
 @pytest.mark.parametrize("expected", [450.0, -450.0])
 def test_nan_passes_where_either_end_of_the_tolerance_rounds_to_it(expected: float) -> None:
     nan = np.array([NAN], ml_dtypes.float8_e4m3fn)

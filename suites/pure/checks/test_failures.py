@@ -34,6 +34,9 @@ THERE: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...], list[s
         "input 0 at [3, :]: 15.0, 16.0, 17.0, 18.0, 19.0 (5 numbers)",
         "input 1 at [:, 2]: 2.0, 5.0, 8.0, 11.0, 14.0 (5 numbers)",
     ]),
+    "two leading axes": ((3, 1, 2), (4, 5, 3), (np.arange(80.0).reshape(4, 5, 4),), [
+        "input 0 at [3, 1, :]: 64.0, 65.0, 66.0, 67.0 (4 numbers)",
+    ]),
     "sum": ((), (), (A,), ["input 0: 0.0, 1.0, 2.0, 3.0, 4.0, 5.0 ... (20 numbers)"]),
     "six": ((), (), (A.ravel()[:6],), ["input 0: 0.0, 1.0, 2.0, 3.0, 4.0, 5.0 (6 numbers)"]),
     "number": ((2, 3), (4, 5), (A, 0.5), ["input 0 there: 13.0", "input 1: 0.5"]),
@@ -126,8 +129,16 @@ def test_a_failure_prints_the_map_unless_most_is_wrong() -> None:
         (np.float32(0.1), "0.10000000149011612"),
         (np.int64(2**62 + 1), "4611686018427387905"),
         (np.ones(1, ml_dtypes.bfloat16)[0], "1.0"),
+        (np.full(1, 0.1, ml_dtypes.float8_e4m3fn)[0], "0.1015625"),
     ],
-    ids=["Python's", "float64", "float32", "int64", "bfloat16"],
+    ids=["Python's", "float64", "float32", "int64", "bfloat16", "float8"],
 )
 def test_a_number_is_told_with_all_its_digits(value: Any, text: str) -> None:
     assert number(value) == text
+
+
+def test_a_small_result_has_a_cell_for_each_element() -> None:
+    found = error_map(np.eye(5, dtype=bool)[:3])
+
+    assert found is not None
+    assert found.percent == [[100, 0, 0, 0, 0], [0, 100, 0, 0, 0], [0, 0, 100, 0, 0]]

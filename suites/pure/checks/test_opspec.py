@@ -682,3 +682,16 @@ def test_a_name_is_kept_as_it_is_given() -> None:
 
     assert OpSpec(fn=function, name="another").name == "another"
     assert OpSpec(fn=function).name == "function"
+
+
+def test_a_check_is_left_out_with_a_reason() -> None:
+    with pytest.raises(SpecError, match="leaves 'aliasing' out without a reason; write without="):
+        OpSpec(fn=double, without={"aliasing": " "})
+
+
+def test_samples_that_cannot_be_drawn_are_told_with_the_dtype() -> None:
+    def samples(make: Any) -> Any:
+        raise KeyError(make.dtype)
+
+    with pytest.raises(SpecError, match="its samples= raises KeyError"):
+        OpSpec(fn=double, dtypes=("float32",), samples=samples)

@@ -166,3 +166,12 @@ def test_later_runs_move_each_number_by_a_unit_at_most() -> None:
 @pytest.mark.parametrize("integers", [np.arange(5), np.array([True, False])], ids=["integers", "truth values"])
 def test_whole_numbers_are_not_moved(integers: Any) -> None:
     assert measured(lambda a: a * 2.0, integers) == (0, 0)
+
+
+def test_the_first_run_is_of_the_numbers_themselves() -> None:
+    given: list[Any] = []
+    numbers = np.linspace(1, 2, 99, dtype=np.float32)
+    measured(lambda a: (given.append(a.copy()), a)[1], numbers)
+
+    assert given[0].tolist() == given[1].tolist() == numbers.tolist()
+    assert given[2].tolist() != numbers.tolist()

@@ -45,6 +45,16 @@ def test_growth_follows_the_number_of_terms(growth: str, factor: float) -> None:
     assert GROWTH[growth](1024) == factor
 
 
+@pytest.mark.parametrize(("mode", "bits"), [("tf32", 10), ("fp16", 10), ("bf16", 7), ("bf16x3", 16)])
+def test_each_precision_mode_has_as_many_bits_as_its_operands_keep(mode: str, bits: int) -> None:
+    rule = BY_CLASS["matmul"]
+    ieee = allowed(rule, "float32", terms=16, magnitude=ONE, matmul=True)
+    with precision(mode):
+        widened = allowed(rule, "float32", terms=16, magnitude=ONE, matmul=True)
+
+    assert widened - ieee == pytest.approx(2.0**-bits)
+
+
 def test_tf32_widens_float32_products_only() -> None:
     rule = BY_CLASS["matmul"]
     ieee = allowed(rule, "float32", terms=16, magnitude=ONE, matmul=True)
@@ -69,6 +79,7 @@ def test_a_tolerance_that_means_nothing_is_refused(wrong: dict[str, object]) -> 
 
 def test_the_size_of_what_is_not_finite_is_zero() -> None:
     assert finite_size([-2, np.inf, -np.inf, np.nan, 3 + 4j]).tolist() == [2, 0, 0, 0, 5]
+    assert finite_size([-2, np.inf]).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(
