@@ -51,6 +51,21 @@ def test_a_replay_on_other_inputs_reads_these_and_leaves_the_static_ones(full: A
     assert values(graphed(full(1), full(1))) == [2.0] * 8
 
 
+def test_a_gradient_that_is_also_read_elsewhere_is_the_one_of_the_replay(full: Any) -> None:
+    """An optimizer's kernel finds its arrays through a table, where another address would not be seen."""
+    param, mean, square, steps = full(1), full(0), full(0), full(0, 1)
+
+    def work(grad: Any) -> Any:
+        ops.fused_adam_([param], [grad], [mean], [square], [], [], steps, 0.0, beta1=0.0)
+        return ops.add(grad, 1.0)
+
+    graphed = cuda.make_graphed_callables(work, (full(2),))
+
+    for grad in (3, 4):
+        assert values(graphed.replay((full(grad),))) == [grad + 1] * 8
+        assert values(mean) == [grad] * 8
+
+
 def test_after_a_reset_other_inputs_are_refused_in_words(full: Any) -> None:
     graphed = cuda.make_graphed_callables(lambda a: ops.mul(a, 2.0), (full(1),))
     graphed.replay((full(3),))

@@ -120,6 +120,17 @@ def test_each_function(put: Any, dtype: str, name: str) -> None:
     close(fn(put(a)), getattr(np, name)(a.astype(np.complex128)), dtype, 4)
 
 
+def test_the_root_keeps_the_sign_of_a_zero(put: Any, dtype: str) -> None:
+    fn = jit.elementwise(f"{HEAD}T signed_root(T a) {{ return std::sqrt(a); }}")
+    a = np.array([complex(4, 0.0), complex(4, -0.0), complex(-4, 0.0), complex(-4, -0.0)], dtype)
+
+    found = to_host(fn(put(a)))
+
+    assert np.round(found.real).tolist() == [2, 2, 0, 0]
+    assert np.round(found.imag).tolist() == [0, 0, 2, -2]
+    assert np.signbit(found.imag).tolist() == [False, True, False, True]
+
+
 @pytest.mark.parametrize("exponent", ["b", "3", "-2", "0.5f", "T(0, 1)"])
 def test_powers(put: Any, dtype: str, exponent: str) -> None:
     fn = jit.elementwise(f"{HEAD}T power(T a, T b) {{ return pow(a, {exponent}); }}")

@@ -235,6 +235,20 @@ def test_a_large_stack_goes_in_groups(all_served: None, monkeypatch: pytest.Monk
     check_errors(numbers(200, 300), numbers(11, 300, 140, seed=1), "bf16x6")
 
 
+@pytest.mark.parametrize("count", [1, 11], ids=["one for all", "one for each"])
+def test_what_is_added_to_a_large_stack_goes_in_the_same_groups(
+    all_served: None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cuassay.devices.cuda.blas import emulation
+
+    monkeypatch.setattr(emulation, "_MOST_WORKSPACE", 2 * 2**20)
+    a, b, c = numbers(11, 200, 300), numbers(11, 300, 140, seed=1), numbers(count, 200, 140, seed=2)
+
+    found = ops.baddbmm(there(c), there(a), there(b), precision="bf16x6").get()
+
+    np.testing.assert_allclose(found, a.astype(np.float64) @ b + c, rtol=1e-5, atol=1e-4)
+
+
 # ------------------------------------------------------------------------------------------------ epilogues
 
 
