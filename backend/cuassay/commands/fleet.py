@@ -237,7 +237,7 @@ def _judge(options: argparse.Namespace) -> int:
         cards = models(client, asked.options.device.kind)
         found = judge_on_fleet(client, job, asked, tell_weak, tell)
     if asked.options.times and len(cards) > 1:
-        print(f"the times are of different devices and rank nobody: {', '.join(cards)}", file=sys.stderr)
+        print(f"times of different devices are not for ranking: {', '.join(cards)}", file=sys.stderr)
     verdicts = [one.verdict for one in found]
     if options.json is not None:
         write_json(options.json, verdicts)

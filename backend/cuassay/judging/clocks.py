@@ -227,7 +227,7 @@ _CLOCKS = {"program": "host", "kernel": "device"}
 
 #: The advice if the error of a time is too large, on the host and on a device with its own clock.
 _REMEDY = {
-    "host": "times on the host rank nobody, so give --no-times",
+    "host": "times on the host are not for ranking: give --no-times",
     "device": "the call is too short, so measure a larger size by bench=, or give --no-times",
 }
 

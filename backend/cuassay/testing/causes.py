@@ -52,8 +52,8 @@ def cause_lines(reports: Sequence[Any]) -> Iterator[str]:
         name = op if ops.count(op) == 1 else f"{op} ({where.rpartition('::')[2]})"
         if len(ranks) > 1:
             begin, *others = sorted(ranks, key=ranks.__getitem__)
-            may = f"{', '.join(others)} may follow from it"
-            yield f"{name}: {len(ranks)} checks failed; look at {begin} first, as {may}"
+            rest = f"the other {len(others)}, {', '.join(others)}," if len(others) > 1 else others[0]
+            yield f"{name}: {len(ranks)} checks failed; look at {begin} first: {rest} may follow from it"
 
 
 def _check(report: Any) -> str | None:

@@ -14,7 +14,18 @@ from cuassay.core.capability import dtype_word
 from cuassay.core.nearest import did_you_mean
 from cuassay.errors import SpecError
 
-__all__ = ["FORMS", "GPT2", "REDUCED", "Declared", "ErrorInput", "KnownFailure", "ModelSizes", "Work", "several"]
+__all__ = [
+    "FORMS",
+    "GPT2",
+    "ONE_CALL",
+    "REDUCED",
+    "Declared",
+    "ErrorInput",
+    "KnownFailure",
+    "ModelSizes",
+    "Work",
+    "several",
+]
 
 #: The fields of a spec that are functions, with an example of each.
 FORMS = {
@@ -28,6 +39,12 @@ FORMS = {
     "work": "lambda a: Work(bytes=...)",
     "bench": "lambda make, sizes: [make(sizes.width)]",
 }
+
+#: Advice on the form of samples.
+ONE_CALL = (
+    "in the list of samples= a tuple is one call, as (make(3), make(3)), and options are given as "
+    "Sample((a,), {'eps': 0.1})"
+)
 
 
 def index_advice(error: Exception) -> str:

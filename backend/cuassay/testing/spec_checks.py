@@ -22,7 +22,7 @@ from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.operation import Op
 from cuassay.testing.check_names import CHECK_NAMES, RELATION_NAMES
-from cuassay.testing.declared import FORMS, KnownFailure, index_advice
+from cuassay.testing.declared import FORMS, ONE_CALL, KnownFailure, index_advice
 from cuassay.testing.default_samples import required_names
 from cuassay.testing.samples import each
 from cuassay.testing.tolerance import Tolerance
@@ -210,7 +210,7 @@ def _first_accepted(spec: OpSpec, first: Sample) -> Sample:
     """The first ordinary sample that the reference accepts; if it accepts none, raise its error for the `first`."""
     taken = (one for one in spec.draw(0, spec.dtypes[0], "values") if spec.refusal(one) is None)
     given = f"a sample's arguments, here {_forms(first)}, arrays as NumPy's in {reference_dtype(spec.dtypes[0])}"
-    remedy = "give samples= that it takes" if spec.has_default_samples else f"correct samples=: {_ONE_CALL}"
+    remedy = "give samples= that it takes" if spec.has_default_samples else f"correct samples=; {ONE_CALL}"
     if spec.reference is not None:
         part, advice = "reference=", f"it gets exactly {given}; correct it, or {remedy}"
     else:
@@ -221,13 +221,9 @@ def _first_accepted(spec: OpSpec, first: Sample) -> Sample:
     with _as_spec_error(spec, part, advice):
         sample = next(taken, first)
         spec.expected(sample)
+    if mistaken and not _takes_any_number(spec.fn):
+        raise SpecError(f"{spec.name} cannot be tested: {mistaken}")
     return sample
-
-
-#: Advice on the form of samples.
-_ONE_CALL = (
-    "in their list a tuple is one call, as (make(3), make(3)), and options are given as Sample((a,), {'eps': 0.1})"
-)
 
 
 def _forms(sample: Sample) -> str:
@@ -246,7 +242,7 @@ def _mistaken_namespace(spec: OpSpec) -> str:
         return "a reference is called without xp: write reference=lambda a: ..."
     if own and own == others:
         return (
-            f"fn takes ({', '.join(own)}) as well; its first parameter must be xp, the array module: write "
+            f"fn takes ({', '.join(own)}), as reference= does; its first parameter must be xp, the array module: write "
             f"fn=lambda xp, {', '.join(own)}: ..."
         )
     return ""
@@ -259,6 +255,12 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     except (TypeError, ValueError):
         return []
     return required_names(found)
+
+
+def _takes_any_number(function: Callable[..., Any] | None) -> bool:
+    """Whether the function has a parameter such as ``*arrays``."""
+    found = inspect.signature(function).parameters.values() if function is not None else ()
+    return any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in found)
 
 
 def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample) -> None:

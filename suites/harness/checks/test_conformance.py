@@ -457,11 +457,11 @@ PRODUCT = """
         return [make((4, 3)), make((3, 4)), make((5, 4)), make((2, 3)), make((7, 3))]
 
     def three_rows(xp, a):
-        if xp.__name__ == "numpy" and a.shape[1] == 4:
+        if xp.__name__ == "numpy" and a.shape[1] == 4 and a.dtype.kind == "f":
             raise ValueError("not for four")
         return a * 2
 
-    test_some = conformance(OpSpec(fn=three_rows, samples=samples, dtypes=("float32",)))
+    test_some = conformance(OpSpec(fn=three_rows, samples=samples, dtypes=("float32", "int32")))
 """
 
 
@@ -471,6 +471,15 @@ def test_what_the_reference_refuses_every_check_leaves_out(pytester: pytest.Pyte
     result = pytester.runpytest_inprocess("--device", "cpu")
 
     assert result.ret == 0
+
+
+def test_declared_sample_that_is_refused_in_every_dtype_fails(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(PRODUCT.replace('"float32", "int32"', '"float32",'))
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    result.assert_outcomes(failed=1, passed=16, skipped=3)
+    result.stdout.fnmatch_lines(["E *both reject this sample of samples= in every dtype*ValueError: not for four*"])
 
 
 def test_a_function_that_refuses_all_ordinary_samples_is_told_to_bring_its_own(pytester: pytest.Pytester) -> None:

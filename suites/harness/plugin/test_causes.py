@@ -41,7 +41,7 @@ def test_the_check_that_names_the_cause_comes_first(pytester: pytest.Pytester) -
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-p", "no:randomly")
 
-    result.stdout.fnmatch_lines(["keeps_its_result: * checks failed; look at aliasing first, as * may follow from it"])
+    result.stdout.fnmatch_lines(["keeps_its_result: * checks failed; look at aliasing first: * may follow from it"])
     failed = [line for line in result.outlines if line.startswith("FAILED")]
     assert "test_aliasing" in failed[0]
 
@@ -63,7 +63,7 @@ def test_numbers_that_are_named_come_before_sizes_at_which_they_occur(pytester: 
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-q")
 
-    result.stdout.fnmatch_lines(["mean: * checks failed; look at zeros first, as *sizes* may follow from it"])
+    result.stdout.fnmatch_lines(["mean: * checks failed; look at zeros first: *sizes* may follow from it"])
 
 
 def test_two_declarations_of_one_name_are_told_apart(pytester: pytest.Pytester) -> None:
@@ -89,7 +89,7 @@ def test_workers_failures_are_shown_in_the_order_of_causes(pytester: pytest.Pyte
 
     failed = [line.partition("::test_tail::")[2].partition("[")[0] for line in result.outlines if "FAILED" in line]
     assert failed == ["test_values", "test_layouts", "test_stress"]
-    result.stdout.fnmatch_lines(["without_tail: 3 checks failed; look at values first, as *"])
+    result.stdout.fnmatch_lines(["without_tail: 3 checks failed; look at values first: *"])
 
 
 def test_a_wrong_function_is_not_said_to_keep_something(pytester: pytest.Pytester) -> None:
@@ -113,7 +113,7 @@ def test_a_check_of_calls_in_turn_is_no_cause_where_the_first_call_is_wrong(pyte
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "layouts or second_call")
 
-    result.stdout.fnmatch_lines(["turned: 2 checks failed; look at layouts first, as second_call may follow from it"])
+    result.stdout.fnmatch_lines(["turned: 2 checks failed; look at layouts first: second_call may follow from it"])
 
 
 def test_of_one_error_in_every_check_the_plain_one_comes_first(pytester: pytest.Pytester) -> None:
@@ -126,7 +126,7 @@ def test_of_one_error_in_every_check_the_plain_one_comes_first(pytester: pytest.
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "state or deterministic or values")
 
-    result.stdout.fnmatch_lines(["beyond: 3 checks failed; look at values first, as *"])
+    result.stdout.fnmatch_lines(["beyond: 3 checks failed; look at values first: *"])
 
 
 def test_what_a_function_without_a_reference_hides_is_said_once(pytester: pytest.Pytester) -> None:

@@ -200,7 +200,7 @@ def test_an_error_of_a_declaration_shows_little_of_ours(pytester: pytest.Pyteste
     result = pytester.runpytest("--device", "cpu")
 
     result.stdout.fnmatch_lines(
-        ["*here an array (3,)*; correct it, or correct samples=: in their list a tuple is one call*"]
+        ["*here an array (3,)*; correct it, or correct samples=; in the list of samples= a tuple is one call*"]
     )
     shown = [line for line in result.outlines if ".py:" in line and ": in " in line]
     assert len(shown) <= 3

@@ -351,6 +351,26 @@ def test_samples_that_are_all_refused_are_skipped() -> None:
     assert not verified(refusing_two_everywhere, [])
 
 
+def test_declared_sample_must_be_accepted_in_some_dtype() -> None:
+    def in_float64(a: Any) -> Any:
+        if a.dtype.kind == "i":
+            raise ValueError("no integers")
+        return a * 2
+
+    declared = {"samples": lambda make: [make(1), make(2)], "dtypes": ("float32", "int32")}
+    in_all, in_one = (
+        OpSpec(fn=lambda xp, a, of=of: of(a), reference=of, **declared) for of in (refusing_two, in_float64)
+    )
+    tried = [list(spec.draw(0, "int32", "values")) for spec in (in_all, in_one)]
+
+    found = failure(verify, in_all, CPU, np.dtype("int32"), tried[0], is_declared=True)
+    assert "both reject this sample of samples= in every dtype, so it tests nothing (ValueError: two numbers)" in found
+    assert "sample: 1: shape 2" in found
+    with pytest.raises(pytest.skip.Exception, match="no integers"):
+        verify(in_one, CPU, np.dtype("int32"), tried[1], is_declared=True)
+    verify(in_all, CPU, np.dtype("int32"), tried[0])
+
+
 def test_ratio_of_the_error_to_its_tolerance_is_kept() -> None:
     told: dict[str, Any] = {}
     with collecting(told):

@@ -1,4 +1,4 @@
-"""What a failed comparison says of the cause: the order of the result, a default, a conjugate."""
+"""What a failed comparison says of the cause: equal numbers, the order of the result, a default, a conjugate."""
 
 from __future__ import annotations
 
@@ -35,6 +35,25 @@ def test_numbers_in_another_order_are_named() -> None:
 @pytest.mark.parametrize("result", [A, np.zeros(5, np.float32)], ids=["other numbers", "equal numbers"])
 def test_other_results_are_not_called_another_order(result: Any) -> None:
     assert "another order" not in failure(lambda xp, a: xp.roll(result, 1) + 1, lambda a: result, A)
+
+
+FEW = np.array([[1, 0, 1, 0], [0, 1, 1, 1]], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [([[2, 0], [3, 1]], [[0, 2], [1, 2]]), ([2, 3], [0, 1])],
+    ids=["largest two", "argmax"],
+)
+def test_indices_of_equal_numbers_are_named(found: Any, expected: Any) -> None:
+    told = failure(lambda xp, a: xp.asarray(found), lambda a: np.array(expected), FEW)
+
+    assert "indices of equal numbers along axis 1 of array 0" in told
+
+
+@pytest.mark.parametrize("found", [[1, 1], [0, 4], [-1, 1]], ids=["other number", "too large", "negative"])
+def test_other_indices_are_not_called_those_of_equal_numbers(found: Any) -> None:
+    assert "equal numbers" not in failure(lambda xp, a: xp.asarray(found), lambda a: np.array([0, 1]), FEW)
 
 
 def clipped(xp: Any, a: Any, most: float = 2.0) -> Any:

@@ -474,7 +474,15 @@ def test_a_function_without_a_reference_is_its_own() -> None:
     [
         (
             {"fn": lambda a, w: a * w, "reference": lambda a, w: a * w},
-            r"fn takes \(a, w\) as well; .* fn=lambda xp, a, w",
+            r"fn takes \(a, w\), as reference= does; .* fn=lambda xp, a, w",
+        ),
+        (
+            {
+                "fn": lambda a, w, axis=-1: a,
+                "reference": lambda a, w, axis=-1: a,
+                "samples": lambda make: [(make(3), make(3))],
+            },
+            r"fn takes \(a, w\), as reference= does; .* fn=lambda xp, a, w",
         ),
         ({"fn": lambda xp, a: a, "reference": lambda xp, a: a}, "a reference is called without xp: write reference="),
         ({"fn": lambda xp, a: a, "dtypes": ("fp16",)}, "did you mean 'float16'"),

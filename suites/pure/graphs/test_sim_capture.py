@@ -159,6 +159,12 @@ ILLEGAL: dict[str, Callable[[Any, Any], object]] = {
     "str": lambda array, stream: str(array),
     "allclose": lambda array, stream: np.allclose(array, array),
     "nonzero": lambda array, stream: np.nonzero(array),
+    "where-one": lambda array, stream: np.where(array),
+    "bincount": lambda array, stream: np.bincount(array.ravel().astype("int32"), minlength=9),
+    "delete": lambda array, stream: np.delete(array, array[0].astype("int64"), axis=0),
+    "repeat": lambda array, stream: np.repeat(array[0], array[0].astype("int64")),
+    "repeat-named": lambda array, stream: np.repeat(array[0], repeats=array[0].astype("int64")),
+    "repeat-method": lambda array, stream: array[0].repeat(array[0].astype("int64")),
     "mask": lambda array, stream: array[array > 0],
     "from_host": lambda array, stream: BACKEND.from_host(np.ones(3), 0),
     "stream-synchronize": lambda array, stream: stream.synchronize(),
@@ -180,6 +186,14 @@ def test_what_needs_a_result_raises_while_capturing(array: Any, call: Callable[[
 
     capture.reset()
     BACKEND.synchronize(0)
+
+
+def test_replay_whose_result_has_another_shape_than_the_capture_is_an_error(array: Any) -> None:
+    row, mask = array[0], array[0] > 0
+    capture, _ = captured(lambda stream: np.insert(row, mask, 0.0))
+
+    with pytest.raises(CaptureError, match="its shape depends on values; call it outside"):
+        capture.replay()
 
 
 def test_other_streams_run_while_one_is_captured(array: Any) -> None:

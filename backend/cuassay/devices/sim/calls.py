@@ -371,6 +371,11 @@ def _stand_in(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _fill(targets: Sequence[np.ndarray[Any, Any] | None], result: Any) -> None:
     """Copy each array of `result`, a nest as `_Work.place` walks it, to its target; None needs no copy."""
     for target, one in zip(targets, _leaves(result), strict=True):
+        if target is not None and target.shape != one.shape:
+            raise CaptureError(
+                f"a captured call gives shape {one.shape} in a replay, but {target.shape} in the capture: its shape "
+                "depends on values; call it outside the capture"
+            )
         if target is not None:
             target[...] = one
 

@@ -74,7 +74,7 @@ _WRITES: Mapping[str, tuple[int, str]] = {
 #: Functions whose result's shape depends on values, so that the host has to wait for it, as on a real device.
 _WAITS = frozenset(
     "nonzero argwhere flatnonzero unique unique_all unique_counts unique_inverse unique_values compress extract "
-    "union1d intersect1d setdiff1d setxor1d trim_zeros histogram_bin_edges".split()
+    "union1d intersect1d setdiff1d setxor1d trim_zeros histogram_bin_edges bincount delete roots".split()
 )
 #: Functions that would expose the memory itself to a file, or to the caller's function.
 _ESCAPES = frozenset("save savez savez_compressed savetxt".split())
@@ -121,8 +121,17 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
         writes=written(name, args, kwargs),
         reads=name not in _LIKE and name not in _SHAPES,
         views=name in _VIEWS,
-        waits=name in _WAITS,
+        waits=_is_waited_for(name, args, kwargs),
     )
+
+
+def _is_waited_for(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the shape of the function's result depends on values of arrays."""
+    if name == "where":
+        return len(args) + len(kwargs) == 1
+    if name == "repeat":
+        return isinstance(kwargs["repeats"] if "repeats" in kwargs else args[1], DeviceArray)
+    return name in _WAITS
 
 
 def _kept(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -162,7 +171,8 @@ def _method(array: DeviceArray, name: str, *args: Any, **kwargs: Any) -> Any:
     if name in WRITING_METHODS:
         writes = [array]
     work = partial(_run_method, name)
-    return calls.call(name, work, (array, *args), kwargs, writes=writes, views=name in _VIEWS, waits=name in _WAITS)
+    waits = _is_waited_for(name, (array, *args), kwargs)
+    return calls.call(name, work, (array, *args), kwargs, writes=writes, views=name in _VIEWS, waits=waits)
 
 
 def _run_method(method: str, array: np.ndarray[Any, Any], *args: Any, **kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from cuassay.arrays.dtypes import is_float
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
 from cuassay.testing.check_names import CHECK_NAMES
+from cuassay.testing.declared import ONE_CALL
 from cuassay.testing.generated.cases import explained, naming_case, on_sample
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.inputs import assert_inputs_held
@@ -305,11 +306,18 @@ def run_unchanging(spec: OpSpec, device: Device, sample: Sample, sentence: str, 
 
 
 def verify(
-    spec: OpSpec, device: Device, dtype: Any, samples: Iterable[Sample], run: Callable[..., Any] = run_sample
+    spec: OpSpec,
+    device: Device,
+    dtype: Any,
+    samples: Iterable[Sample],
+    run: Callable[..., Any] = run_sample,
+    *,
+    is_declared: bool = False,
 ) -> None:
     """Run each sample and compare it with the reference; the device must reject each sample that the reference rejects.
 
-    `run` is called with the spec, the device and a sample, and returns the result.
+    `run` is called with the spec, the device and a sample, and returns the result. If the samples are those that the
+    spec declares, the reference must accept each of them in one of the spec's dtypes at least.
     """
     __tracebackhide__ = True
     refused, compared = None, False
@@ -318,6 +326,8 @@ def verify(
             refusal = spec.refusal(sample)
             if refusal is not None:
                 _must_reject(spec, device, sample, refusal)
+                if is_declared:
+                    _assert_accepted_in_some_dtype(spec, sample, refusal)
                 refused = refused or refusal
             else:
                 compare(spec, device, dtype, sample, run(spec, device, sample), keeps_ratio=True)
@@ -331,9 +341,30 @@ def _must_reject(spec: OpSpec, device: Device, sample: Sample, refusal: Exceptio
         got = run_sample(spec, device, sample)
     except Exception:  # noqa: BLE001  libraries refuse by different types
         return
+    shown = " ".join(repr(got).split())
     raise AssertionError(
-        f"the reference refuses these inputs ({type(refusal).__name__}: {refusal}); {device} gives {got!r:.200}; "
+        f"the reference refuses these inputs ({type(refusal).__name__}: {refusal}); {device} gives "
+        f"{shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + ' ...'}; "
         "refuse them on every device, let the reference take them, or give samples= without them"
+    ) from refusal
+
+
+#: The most characters of a result that a message shows.
+_MOST_SHOWN = 200
+
+
+def _assert_accepted_in_some_dtype(spec: OpSpec, sample: Sample, refusal: Exception) -> None:
+    """Fail if the reference rejects a declared sample in all dtypes in which it is drawn: it would test nothing."""
+    if spec.op is not None or spec.has_default_samples:
+        return
+    for name in spec.dtypes:
+        for other in spec.draw(0, name, "values"):
+            if other.label == sample.label and refusal_of(spec, other) is None:
+                return
+    raise AssertionError(
+        f"reference= and the function both reject this sample of samples= in every dtype, so it tests nothing "
+        f"({type(refusal).__name__}: {refusal}); correct it, or list it in error_inputs= if it is meant to raise"
+        f"{f'; {ONE_CALL}' if isinstance(refusal, TypeError) else ''}"
     ) from refusal
 
 

@@ -1,4 +1,4 @@
-"""Signs in a failed comparison of what is wrong: the order of the result, a default, or a missing conjugate."""
+"""Signs in a failed comparison of what is wrong: indices of equal numbers, an order, a default, or a conjugate."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.terms import arrays_of
 
 __all__ = ["hint_at"]
 
@@ -25,8 +26,35 @@ def hint_at(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[A
     if spec.op is not None or spec.is_its_own_reference or got.shape != expected.shape or got.size > _MOST:
         return None
     with np.errstate(all="ignore"):
-        found = _of_order(got, expected) or _of_defaults(spec, sample)
+        found = _of_equal_numbers(sample, got, expected) or _of_order(got, expected) or _of_defaults(spec, sample)
         return found or _of_conjugates(spec, sample, got, expected)
+
+
+def _of_equal_numbers(sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> str | None:
+    """Whether the result and the expected one are indices of equal numbers in an array of the call."""
+    if not (got.size and got.dtype.kind in "iu" and expected.dtype.kind in "iu"):
+        return None
+    for place, array in enumerate(arrays_of(*sample.host())):
+        for axis in range(array.ndim):
+            its, own = _numbers_at(array, axis, expected), _numbers_at(array, axis, got)
+            if its is not None and own is not None and np.array_equal(its, own):
+                return (
+                    f"got and expected are indices of equal numbers along axis {axis} of array {place}; if each of "
+                    "these indices is right, let fn and reference= give the numbers at the indices; if only the first "
+                    "is, fn needs a stable order"
+                )
+    return None
+
+
+def _numbers_at(array: NDArray[Any], axis: int, indices: NDArray[Any]) -> NDArray[Any] | None:
+    """The numbers at `indices` along `axis`, as those of `argsort` or `argmax`; None if they cannot be such indices."""
+    if indices.ndim == array.ndim - 1:
+        indices = np.expand_dims(indices, axis)
+    others = [[*shape[:axis], *shape[axis + 1 :]] for shape in (array.shape, indices.shape)]
+    is_in_range = indices.min() >= 0 and indices.max() < array.shape[axis]
+    if indices.ndim != array.ndim or others[0] != others[1] or not is_in_range:
+        return None
+    return np.take_along_axis(array, indices.astype(np.int64), axis)
 
 
 def _of_order(got: NDArray[Any], expected: NDArray[Any]) -> str | None:

@@ -116,7 +116,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         wide = in_64_bits(sample)
         is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
         if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
-            with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
+            with on_sample(sample), explained(f"wrong for {label}: does a step overflow?"):
                 _compare_trusted(spec, device, dtype, sample, spec.expected(wide))
 
 
