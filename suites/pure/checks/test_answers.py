@@ -141,3 +141,11 @@ def test_a_kept_answer_cannot_be_written() -> None:
 )
 def test_the_members_of_an_answer_are_those_of_a_list_or_tuple(answer: Any, count: int) -> None:
     assert len(members(answer)) == count
+
+
+def test_an_answer_to_large_inputs_is_not_kept() -> None:
+    answers, asked, sample = LastAnswers(), list[int](), Sample((np.zeros(2**21),))
+    for _ in range(2):
+        answers.of(sample, lambda: (asked.append(1), np.zeros(1))[1], keeps=True)
+
+    assert len(asked) == 2

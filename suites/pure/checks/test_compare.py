@@ -225,6 +225,7 @@ def test_nothing_at_all_agrees_without_an_error_or_a_limit(tolerance: float) -> 
         pytest.param([1.0, 1.0], [1, 1], 0.0, (0, 2, 0.0, (0,), 0.0, 0.0), id="equal"),
         pytest.param([1.0, 4.0], [1, 1], 1.5, (1, 2, 2.0, (1,), 3.0, 1.5), id="outside"),
         pytest.param([2.0, 1.0], [1, 1], [1.0, 0.5], (0, 2, 1.0, (0,), 1.0, 1.0), id="at the limit"),
+        pytest.param([1.0, 1.25], [1, 1], [2.0, 0.5], (0, 2, 0.5, (1,), 0.25, 0.5), id="each limit at its place"),
         pytest.param(
             [1.0, 2.0], [1, 1], np.inf, (1, 2, np.inf, (1,), 1.0, 0.0), id="an infinite tolerance counts as 0"
         ),
@@ -364,3 +365,11 @@ def test_an_error_within_a_small_tolerance_has_its_share_of_it(dtype: str) -> No
     verdict = judge(np.array([1 + 2.0**-8], dtype), np.array([1.0]), 2.0**-6)
 
     assert (verdict.bad, verdict.ratio) == (0, 0.25)
+
+
+def test_bits_of_views_in_any_order_are_compared() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    assert_same_bits(a.T, np.ascontiguousarray(a.T))
+    with pytest.raises(AssertionError):
+        assert_same_bits(a.T, np.ascontiguousarray(a.T)[::-1])

@@ -142,3 +142,11 @@ def test_a_small_result_has_a_cell_for_each_element() -> None:
 
     assert found is not None
     assert found.percent == [[100, 0, 0, 0, 0], [0, 100, 0, 0, 0], [0, 0, 100, 0, 0]]
+
+
+def test_the_first_three_arrays_of_a_list_are_printed() -> None:
+    found = inputs_there((1,), (4,), (([np.arange(4.0)] * 5,), {}))
+
+    assert [line.split(" there")[0] for line in found if " there" in line] == [
+        f"input 0[{place}]" for place in range(3)
+    ]

@@ -699,7 +699,40 @@ def test_a_check_is_left_out_with_a_reason() -> None:
 
 def test_samples_that_cannot_be_drawn_are_told_with_the_dtype() -> None:
     def samples(make: Any) -> Any:
-        raise KeyError(make.dtype)
+        if make.dtype == "float16":
+            raise KeyError(make.dtype)
+        return [make(3)]
 
-    with pytest.raises(SpecError, match="its samples= raises KeyError"):
-        OpSpec(fn=double, dtypes=("float32",), samples=samples)
+    with pytest.raises(SpecError, match="its samples= raises KeyError: 'float16'; they are drawn in float16, which it"):
+        OpSpec(fn=double, dtypes=("float32", "float16"), samples=samples)
+
+
+def test_the_dtype_of_a_known_failure_is_named_by_a_scalar_type_too() -> None:
+    assert KnownFailure(reason="x", dtype=np.float32).dtype == "float32"
+
+
+def test_a_number_stays_one_for_the_reference_of_an_op() -> None:
+    met: list[Any] = []
+
+    def reference(a: Any, b: Any) -> Any:
+        met.append(b)
+        return a + b
+
+    spec = OpSpec(op=ops.add, samples=lambda make: [(make(3), make(3))], reference=reference, dtypes=("float32",))
+    spec.expected(Sample((np.ones(3, np.float32), 2.0), kind="python"))
+
+    assert type(met[-1]) is float
+
+
+def test_a_dtype_that_cannot_be_stored_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Without:
+        """Capabilities without storage of float16."""
+
+        def missing(self, word: str) -> str | None:
+            return "no storage" if word == "storage:float16" else None
+
+    monkeypatch.setattr("cuassay.testing.opspec.devices.capabilities", lambda device: Without())
+    spec = OpSpec(fn=double, dtypes=("float32",))
+
+    assert spec.why_unsupported("cpu", "float16") == "no storage"
+    assert spec.why_unsupported("cpu", "float32") is None

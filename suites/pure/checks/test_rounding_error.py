@@ -175,3 +175,9 @@ def test_the_first_run_is_of_the_numbers_themselves() -> None:
 
     assert given[0].tolist() == given[1].tolist() == numbers.tolist()
     assert given[2].tolist() != numbers.tolist()
+
+
+def test_results_in_float64_are_not_rounded_to_float32() -> None:
+    found = measured(lambda a: a.astype(np.float64) + 2.0**-40, np.ones(9, np.float32))
+
+    assert found.rounding == 0

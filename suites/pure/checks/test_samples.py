@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from cuassay.arrays.dtypes import epsilon, largest
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import SpecError
-from cuassay.testing import Sample
-from cuassay.testing.default_samples import binary, unary
+from cuassay.testing import Sample, samples
+from cuassay.testing.default_samples import _shape_label, binary, default_samples, required_names, unary
 from cuassay.testing.samples import (
     BENCH_TILE,
     LAYOUTS,
@@ -312,3 +313,48 @@ def test_numbers_of_a_transposed_array_are_laid_out_from_c_order() -> None:
 
 def test_extremal_numbers_may_be_of_another_dtype() -> None:
     assert Samples(1, "float32").extremal(dtype="int8").dtype == np.int8
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([1, 2], False), ([1, 2, 2], True), ([1, 3, 2], False), ([[1, 2, 3], [2, 1, 3]], False), (5, False)],
+)
+def test_three_numbers_in_order_are_sorted(numbers: Any, expected: bool) -> None:
+    assert samples.is_sorted(np.array(numbers)) is expected
+
+
+def test_sizes_are_counted_in_64_bits() -> None:
+    assert samples._size((2**17, 2**17)) == 2**34
+
+
+def test_numbers_of_a_host_array_are_an_array() -> None:
+    assert isinstance(samples.HostArray([1.0, 2.0]).values, np.ndarray)  # type: ignore[arg-type]
+
+
+def test_an_unknown_option_of_make_is_refused() -> None:
+    with pytest.raises(SpecError, match="hihg"):
+        samples.Samples(1, "float32")(3, hihg=2)
+
+
+def test_the_second_of_two_far_arrays_is_the_first_one_turned() -> None:
+    make = samples.Samples(1, "float32")
+    drawn = default_samples("f", lambda xp, a, b: a + b, None, has_reference=True)(make)
+    (far,) = (sample for sample in drawn if sample.label == "exp overflows")
+    one, other = (given.values for given in far.args)
+
+    assert one.tolist() == other[::-1].tolist() != other.tolist()
+    assert other.flags.c_contiguous
+
+
+def test_an_extent_next_to_a_power_of_two_is_named_from_31_on() -> None:
+    labels = {_shape_label((extent,)) for extent in (30, 31, 32, 129)}
+
+    assert labels == {"shape 30", "shape 31, one below 32", "shape 32, exactly 32", "shape 129, one above 128"}
+
+
+def test_names_of_parameters_that_a_call_must_give_by_place() -> None:
+    def fn(xp: Any, a: Any, /, b: Any, scale: float = 1, *, axis: int, **rest: Any) -> None: ...
+
+    found = required_names(list(inspect.signature(fn).parameters.values()))
+
+    assert found == ["xp", "a", "b"]

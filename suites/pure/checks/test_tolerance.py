@@ -106,3 +106,9 @@ def test_sums_in_sixteen_bits_are_held_to_float32() -> None:
 
     assert few == pytest.approx(8 * 2.0**-10 + 8 * 2.0**-23)
     assert many - few == pytest.approx(8 * (8 - 1) * 2.0**-23)
+
+
+@pytest.mark.parametrize("ulps", [np.inf, np.nan, -1.0])
+def test_units_of_a_tolerance_are_a_finite_number(ulps: float) -> None:
+    with pytest.raises(SpecError, match="finite ulps >= 0"):
+        Tolerance(ulps=ulps)
