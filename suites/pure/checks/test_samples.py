@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuassay import ops
 from cuassay.arrays.dtypes import epsilon, largest
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import SpecError
@@ -358,3 +359,26 @@ def test_names_of_parameters_that_a_call_must_give_by_place() -> None:
     found = required_names(list(inspect.signature(fn).parameters.values()))
 
     assert found == ["xp", "a", "b"]
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("int32", 2), ("float32", 1.1), ("bfloat16", 1.1)])
+def test_a_python_number_next_to_an_array_is_of_its_kind(dtype: str, number: float) -> None:
+    drawn = [sample for sample in binary(samples.Samples(1, dtype), largest=False) if sample.kind == "python"]
+
+    assert {one for sample in drawn for one in sample.args if not hasattr(one, "values")} == {number}
+
+
+def test_numbers_whose_exponential_overflows_are_for_functions_with_a_reference() -> None:
+    def labels(fn: Any, op: Any, *, has_reference: bool) -> set[str]:
+        drawn = default_samples("f", fn, op, has_reference=has_reference)(samples.Samples(1, "float32"))
+        return {sample.label for sample in drawn}
+
+    fn = lambda xp, a: a  # noqa: E731
+    assert "exp overflows" in labels(fn, None, has_reference=True)
+    assert "exp overflows" not in labels(fn, None, has_reference=False)
+    assert "exp overflows" not in labels(None, ops.exp, has_reference=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "bool"])
+def test_edges_of_a_dtype_are_in_it(dtype: str) -> None:
+    assert samples.Samples(1, dtype).extremal().values.dtype.name == dtype

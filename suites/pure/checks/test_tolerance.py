@@ -43,6 +43,7 @@ def test_a_function_of_unknown_steps_is_judged_by_its_own_dtype() -> None:
 @pytest.mark.parametrize(("growth", "factor"), [("none", 1.0), ("sqrt", 32.0), ("linear", 1024.0)])
 def test_growth_follows_the_number_of_terms(growth: str, factor: float) -> None:
     assert GROWTH[growth](1024) == factor
+    assert GROWTH["sqrt"](0) == 1
 
 
 @pytest.mark.parametrize(("mode", "bits"), [("tf32", 10), ("fp16", 10), ("bf16", 7), ("bf16x3", 16)])
