@@ -45,6 +45,7 @@ def test_list_is_called_with_the_options_of_another_sample() -> None:
         pytest.param((MAKE(3),), {"axis": 0}, {"axis": 1}, id="no list"),
         pytest.param(([MAKE(3)],), {"axis": 0}, {}, id="no options"),
         pytest.param(([MAKE(3)],), {"axis": 0}, {"axis": 0}, id="the same options"),
+        pytest.param(([MAKE(3)],), {"w": np.ones(2)}, {"w": np.ones(2)}, id="equal arrays"),
     ],
 )
 def test_call_does_not_get_the_options_of_another(args: Any, mine: Any, theirs: Any) -> None:

@@ -527,6 +527,14 @@ def test_mixed_options_are_tried_once_each() -> None:
     ]  # fmt: skip
 
 
+def test_options_are_mixed_next_to_samples_that_have_an_array_for_one() -> None:
+    several = [call(w=np.ones(5), k=2), call(w=None, k=0), call(w=None, k=1)]
+
+    found = kwargs(one for one in with_mixed_options(spec_of(*several), CPU, FLOAT32) if "resized" not in one.label)
+
+    assert found == [{"k": 0}, {"w": None}, {"k": 1}, {}]
+
+
 def test_mixed_options_that_were_tried_are_tried_at_another_length() -> None:
     one, other = call(k=1, l=2), call(k=3, l=4)
 

@@ -90,6 +90,13 @@ def test_calls_of_other_options_get_no_bad_row() -> None:
     assert not list(partial_errors._with_one_row(Sample((np.zeros(2), 1), {"axis": 1}), [right]))
 
 
+def test_calls_of_an_equal_array_as_an_option_get_a_bad_row() -> None:
+    right = Sample((np.ones((5, 2)),), {"weights": np.ones(2)})
+
+    assert len(list(partial_errors._with_one_row(Sample((np.zeros(2),), {"weights": np.ones(2)}), [right]))) == 1
+    assert not list(partial_errors._with_one_row(Sample((np.zeros(2),), {"weights": np.zeros(2)}), [right]))
+
+
 def permuted(order: Any, is_bad: Any) -> Any:
     if is_bad(order):
         raise ValueError("give a permutation")

@@ -20,7 +20,7 @@ from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.patterns import ends_of, may_be_filled
-from cuassay.testing.generated.selection import generator, samples_of
+from cuassay.testing.generated.selection import generator, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_permutation
 
@@ -61,7 +61,11 @@ def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 def _of_list(sample: Sample, other: Sample) -> Iterator[Sample]:
     """The call with the other's options, if it has a list: an empty member may meet an option only there."""
-    if any(isinstance(given, list) for given in sample.args) and other.kwargs and sample.kwargs != other.kwargs:
+    if (
+        any(isinstance(given, list) for given in sample.args)
+        and other.kwargs
+        and options_key(sample) != options_key(other)
+    ):
         kwargs = {**sample.kwargs, **other.kwargs}
         yield replace(sample, kwargs=kwargs, label=f"{sample.label}, with the options of: {other.label}")
 

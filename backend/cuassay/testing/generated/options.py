@@ -14,7 +14,7 @@ from cuassay.core.device import Device
 from cuassay.errors import RaceError
 from cuassay.testing.generated.execution import is_safely_taken, refusal_of, run_sample
 from cuassay.testing.generated.extents import resized
-from cuassay.testing.generated.selection import axes_of, by_options, generator, samples_of
+from cuassay.testing.generated.selection import axes_of, by_options, generator, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
@@ -188,25 +188,26 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
     if spec.is_its_own_reference:
         return
     several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
-    seen = [(axes_of(sample), dict(sample.kwargs)) for sample in several]
+    seen = set(map(_axes_and_options, several))
     for sample in several:
         for mixed in with_one_other_option(spec, sample, several):
-            options = dict(mixed.kwargs)
-            is_new = (axes_of(sample), options) not in seen
-            if is_new and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
-                seen.append((axes_of(sample), options))
+            key = _axes_and_options(mixed)
+            if key not in seen and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
+                seen.add(key)
                 yield mixed
     if several:
         yield from _combined(spec, device, several, seen)
+
+
+def _axes_and_options(sample: Sample) -> tuple[int, str]:
+    return axes_of(sample), options_key(sample)
 
 
 #: The most combinations of declared option values that are tried.
 _COMBINATIONS = 24
 
 
-def _combined(
-    spec: OpSpec, device: Device, several: Sequence[Sample], seen: Sequence[tuple[int, dict[str, Any]]]
-) -> Iterator[Sample]:
+def _combined(spec: OpSpec, device: Device, several: Sequence[Sample], seen: set[tuple[int, str]]) -> Iterator[Sample]:
     """Combinations of the values that samples give to each option, for one sample and for one with a longer extent.
 
     Two options may fail only together, or only at an odd length. A combination that was tried already is tried only at
@@ -223,7 +224,7 @@ def _combined(
     for combination in combinations:
         options = {name: value for name, value in combination.items() if value is not _ABSENT}
         longer = resized(base, {extent: extent + 1})
-        for sample in (longer,) if (axes_of(base), options) in seen else (base, longer):
+        for sample in (longer,) if _axes_and_options(replace(base, kwargs=options)) in seen else (base, longer):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
             if keeps_bounds(spec, several, mixed) and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
                 yield mixed

@@ -36,7 +36,7 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.named import codes_of
 from cuassay.testing.generated.options import options_of
-from cuassay.testing.generated.selection import generator, samples_of, seed
+from cuassay.testing.generated.selection import generator, options_key, samples_of, seed
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
@@ -195,7 +195,7 @@ def ordinary_samples(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
 
 def _with_one_row(bad: Sample, ordinary: list[Sample]) -> Iterator[Sample]:
     for sample in ordinary:
-        if len(sample.args) != len(bad.args) or sample.kwargs != bad.kwargs:
+        if len(sample.args) != len(bad.args) or options_key(sample) != options_key(bad):
             continue
         for place, (wrong, right) in enumerate(zip(bad.host()[0], sample.host()[0], strict=True)):
             if not all(isinstance(one, np.ndarray) for one in (wrong, right)) or right.ndim < 2 or len(right) < 2:
