@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cuassay.testing.generated.inputs import parameters_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 
@@ -46,7 +47,8 @@ def _of_order(got: NDArray[Any], expected: NDArray[Any]) -> str | None:
 
 def _of_defaults(spec: OpSpec, sample: Sample) -> str | None:
     """Whether a parameter that the call does not give has another default in the function than in the reference."""
-    own, its = _parameters(spec.fn, 1), _parameters(spec.reference, 0)
+    own = {one.name: one.default for one in parameters_of(spec.fn)[1:]}  # the first is the array module
+    its = {one.name: one.default for one in parameters_of(spec.reference)}
     for place, (name, default) in enumerate(own.items()):
         is_given = name in sample.kwargs or place < len(sample.args)
         if is_given or name not in its or isinstance(default, np.ndarray) or default is inspect.Parameter.empty:
@@ -54,15 +56,6 @@ def _of_defaults(spec: OpSpec, sample: Sample) -> str | None:
         if repr(default) != repr(its[name]):
             return f"{name} is {default!r} by default in the function, {its[name]!r} in reference=, and not given here"
     return None
-
-
-def _parameters(function: Callable[..., Any] | None, skipped: int) -> dict[str, Any]:
-    """The parameters after the first `skipped` ones, with their defaults."""
-    try:
-        found = list(inspect.signature(function).parameters.values()) if function is not None else []
-    except (TypeError, ValueError):  # a function without a signature
-        return {}
-    return {one.name: one.default for one in found[skipped:]}
 
 
 def _of_conjugates(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
@@ -14,6 +13,7 @@ from cuassay.core.device import Device
 from cuassay.errors import RaceError
 from cuassay.testing.generated.execution import is_safely_taken, refusal_of, run_sample
 from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.inputs import parameters_of
 from cuassay.testing.generated.selection import axes_of, by_options, generator, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
@@ -133,11 +133,7 @@ def _numbers_of_others(spec: OpSpec, sample: Sample, name: str) -> list[float]:
 
 def options_of(spec: OpSpec, sample: Sample) -> dict[str, Any]:
     """The keyword options of a call, including the defaults of omitted ones."""
-    try:
-        parameters = inspect.signature(spec.fn).parameters.values() if spec.fn is not None else ()
-    except (TypeError, ValueError):  # the function has no signature
-        parameters = ()
-    return {**{one.name: one.default for one in parameters}, **sample.kwargs}
+    return {**{one.name: one.default for one in parameters_of(spec.fn)}, **sample.kwargs}
 
 
 def _is_signed(name: str, several: Sequence[Sample]) -> bool:
@@ -277,7 +273,7 @@ def keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool
 
 def _is_above(spec: OpSpec, sample: Sample, name: str, place: int) -> bool:
     """Whether an option, or its default, is an integer greater than all integers of an argument."""
-    value = sample.kwargs.get(name, _default(spec, name))
+    value = options_of(spec, sample).get(name)
     array = sample.host()[0][place] if place < len(sample.args) else None
     if type(value) is not int or not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         return False
@@ -312,17 +308,8 @@ def _other_options(spec: OpSpec, sample: Sample, several: list[Sample]) -> Itera
 
 def _axis(spec: OpSpec, sample: Sample) -> int | None:
     """The `axis` option of a call, or its default; None if it is not a single integer."""
-    value = sample.kwargs.get("axis", _default(spec, "axis"))
+    value = options_of(spec, sample).get("axis")
     return value if type(value) is int else None
-
-
-def _default(spec: OpSpec, name: str) -> Any:
-    """The default of an option of the function; None if it has none."""
-    try:
-        found = inspect.signature(spec.fn).parameters.get(name) if spec.fn is not None else None
-    except (TypeError, ValueError):  # the function has no signature
-        return None
-    return None if found is None else found.default
 
 
 def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
