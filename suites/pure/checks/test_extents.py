@@ -14,8 +14,10 @@ from cuassay.testing.generated.extents import (
     apart,
     around_powers,
     elements_of,
+    extents_of,
     has_expected_shape,
     is_quick,
+    longest_axis,
     multiples,
     one_each,
     resized,
@@ -150,6 +152,14 @@ def test_a_long_array_repeats_itself_after_a_prime_number_of_elements() -> None:
 
     assert (values[:81_915] == values[49_157:]).all()
     assert len(np.unique(values[:49_157])) > 40_000
+
+
+def test_extents_are_those_of_all_arrays() -> None:
+    sample = Sample((np.ones((3, 7)), [np.ones(5)]), {"weight": np.ones((9, 1, 7))})
+
+    assert (extents_of(sample), longest_axis(sample)) == ([3, 5, 7, 9], 9)
+    assert (extents_of(Sample((np.ones(1),))), longest_axis(Sample((np.ones(1),)))) == ([], 1)
+    assert longest_axis(Sample((np.ones(()), 3))) == 0
 
 
 def test_the_elements_of_all_arrays_are_counted() -> None:

@@ -26,8 +26,10 @@ __all__ = [
     "apart",
     "around_powers",
     "elements_of",
+    "extents_of",
     "has_expected_shape",
     "is_quick",
+    "longest_axis",
     "multiples",
     "numbers_like",
     "one_each",
@@ -41,6 +43,16 @@ __all__ = [
 def elements_of(sample: Sample, extents: Mapping[int, int] | None = None) -> int:
     """The number of elements of all arrays of a call, or of those that `resized` gives for `extents`."""
     return sum(math.prod(swapped(array.shape, extents or {})) for array in arrays_of(*sample.host()))
+
+
+def extents_of(sample: Sample) -> list[int]:
+    """The different extents of the call's arrays that are above 1, in ascending order."""
+    return sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1})
+
+
+def longest_axis(sample: Sample) -> int:
+    """The largest extent of the call's arrays; 0 if no array has an axis."""
+    return max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
 
 
 #: Seconds of the reference for one of many small samples.
@@ -99,7 +111,7 @@ def multiples(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
 
     Such an extent must be a multiple of something, as if the array holds pairs of numbers.
     """
-    for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
+    for extent in extents_of(sample):
         if not is_safely_taken(spec, resized(sample, {extent: extent + 1})):
             others = ({extent: times * extent} for times in (2, 3))
             yield from (resized(sample, one) for one in others if elements_of(sample, one) <= MOST_OF_SMALL)
@@ -112,7 +124,7 @@ def one_each(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
     last gives arrays of one element: code that divides by a number of elements less one then divides by zero.
     """
     shape = spec.expected(sample).shape
-    extents = sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1})
+    extents = extents_of(sample)
     for extent in extents:
         longer = resized(sample, {extent: extent + 1})
         if elements_of(longer) <= MOST_OF_SMALL and has_expected_shape(spec, longer):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
-from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.extents import elements_of, longest_axis
 from cuassay.testing.generated.filling import Change, is_general, refilled
 from cuassay.testing.generated.natively import check_predicate, with_number
 from cuassay.testing.generated.result_dtypes import floats_of
@@ -23,7 +23,6 @@ from cuassay.testing.generated.unused import check_unread_triangle, check_unused
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
-from cuassay.testing.terms import arrays_of
 
 Array = NDArray[Any]
 
@@ -188,7 +187,7 @@ def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, ba
 
 def _check_positions(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample, result: Any) -> None:
     """Compare results that are positions along an axis, or -1; other integers may be infinities that were converted."""
-    most = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    most = longest_axis(base)
     usual, expected = spec.expected(base), spec.expected(sample)
     if ((usual >= -1) & (usual <= most)).all():
         is_position = (expected >= -1) & (expected <= most)

@@ -27,7 +27,7 @@ from cuassay.testing.generated.execution import (
     refusal_of,
     run_sample,
 )
-from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.extents import elements_of, longest_axis
 from cuassay.testing.generated.patterns import ends_of
 from cuassay.testing.generated.result_dtypes import coarsest
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
@@ -134,13 +134,9 @@ def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
         if elements_of(sample) <= _MOST_OF_RANGES and spec.refusal(sample) is None:
             spans = [one.span for one in each(sample.args) if isinstance(one, HostArray) and not one.is_free]
             key = repr((spans, sorted(sample.kwargs.items())))
-            if key not in found or _longest_axis(sample) > _longest_axis(found[key]):
+            if key not in found or longest_axis(sample) > longest_axis(found[key]):
                 found[key] = sample
     return list(found.values())[:_RANGES]
-
-
-def _longest_axis(sample: Sample) -> int:
-    return max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
 
 
 def _check_zeros_and_ones(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:

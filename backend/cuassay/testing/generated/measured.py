@@ -16,13 +16,13 @@ from cuassay.core.device import Device
 from cuassay.testing.answers import one_on
 from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import check, explained, overwrite, refusal_of, turned
-from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.extents import elements_of, resized
 from cuassay.testing.generated.input_sets import DrawnResults, InputSets, is_in_place
 from cuassay.testing.generated.selection import one, plainest, seed
 from cuassay.testing.generated.sizes import check_larger
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
-from cuassay.testing.samples import BenchSamples, HostArray, Sample, each, normalized
+from cuassay.testing.samples import BenchSamples, HostArray, Sample, normalized
 from cuassay.testing.terms import arrays_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _Samples(BenchSamples):
 
 def _is_affordable(spec: OpSpec, base: Sample, sample: Sample) -> bool:
     """Whether the reference needs acceptable time and memory, extrapolated from a smaller call."""
-    if _elements(sample) > _MOST_ELEMENTS:
+    if elements_of(sample) > _MOST_ELEMENTS:
         return False
     less = _shrunk(sample)
     less = base if refusal_of(spec, less) is not None else less
@@ -143,10 +143,6 @@ def _shrunk(sample: Sample) -> Sample:
         longest = max(extents, key=lambda extent: extents[extent])
         extents[longest] = -(-extents[longest] // 2)
     return resized(sample, extents)
-
-
-def _elements(sample: Sample) -> int:
-    return sum(math.prod(value.shape) for value in each(sample.args, sample.kwargs) if hasattr(value, "shape"))
 
 
 def _times(spec: OpSpec, less: Sample, sample: Sample) -> float:

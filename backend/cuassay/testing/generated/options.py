@@ -12,7 +12,7 @@ import numpy as np
 from cuassay.core.device import Device
 from cuassay.errors import RaceError
 from cuassay.testing.generated.execution import is_safely_taken, refusal_of, run_sample
-from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.extents import elements_of, longest_axis, resized
 from cuassay.testing.generated.inputs import parameters_of
 from cuassay.testing.generated.selection import axes_of, by_options, generator, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
@@ -216,7 +216,7 @@ def _combined(spec: OpSpec, device: Device, several: Sequence[Sample], seen: set
     if len(combinations) > _COMBINATIONS:
         combinations = [combinations[at] for at in generator().permutation(len(combinations))[:_COMBINATIONS]]
     base = max(several, key=axes_of)
-    extent = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    extent = longest_axis(base)
     for combination in combinations:
         options = {name: value for name, value in combination.items() if value is not _ABSENT}
         longer = resized(base, {extent: extent + 1})
@@ -320,7 +320,7 @@ def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]
     """
     if spec.is_its_own_reference:
         return
-    small = [sample for sample in samples_of(spec, device, dtype, "values") if _size(sample) <= MOST_OF_OPTIONS]
+    small = [sample for sample in samples_of(spec, device, dtype, "values") if elements_of(sample) <= MOST_OF_OPTIONS]
     chosen = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
     most = max(small, key=axes_of, default=None)
     if most is not None and all(axes_of(sample) < axes_of(most) for sample in chosen):
@@ -347,10 +347,6 @@ def _with_axis_moved(sample: Sample, own: int, axis: int) -> Sample:
     args, kwargs = sample.changed(put)
     options = {**kwargs, "axis": axis}
     return replace(sample, args=args, kwargs=options, label=f"{sample.label}, along axis {axis} instead of {own}")
-
-
-def _size(sample: Sample) -> int:
-    return sum(array.size for array in arrays_of(*sample.host()))
 
 
 def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:

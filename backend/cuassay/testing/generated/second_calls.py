@@ -25,7 +25,7 @@ from cuassay.testing.generated.execution import (
     run_sample,
     verify,
 )
-from cuassay.testing.generated.extents import is_quick, resized
+from cuassay.testing.generated.extents import is_quick, longest_axis, resized
 from cuassay.testing.generated.optional_arrays import with_several_optional_arrays
 from cuassay.testing.generated.options import (
     MOST_OF_OPTIONS,
@@ -38,7 +38,6 @@ from cuassay.testing.generated.options import (
 from cuassay.testing.generated.selection import one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_sorted
-from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import finite_size
 
 #: Layouts of one shape, in the order of the calls: the contiguous one comes first and again at the end.
@@ -100,16 +99,16 @@ _NO_SAMPLE = (
 _MORE = 11
 
 
-def _of_new_shape(sample: Sample, times: int = 1) -> Sample:
+def _of_new_shape(sample: Sample, more: int = _MORE) -> Sample:
     """A call of a new shape, for which no cache has an entry: if it is wrong too, earlier calls are not the reason."""
-    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
-    return resized(sample, {extent: extent + times * _MORE}) if extent > 1 else sample
+    extent = longest_axis(sample)
+    return resized(sample, {extent: extent + more}) if extent > 1 else sample
 
 
 def _unmet(spec: OpSpec, device: Device, dtype: Any, times: int) -> Sample | None:
     """An ordinary call of a new shape; None if the reference would take long for it."""
     sample = one(spec, device, dtype, most=MOST_OF_OPTIONS)
-    larger = _of_new_shape(sample, times)
+    larger = _of_new_shape(sample, times * _MORE)
     return larger if _is_quick(spec, sample, larger) else None
 
 
@@ -132,7 +131,7 @@ def is_wrong_at_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
 
 
 def _verify_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    shapes = [_of_new_shape(sample, times) for times in range(1, _FIRST_TIMES + 1)]
+    shapes = [_of_new_shape(sample, times * _MORE) for times in range(1, _FIRST_TIMES + 1)]
     verify(spec, device, dtype, [one for one in shapes if is_safely_taken(spec, one)])
 
 
@@ -235,7 +234,7 @@ def _check_shorter(spec: OpSpec, device: Device, dtype: Any) -> None:
     Such a buffer may be kept for all lengths that are padded to the same one.
     """
     base = one(spec, device, dtype, most=MOST_OF_OPTIONS)
-    extent = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    extent = longest_axis(base)
     most = (extent // _BLOCK + 1) * _BLOCK
     longer = resized(base, {extent: most})
     if extent < 2 or not spec.deterministic or not _is_quick(spec, base, longer) or not is_safely_taken(spec, longer):
@@ -288,9 +287,7 @@ def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
 
 def _result_dtype(spec: OpSpec, device: Device, name: str, more: int) -> str | None:
     """The dtype of the result for inputs with an extent that is longer by `more`; None if these are rejected."""
-    sample = one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS)
-    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
-    longer = resized(sample, {extent: extent + more}) if extent > 1 else sample
+    longer = _of_new_shape(one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS), more)
     if not is_safely_taken(spec, longer):
         return None
     result = run_sample(spec, device, longer)

@@ -28,11 +28,10 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.extents import longest_axis, resized
 from cuassay.testing.generated.selection import one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
-from cuassay.testing.terms import arrays_of
 
 #: Cycles for which the default stream is kept busy: about 5 ms, so that work queued there by mistake comes too late.
 _BUSY = 10_000_000
@@ -94,7 +93,7 @@ def _check_new_size(
 ) -> list[tuple[Sample, Any]]:
     """Call the function on two streams with a size that no test has used, so that it fills its caches here."""
     backend = devices.backend(device.kind)
-    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
+    extent = longest_axis(sample)
     if spec.op is not None or extent < 2:
         return []
     size = resized(sample, {extent: extent + _MORE})
