@@ -35,7 +35,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
-from cuassay.testing.tolerance import FEWER_DIGITS
+from cuassay.testing.tolerance import FEWER_DIGITS, largest_size
 
 Array = NDArray[Any]
 Chance = np.random.Generator
@@ -291,14 +291,13 @@ def _compare(
     if wraps_in_reference(spec, sample):
         return
     if floats_of(sample) and expected.dtype.kind in "fc":
-        most = float(np.max(limit, initial=0.0, where=np.isfinite(limit)))  # infinity would count as 0
-        limit = _ERROR_FACTOR * (most + host_rounding(spec, sample))
-        limit += floor * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+        limit = _ERROR_FACTOR * (largest_size(limit) + host_rounding(spec, sample))
+        limit += floor * largest_size(expected)
     if floats_of(sample) and not is_exact:
         moves, got = last_digit_moves(spec, sample), on_host(result)
         is_anything = np.isinf(moves) if expected.dtype.kind in "fc" else moves != 0
         if expected.dtype.kind in "fc":
-            limit = limit + _ERROR_FACTOR * float(np.max(moves, initial=0.0, where=np.isfinite(moves)))
+            limit = limit + _ERROR_FACTOR * largest_size(moves)
         if got.shape == expected.shape:
             expected = np.where(is_anything, got, expected)
     with on_sample(sample):

@@ -16,6 +16,7 @@ from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each, over_arguments
+from cuassay.testing.tolerance import largest_size
 
 __all__ = [
     "Change",
@@ -137,8 +138,7 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     if found.shape != expected.shape:
         return np.inf
     with np.errstate(all="ignore"):
-        change = np.abs(np.subtract(found, expected, dtype=np.complex128))
-    return float(np.max(change, initial=0.0, where=np.isfinite(change)))
+        return largest_size(np.subtract(found, expected, dtype=np.complex128))
 
 
 def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cuassay.testing.generated.inputs import parameters_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.tolerance import largest_size
 
 __all__ = ["hint_at"]
 
@@ -95,8 +96,7 @@ def _with_conjugates(sample: Sample) -> Iterator[tuple[int, Sample]]:
 def _is_close(got: NDArray[Any], other: NDArray[Any]) -> bool:
     if got.shape != other.shape or not got.size:
         return False
-    size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
-    return bool(np.allclose(got, other, rtol=_CLOSE, atol=_CLOSE * size, equal_nan=True))
+    return bool(np.allclose(got, other, rtol=_CLOSE, atol=_CLOSE * largest_size(other), equal_nan=True))
 
 
 #: The relative error within which a result is that of changed inputs.

@@ -38,7 +38,7 @@ from cuassay.testing.generated.options import (
 from cuassay.testing.generated.selection import one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_sorted
-from cuassay.testing.tolerance import finite_size
+from cuassay.testing.tolerance import largest_size
 
 #: Layouts of one shape, in the order of the calls: the contiguous one comes first and again at the end.
 _IN_TURN = ("contiguous", "transposed", "strided", "offset", "contiguous")
@@ -184,7 +184,7 @@ def _verify_loosely(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
     if is_safely_taken(spec, sample):
         expected = spec.expected(sample)
         magnitude, _ = spec.scale(sample, expected)  # the size of terms that may cancel, not of their sum
-        limit = _LOOSELY * epsilon(dtype) * float(np.max(finite_size(magnitude), initial=0.0))
+        limit = _LOOSELY * epsilon(dtype) * largest_size(magnitude)
         with on_sample(sample):
             compare_values(spec, device, dtype, sample, run_sample(spec, device, sample), limit=limit)
 

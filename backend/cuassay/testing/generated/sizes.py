@@ -51,7 +51,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
-from cuassay.testing.tolerance import allowed
+from cuassay.testing.tolerance import allowed, largest_size
 
 #: Lengths in one dimension: around powers of two, and not divisible by vector widths.
 _LENGTHS = (4095, 16_385, 65_537, 131_071, 2**20 + 3)
@@ -141,7 +141,7 @@ def check_larger(
             # The function may be as wrong as its rounding errors on the host, which are large for sums in order.
             rounding = _OWN_ERRORS * (reference_rounding(spec, sample) if is_precise else host_rounding(spec, sample))
             if is_grown and dtype == np.float32 and spec.scale(base, spec.expected(base))[1] == 1:
-                rounding = rounding + _OF_POSITIONS * _largest(expected)
+                rounding = rounding + _OF_POSITIONS * largest_size(expected)
             compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit + rounding)
 
 
@@ -157,7 +157,7 @@ def limit_of_larger(
         return None
     several = len(arrays_of(*base.host())) < terms
     terms = max(1, round(terms * elements_of(sample) / max(1, elements_of(base)))) if several else terms
-    largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
+    largest_input = max((largest_size(array) for array in arrays_of(*sample.host())), default=0.0)
     inexact = expected.dtype.kind in "fc" and not is_float(dtype)  # the function converts integers to floats itself
     precise = (result_dtype(spec, sample) or dtype) if inexact else dtype
     return allowed(spec.rule, precise, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
@@ -178,11 +178,6 @@ _OF_POSITIONS = 2.0**-10
 
 #: Factor on the error that the function has on the host, because a device may round differently.
 _OWN_ERRORS = 3.0
-
-
-def _largest(array: NDArray[Any]) -> float:
-    finite = array[np.isfinite(array)] if array.dtype.kind in "fc" else array
-    return float(np.max(np.abs(finite), initial=0.0))
 
 
 def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
