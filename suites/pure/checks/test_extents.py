@@ -73,18 +73,18 @@ def test_each_extent_is_one_longer_and_one_the_smaller_one_first() -> None:
 
 def test_extents_of_two_are_changed_and_those_of_one_are_not() -> None:
     assert shapes(one_each(spec_of(lambda a: a), Sample((MAKE((2, 1)),)))) == [(3, 1), (1, 1)]
-    assert shapes(around_powers(spec_of(np.sum), Sample((MAKE(()),)))) == []
-    assert shapes(around_powers(spec_of(lambda a: a), Sample((MAKE(2),))))[:3] == [(1,), (3,), (5,)]
+    assert shapes(around_powers(Sample((MAKE(()),)))) == []
+    assert shapes(around_powers(Sample((MAKE(2),))))[:3] == [(1,), (3,), (5,)]
 
 
 def test_the_longest_extent_is_around_powers_of_two() -> None:
-    found = shapes(around_powers(spec_of(lambda a: a), Sample((MAKE((31, 40)),))))
+    found = shapes(around_powers(Sample((MAKE((31, 40)),))))
 
     assert [rows for rows, _ in found] == [31] * len(found)
     assert [columns for _, columns in found] == [
         1, 2, 3, 5, 7, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257,
     ]  # fmt: skip
-    assert shapes(around_powers(spec_of(lambda a: a), Sample((MAKE((1, 1)),)))) == []
+    assert shapes(around_powers(Sample((MAKE((1, 1)),)))) == []
 
 
 def test_equal_extents_are_made_unequal_where_the_reference_agrees() -> None:

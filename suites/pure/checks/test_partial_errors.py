@@ -54,10 +54,10 @@ BAD = Sample((HostArray(np.zeros((4, 3))),))
 def test_one_bad_row_among_good_ones_is_rejected(each: bool) -> None:
     spec = rows(each)
     ordinary = ordinary_samples(spec, CPU, FLOAT64)
-    found = failure(partial_errors.check_partial_errors, spec, CPU, FLOAT64, BAD, ValueError, ordinary)
+    found = failure(partial_errors.check_partial_errors, spec, CPU, BAD, ValueError, ordinary)
 
     assert ("no error, but the reference raises ValueError where one row of many" in found) is not each
-    assert not failure(partial_errors.check_partial_errors, spec, CPU, FLOAT64, BAD, LookupError, ordinary)
+    assert not failure(partial_errors.check_partial_errors, spec, CPU, BAD, LookupError, ordinary)
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,9 @@ def moves(spec: OpSpec) -> bool:
     return spec.op is not None and spec.op.schema.place is not None
 
 
-def has(*kinds: Kind) -> Callable[[OpSpec], bool]:
-    """Make a predicate: whether a spec has samples of any of these kinds."""
-    return lambda spec: bool(spec.kinds & set(kinds))
+def has(kind: Kind) -> Callable[[OpSpec], bool]:
+    """Make a predicate: whether a spec has samples of this kind."""
+    return lambda spec: kind in spec.kinds
 
 
 Function = Callable[..., None]

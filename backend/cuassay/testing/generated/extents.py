@@ -97,7 +97,7 @@ _SMALL = (1, 2, 3, 5, 7, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1
 MOST_OF_SMALL = 2**14
 
 
-def around_powers(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+def around_powers(sample: Sample) -> Iterator[Sample]:
     """The sample with the longest extent of its first array replaced by each of `_SMALL`."""
     arrays = arrays_of(*sample.host())
     extent = max(arrays[0].shape, default=0) if arrays else 0

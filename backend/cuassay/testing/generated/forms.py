@@ -22,7 +22,6 @@ from cuassay.testing.generated.execution import (
     assert_inputs_held,
     check,
     explained,
-    has,
     is_op,
     is_safely_taken,
     moves,
@@ -292,7 +291,7 @@ def _strided_or_broadcast(spec: OpSpec, device: Device, dtype: Any) -> Iterator[
 
 def _of_first_shape(spec: OpSpec, device: Device, dtype: Any, kind: Kind) -> Iterator[Sample]:
     """The largest sample of this kind whose result has the shape of the first argument; nothing if there is none."""
-    drawn = list(samples_of(spec, device, dtype, kind)) if has(kind)(spec) else []
+    drawn = list(samples_of(spec, device, dtype, kind)) if kind in spec.kinds else []
     ordered = (drawn[place] for place in of_most_elements(drawn))
     fitting = (one for one in ordered if np.shape(one.host()[0][0]) == empty_out(spec, one, "contiguous").shape)
     yield from islice(fitting, 1)

@@ -364,7 +364,7 @@ def _check_wide(spec: OpSpec, device: Device, dtype: Any) -> None:
 
     like = one(spec, device, dtype, most=_COUNT)
     args, kwargs = like.changed(
-        lambda array: HostArray(drawn(array)) if array is not None and getattr(array, "dtype", None) == dtype else array
+        lambda array: HostArray(drawn(array)) if getattr(array, "dtype", None) == dtype else array
     )
     sample = replace(
         like, args=args, kwargs=kwargs, label="integers of 62 bits, some next to squares and powers of two"

@@ -164,7 +164,7 @@ def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
                 compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-def with_number(number: float, part: float = 1 / 3) -> Change:
+def with_number(number: complex, part: float = 1 / 3) -> Change:
     """Make a function that puts `number` into a copy of an array, after the fraction `part` of its elements."""
     return lambda array: with_element(array, min(int(part * array.size), array.size - 1), number)
 

@@ -167,12 +167,12 @@ def _has_result_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
 
 
 def runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
-    """Whether the function accepts options that nobody declared; it may reject them with any error."""
+    """Whether the function accepts a call that nobody declared; it may reject it with any error."""
     try:
         run_sample(spec, device, sample)
     except RaceError:
         raise
-    except Exception:  # noqa: BLE001  libraries reject options with errors of different types
+    except Exception:  # noqa: BLE001  libraries reject calls with errors of different types
         return False
     return True
 

@@ -58,7 +58,7 @@ _MOST_ELEMENTS, _MOST_SAMPLES = 9000, 4
 
 
 def check_partial_errors(
-    spec: OpSpec, device: Device, dtype: Any, bad: Sample, error: type[BaseException], ordinary: list[Sample]
+    spec: OpSpec, device: Device, bad: Sample, error: type[BaseException], ordinary: list[Sample]
 ) -> None:
     """Put one row of `bad` into ordinary calls: the function must reject what the reference rejects with `error`."""
     for sample in _with_one_row(bad, ordinary):

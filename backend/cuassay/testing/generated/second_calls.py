@@ -19,6 +19,7 @@ from cuassay.testing.generated.comparison import compare, compare_values, on_hos
 from cuassay.testing.generated.execution import (
     check,
     explained,
+    is_function,
     is_safely_taken,
     on_sample,
     refusal_of,
@@ -30,6 +31,7 @@ from cuassay.testing.generated.optional_arrays import with_several_optional_arra
 from cuassay.testing.generated.options import (
     MOST_OF_OPTIONS,
     check_axis_beyond,
+    runs,
     with_each_axis,
     with_mixed_options,
     with_near_options,
@@ -44,7 +46,7 @@ from cuassay.testing.tolerance import largest_size
 _IN_TURN = ("contiguous", "transposed", "strided", "offset", "contiguous")
 
 
-@check(lambda spec: spec.op is None)
+@check(is_function)
 def check_second_call(spec: OpSpec, device: Device) -> None:
     """Calls that alternate between dtypes, layouts and options are right: no cache key lacks one, none is mixed up."""
     dtypes = [dtype for dtype in spec.dtypes if spec.why_unsupported(device, dtype) is None]
@@ -163,11 +165,7 @@ def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
     coarse, fine = (_unmet(spec, device, as_dtype(name), _FIRST_TIMES + 3) for name in (floats[-1], floats[0]))
     if coarse is None or fine is None or any(refusal_of(spec, call) is not None for call in (coarse, fine)):
         return
-    try:
-        run_sample(spec, device, coarse)
-    except RaceError:
-        raise
-    except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
+    if not runs(spec, device, coarse):
         return
     sentence = f"{floats[0]} after a call of the same shape in {floats[-1]}: does the key of a cache lack the dtype?"
     name_dtype(floats[0])
@@ -208,11 +206,7 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     if any(refusal_of(spec, call) is not None for call in (sample, in_order)):  # the function must not run before this
         return
-    try:
-        run_sample(spec, device, in_order)
-    except RaceError:
-        raise
-    except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
+    if not runs(spec, device, in_order):
         return
     at_first = functools.partial(_verify_first, spec, device, dtype, sample)
     with explained(_CACHED_ALGORITHM, at_first, "wrong also in first calls with a shape: no earlier call is the cause"):

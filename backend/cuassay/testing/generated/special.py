@@ -46,6 +46,7 @@ from cuassay.testing.generated.filling import (
     near_zero,
     refilled,
     some_tiny,
+    with_element,
 )
 from cuassay.testing.generated.natively import check_far_units, check_orders
 from cuassay.testing.generated.result_dtypes import floats_of
@@ -109,10 +110,6 @@ def _every_other(array: Array, number: float) -> Array:
     return flat.reshape(array.shape)
 
 
-def _every_other_zero(array: Array) -> Array:
-    return _every_other(array, 0)
-
-
 #: How often -1, 0 and 1 are drawn. In some draws a small matrix has a column of zeros, or only negative numbers.
 _DRAWS = 6
 
@@ -136,7 +133,13 @@ def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
         if any(array.dtype == np.bool_ for array in arrays_of(*sample.host())):
             nothing = refilled(_all_false(sample), np.zeros_like, "all zero, and all truth values False")
             _check(spec, device, dtype, sample, nothing)
-        _check(spec, device, dtype, sample, refilled(sample, _every_other_zero, "every other number is 0"))
+        _check(
+            spec,
+            device,
+            dtype,
+            sample,
+            refilled(sample, functools.partial(_every_other, number=0), "every other number is 0"),
+        )
         _check(spec, device, dtype, sample, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
         for label, one_zero in _each_zero(sample):
             _check(spec, device, dtype, sample, replace(one_zero, label=f"{sample.label}, {label}"))
@@ -368,9 +371,7 @@ def _spike(dtype: Any) -> float:
 
 
 def _spiked(array: Array) -> Array:
-    flat = array.reshape(-1).copy()
-    flat[flat.size // 6] = _spike(array.dtype)
-    return flat.reshape(array.shape)
+    return with_element(array, array.size // 6, _spike(array.dtype))
 
 
 def is_spread(bad: NDArray[np.bool_], among: NDArray[np.bool_], share: float = 0.8) -> bool:

@@ -21,6 +21,7 @@ from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
     check,
     explained,
+    is_function,
     is_safely_taken,
     on_sample,
     overwrite,
@@ -56,7 +57,7 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
             with backend.use_stream(side):
                 result = spec.run(device, *(given if side is sides[0] else sample.on(device)))
                 found.append((result, devices.to_host(result) if hasattr(result, "shape") else result))
-        fresh = _check_new_size(spec, device, dtype, sample, sides)
+        fresh = _run_new_size(spec, device, sample, sides)
         for side in sides:
             main.wait_stream(side)
         backend.synchronize(device.index)
@@ -88,9 +89,7 @@ def _is_right_on_host(spec: OpSpec, dtype: Any, fresh: Sequence[tuple[Sample, An
     return True
 
 
-def _check_new_size(
-    spec: OpSpec, device: Device, dtype: Any, sample: Sample, streams: Sequence[Any]
-) -> list[tuple[Sample, Any]]:
+def _run_new_size(spec: OpSpec, device: Device, sample: Sample, streams: Sequence[Any]) -> list[tuple[Sample, Any]]:
     """Call the function on two streams with a size that no test has used, so that it fills its caches here."""
     backend = devices.backend(device.kind)
     extent = longest_axis(sample)
@@ -129,7 +128,7 @@ def _check_read(read: Any, now: Any) -> None:
         ) from None
 
 
-@check(lambda spec: spec.op is None, needs=("graphs",))
+@check(is_function, needs=("graphs",))
 def check_captured(spec: OpSpec, device: Device) -> None:
     """A function captured in a graph, and replayed after its inputs have changed, computes with the new numbers."""
     backend = devices.backend(device.kind)
