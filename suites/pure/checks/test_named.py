@@ -146,14 +146,6 @@ def test_code_of_a_function_and_of_those_that_it_uses(function: Any, found: list
     assert names(function) == found
 
 
-def test_code_of_a_function_that_was_met_is_not_given_again() -> None:
-    seen: set[FunctionType] = set()
-
-    assert [code.co_name for code in codes_of(calling, seen)] == ["calling", "helper"]
-    assert seen == {calling, helper}
-    assert list(codes_of(helper, seen)) == []
-
-
 def test_content_of_a_variable_that_is_not_set_is_none() -> None:
     def outer() -> Any:
         def fn() -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from types import CodeType
 from typing import Any
+
+from cuassay.testing.generated.named import nested_codes
 
 __all__ = ["names_angles", "names_finite", "names_nan", "names_of", "tests_nan"]
 
@@ -33,8 +34,4 @@ def names_of(function: Any) -> set[str]:
     code = getattr(function, "__code__", None)
     if code is None:
         return {getattr(function, "__name__", "")}
-    names, inner = set[str](), [code]
-    while inner:
-        names.update((one := inner.pop()).co_names)
-        inner.extend(const for const in one.co_consts if isinstance(const, CodeType))
-    return names
+    return {name for one in nested_codes(code) for name in one.co_names}
