@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -239,9 +239,8 @@ def _check_differences(spec: OpSpec, device: Device, sample: Sample, elements: i
         if is_narrow:  # the cotangents are not float32 numbers, so these are not either unless they were rounded
             raise AssertionError(f"gradient {place} in float64 was rounded to float32: each number in it is float32's")
     call = _Call(spec, device, sample)
-    function: Callable[..., Any] = call
     try:
-        gradcheck(function, call.chosen(), elements=elements)
+        gradcheck(call, call.chosen(), elements=elements)
     except GradientError as error:
         raise AssertionError(str(error)) from error
 
