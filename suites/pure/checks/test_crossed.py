@@ -64,7 +64,6 @@ def test_call_does_not_get_the_options_of_another(args: Any, mine: Any, theirs: 
         pytest.param(drawn(9, 0, 5, "uint8"), True, id="unsigned"),
         pytest.param(drawn(9, 0, 5, "float32"), False, id="floats"),
         pytest.param(MAKE(9), False, id="free"),
-        pytest.param(HostArray(np.array([3, 1, 1]), span=(0, 5), is_free=True), False, id="free with a range"),
         pytest.param(HostArray(np.array([3, 1, 1])), False, id="fixed"),
         pytest.param(np.array([3, 1, 1]), False, id="of NumPy"),
         pytest.param(3, False, id="a number"),

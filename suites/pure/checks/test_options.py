@@ -332,7 +332,6 @@ def test_ends_are_in_the_label() -> None:
         pytest.param((A,), {"low": -1.0, "high": 1.0}, id="no range"),
         pytest.param((A.values,), {"low": -1.0, "high": 1.0}, id="an array of NumPy"),
         pytest.param((MAKE.of([0.5, 1]),), {"low": -1.0, "high": 1.0}, id="given numbers"),
-        pytest.param((HostArray(A.values, span=(-3, 3), is_free=True),), {"low": -1.0, "high": 1.0}, id="a free array"),
         pytest.param((RANGED,), {"low": -1.0}, id="one float"),
         pytest.param((RANGED,), {"low": -1.0, "high": 1.0, "eps": 0.5}, id="three floats"),
         pytest.param((RANGED,), {"low": -1, "high": 1}, id="integers"),

@@ -21,7 +21,7 @@ from cuassay.testing.generated.broken import assert_whole
 from cuassay.testing.generated.comparison import compare_values, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample, verify
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
-from cuassay.testing.generated.filling import last_digit_moves
+from cuassay.testing.generated.filling import is_changed, last_digit_moves
 from cuassay.testing.generated.integers import wraps_in_reference
 from cuassay.testing.generated.mentions import names_of
 from cuassay.testing.generated.named import named_numbers
@@ -242,9 +242,8 @@ def _with_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
                 args[place] = HostArray(np.where(chance.integers(0, 2, given.shape), chosen, given.values))
         elif may_be_filled(given) and dtype_name(given.dtype) in INTEGERS:
             args[place] = next_to_multiples(given, given.values, named, chance)
-    if all(new is old for new, old in zip(args, base.args, strict=True)):
-        return None
-    return replace(base, args=tuple(args), label=f"{base.label}, numbers from the function's code")
+    changed = replace(base, args=tuple(args), label=f"{base.label}, numbers from the function's code")
+    return changed if is_changed(args, base.args) else None
 
 
 def _next_to_powers(dtype: Any) -> list[Array]:

@@ -33,6 +33,7 @@ __all__ = [
     "Check",
     "assert_inputs_held",
     "check",
+    "compare_filled",
     "explained",
     "filled_from",
     "has",
@@ -196,6 +197,13 @@ def filled_from(
     sentence = f"right for the sample's own numbers, wrong for others: {what}{advice}"
     with on_sample(filled), explained(sentence, lambda: verify(spec, device, dtype, [base])):
         yield
+
+
+def compare_filled(spec: OpSpec, device: Device, dtype: Any, base: Sample, filled: Sample) -> None:
+    """Compare a call with other numbers than `base`, if reference and function accept it."""
+    if is_safely_taken(spec, filled):
+        with filled_from(spec, device, dtype, base, filled):
+            compare(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
 def runs_on_host(spec: OpSpec, sample: Sample) -> bool:

@@ -18,7 +18,7 @@ from cuassay.arrays.dtypes import epsilon, is_complex
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.filling import Change, conditioning, refilled
+from cuassay.testing.generated.filling import Change, conditioning, is_changed, refilled
 from cuassay.testing.generated.natively import decided
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
@@ -177,5 +177,5 @@ def _changed(sample: Sample, change: Change, label: str) -> Iterator[Sample]:
         return HostArray(change(given.values)) if is_free else given
 
     args = tuple(put(given) for given in sample.args)
-    if any(new is not old for new, old in zip(args, sample.args, strict=True)):
+    if is_changed(args, sample.args):
         yield Sample(args, sample.kwargs, f"{sample.label}, {label}")

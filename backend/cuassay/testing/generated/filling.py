@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ __all__ = [
     "Change",
     "conditioning",
     "free_floats",
+    "is_changed",
     "is_general",
     "last_digit_moves",
     "near_zero",
@@ -53,6 +54,11 @@ def refilled(
 
     args, kwargs = over_arguments(sample.args, sample.kwargs, put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
+
+
+def is_changed(args: Iterable[Any], before: Iterable[Any]) -> bool:
+    """Whether some argument, or some member of a list, is another object than that at the same place before."""
+    return any(new is not old for new, old in zip(each(args), each(before), strict=True))
 
 
 def with_element(array: NDArray[Any], place: int, number: complex) -> NDArray[Any]:

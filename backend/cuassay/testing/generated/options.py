@@ -111,7 +111,7 @@ def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
     """The call with its two float options at the ends of an input's range, if they lie within that range."""
     names = [name for name, value in sample.kwargs.items() if isinstance(value, float)]
     for given in each(sample.args):
-        if not isinstance(given, HostArray) or given.span is None or given.is_free or len(names) != 2:
+        if not isinstance(given, HostArray) or given.span is None or len(names) != 2:
             continue
         low, high = (float(end) for end in given.span)
         if not all(low <= sample.kwargs[name] <= high for name in names):

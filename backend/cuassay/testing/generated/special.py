@@ -183,9 +183,7 @@ def _check_minus_one_to_one(spec: OpSpec, device: Device, dtype: Any, sample: Sa
 
 def _spans_minus_one_to_one(given: Any) -> bool:
     """Whether the argument has a requested range that includes -1, 0 and 1."""
-    if not isinstance(given, HostArray) or given.span is None or given.is_free or not is_float(given.dtype):
-        return False
-    return given.span[0] <= -1 and given.span[1] >= 1
+    return _has_range(given) and given.span[0] <= -1 and given.span[1] >= 1
 
 
 def _check_range_ends(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
