@@ -178,6 +178,12 @@ def test_the_shape_on_the_host_is_that_of_the_function() -> None:
     assert [has_expected_shape(spec, Sample((MAKE(length),))) for length in (1, 5, 6)] == [True, False, False]
 
 
+def test_a_function_that_breaks_on_the_host_has_no_shape_there() -> None:
+    spec = spec_of(lambda a: a, fn=lambda xp, a: a.data.ptr, samples=lambda make: [make(3)])
+
+    assert shape_on_host(spec, Sample((MAKE(3),))) is None
+
+
 def test_overflow_on_the_host_does_not_warn() -> None:
     spec = spec_of(lambda a: a * 1, fn=lambda xp, a: xp.exp(a * 1e4), samples=lambda make: [make.of([-1.0])])
 

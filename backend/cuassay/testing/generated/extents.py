@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import is_float
-from cuassay.errors import CuassayError
 from cuassay.testing.generated.execution import is_safely_taken, refusal_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
@@ -81,13 +80,13 @@ def has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
 
 
 def shape_on_host(spec: OpSpec, sample: Sample) -> tuple[int, ...] | None:
-    """The shape of the function's result on the host; None if it or the reference rejects the sample."""
+    """The shape of the function's result on the host; None if it does not run there, or the reference does not."""
     if not is_safely_taken(spec, sample):
         return None
     try:
         with np.errstate(all="ignore"):
             return tuple(np.shape(spec.run("cpu", *sample.copied())))
-    except CuassayError:  # the function uses streams or graphs, which the host lacks
+    except Exception:  # noqa: BLE001  a function for one device may break in any way on the host's arrays
         return None
 
 
