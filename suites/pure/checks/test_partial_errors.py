@@ -277,4 +277,4 @@ def while_true(a: Any) -> Any:
     ids=["a loop", "a loop that raises", "while", "no loop", "no Python code"],
 )
 def test_a_reference_that_raises_or_has_no_loop_seems_to_end(reference: Any, ends: bool) -> None:
-    assert partial_errors._ends(reference) is ends
+    assert partial_errors._seems_to_end(reference) is ends

@@ -29,6 +29,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Kind, Sample, each, is_sorted, over_lists
 
 __all__ = [
+    "IN_PLACE",
     "REGISTERED",
     "Check",
     "assert_inputs_held",
@@ -45,6 +46,7 @@ __all__ = [
     "must_raise",
     "on_sample",
     "overwrite",
+    "refusal_of",
     "run_sample",
     "run_unchanging",
     "runs_on_host",

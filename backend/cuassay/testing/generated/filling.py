@@ -156,7 +156,6 @@ def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
     most = np.zeros(expected.shape)
     for seed in range(3):
         chance = np.random.default_rng(seed)
-
         other = refilled(sample, functools.partial(_moved, chance=chance), "last digits moved", every=True)
         if is_safely_taken(spec, other):
             found = spec.expected(other)

@@ -26,8 +26,6 @@ from cuassay.testing.generated.selection import axes_of, by_options, one, option
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__: list[str] = []
-
 #: The most elements of a sample, the elements perturbed in each array, and the most broadcast samples.
 _MOST, _CHANGED, _BROADCAST = 600, 4, 3
 

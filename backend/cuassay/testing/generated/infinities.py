@@ -15,7 +15,7 @@ from cuassay.testing.generated.comparison import compare_values, of_reference, o
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
 from cuassay.testing.generated.extents import elements_of, longest_axis
 from cuassay.testing.generated.filling import Change, is_general, refilled
-from cuassay.testing.generated.natively import check_predicate, with_number
+from cuassay.testing.generated.natively import check_predicate, with_number, with_row
 from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import samples_of
 from cuassay.testing.generated.special import MOST_ELEMENTS, is_spread, samples_to_fill
@@ -51,7 +51,8 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
             _check_finite(spec, device, dtype, sample)
             continue
         changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
-        changes |= {"the last number is inf": with_number(np.inf, 1.0), "a row of minus infinity": _low_row}
+        changes["the last number is inf"] = with_number(np.inf, 1.0)
+        changes["a row of minus infinity"] = with_row(-np.inf)  # its maximum is then not the least finite number
         changes |= {f"all numbers are {number}": _all(number) for number in (np.inf, -np.inf)}
         _check_changes(spec, device, dtype, sample, changes)
     for sample in islice(samples_of(spec, device, dtype, "values"), _MOST_SAMPLES):
@@ -139,13 +140,6 @@ def _makes_no_nan(spec: OpSpec, sample: Sample) -> bool:
     except Exception:  # noqa: BLE001  a function for one device may fail in any way on the host
         return False
     return True
-
-
-def _low_row(array: Array) -> Array:
-    """Set the first row along the last axis to minus infinity: its maximum is then not the least finite number."""
-    low = array.copy()
-    low.reshape(-1)[: array.shape[-1] if array.ndim else 1] = -np.inf
-    return low
 
 
 def _all(number: float) -> Change:

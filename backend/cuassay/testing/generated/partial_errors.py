@@ -104,7 +104,7 @@ def assert_taken(spec: OpSpec, sample: Sample, declared: Collection[ErrorInput],
     except Exception as error:
         alike = [bad for bad in declared if isinstance(error, bad.error) and _says(str(error), bad.match)]
         is_shown = is_ordinary or _needs_options(spec, sample)
-        if not alike or not (is_shown or _ends(spec.reference)):
+        if not alike or not (is_shown or _seems_to_end(spec.reference)):
             return
         refusals = [refusal_of(spec, bad.sample) for bad in alike]
         if None in refusals:
@@ -120,7 +120,7 @@ def _needs_options(spec: OpSpec, sample: Sample) -> bool:
     return bool(sample.kwargs) and refusal_of(spec, replace(sample, kwargs={})) is not None
 
 
-def _ends(reference: Any) -> bool:
+def _seems_to_end(reference: Any) -> bool:
     """Whether a reference seems to end for a declared bad input: it raises errors itself, or has no Python loop."""
     found = {step.opname for code in codes_of(reference) for step in get_instructions(code)}
     return "RAISE_VARARGS" in found or not any(name == "FOR_ITER" or "JUMP_BACKWARD" in name for name in found)
