@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuassay.testing.generated.named import nested_codes
+from cuassay.testing.generated.named import nested_codes, unwrapped
 
 __all__ = ["names_angles", "names_finite", "names_nan", "names_of", "tests_nan"]
 
@@ -31,6 +31,7 @@ def names_angles(reference: Any) -> bool:
 
 def names_of(function: Any) -> set[str]:
     """The names that a function and the functions nested in it use; for one without Python code, its own name."""
+    function = unwrapped(function)
     code = getattr(function, "__code__", None)
     if code is None:
         return {getattr(function, "__name__", "")}

@@ -6,13 +6,14 @@ The code itself can be collected as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["codes_of", "content_of", "named_numbers", "nested_codes"]
+__all__ = ["codes_of", "content_of", "named_numbers", "nested_codes", "unwrapped"]
 
 
 def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
@@ -21,7 +22,9 @@ def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
     0, 1 and -1 are left out, because nearly every function contains them.
     """
     found = [number for one in (spec.fn, spec.reference) for used in _functions(one) for number in _numbers(used)]
-    for value in sample.kwargs.values():
+    fixed = [one for one in (spec.fn, spec.reference) if isinstance(one, partial)]
+    given = [value for one in fixed for value in (*one.args, *one.keywords.values())]
+    for value in (*given, *sample.kwargs.values()):
         found.extend(_numbers_in(value))
     return sorted({number for number in found if number not in (0, 1, -1)})
 
@@ -30,6 +33,11 @@ def codes_of(function: Any) -> Iterator[CodeType]:
     """The code of a Python function, of functions nested in it, and of functions of the same module that it uses."""
     for used in _functions(function):
         yield from nested_codes(used.__code__)
+
+
+def unwrapped(function: Any) -> Any:
+    """The function that a `functools.partial` calls; anything else is returned as it is."""
+    return function.func if isinstance(function, partial) else function
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:
@@ -42,13 +50,13 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 def _functions(function: Any) -> Iterator[FunctionType]:
     """A Python function, and the functions of the same module that it uses, directly or through others."""
-    waiting, seen = [function], set[FunctionType]()
+    waiting, seen = [unwrapped(function)], set[FunctionType]()
     while waiting:
         one = waiting.pop()
         if isinstance(one, FunctionType) and one not in seen:
             seen.add(one)
             yield one
-            used = [value for value in _variables(one) if isinstance(value, FunctionType)]
+            used = [value for value in map(unwrapped, _variables(one)) if isinstance(value, FunctionType)]
             waiting.extend(value for value in used if value.__module__ == one.__module__)
 
 
