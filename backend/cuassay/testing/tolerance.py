@@ -33,6 +33,7 @@ __all__ = [
     "allowed",
     "by_rounding_error",
     "finite_size",
+    "largest_size",
     "rounding_limit",
 ]
 
@@ -176,7 +177,7 @@ def by_rounding_error(own: RoundingError, dtype: Any, expected: Any, terms: int,
     numpy.ndarray
         The tolerance.
     """
-    size, largest = finite_size(expected), float(np.max(finite_size(passed), initial=0.0))
+    size, largest = finite_size(expected), largest_size(passed)
     unit = epsilon(dtype)
     # An error far beyond the rounding of the inputs, or of the largest intermediate number, is not a rounding error.
     believed = (_STEPS + GROWTH["sqrt"](terms)) * max(own.inputs, unit * largest)
@@ -198,6 +199,11 @@ def finite_size(array: Any) -> NDArray[Any]:
         if size.size and np.max(size) < np.inf:  # the maximum of numbers with a NaN is NaN
             return size
     return np.asarray(np.where(size < np.inf, size, size.dtype.type(0)))
+
+
+def largest_size(array: Any) -> float:
+    """The largest absolute value; 0 if no number is finite."""
+    return float(np.max(finite_size(array), initial=0.0))
 
 
 def _unit_of(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:

@@ -32,7 +32,6 @@ def index(size: int, low: int, high: int, dtype: str = "int32") -> HostArray:
         pytest.param(index((3, 3), 0, 5), False, id="a matrix"),
         pytest.param(index(9, 0, 5, "float32"), False, id="floats"),
         pytest.param(MAKE(9), False, id="free integers"),
-        pytest.param(HostArray(np.arange(9), span=(0, 8), is_free=True), False, id="free integers with a range"),
         pytest.param(HostArray(np.arange(9)), False, id="without a range"),
         pytest.param(np.arange(9), False, id="an array of NumPy"),
         pytest.param(3, False, id="a number"),

@@ -428,3 +428,16 @@ def test_two_samples_of_one_number_of_axes_share_the_layouts() -> None:
     run("layouts", spec, None)
 
     assert len(set(met)) > 5
+
+
+def by_pointer(xp: Any, a: Any, factor: float = 2.0) -> Any:
+    """As a kernel of `cuda` does, which reads the pointer of each array: those of NumPy have none."""
+    return a.data.ptr if isinstance(a, np.ndarray) else a * factor
+
+
+@pytest.mark.parametrize("check", ["values", "layouts", "second_call", "combined", "sizes", "bench", "side_stream"])
+def test_function_that_breaks_on_the_host_passes_on_its_device(check: str) -> None:
+    bench = lambda make, sizes: [make((64, 64))]  # noqa: E731
+    spec = spec_of(by_pointer, lambda a, factor=2.0: a * factor, bench=bench)
+
+    CHECKS[check](spec, "sim", *([FLOAT32] if CHECKS[check].per_dtype else []))

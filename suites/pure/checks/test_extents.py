@@ -14,8 +14,10 @@ from cuassay.testing.generated.extents import (
     apart,
     around_powers,
     elements_of,
+    extents_of,
     has_expected_shape,
     is_quick,
+    longest_axis,
     multiples,
     one_each,
     resized,
@@ -71,18 +73,18 @@ def test_each_extent_is_one_longer_and_one_the_smaller_one_first() -> None:
 
 def test_extents_of_two_are_changed_and_those_of_one_are_not() -> None:
     assert shapes(one_each(spec_of(lambda a: a), Sample((MAKE((2, 1)),)))) == [(3, 1), (1, 1)]
-    assert shapes(around_powers(spec_of(np.sum), Sample((MAKE(()),)))) == []
-    assert shapes(around_powers(spec_of(lambda a: a), Sample((MAKE(2),))))[:3] == [(1,), (3,), (5,)]
+    assert shapes(around_powers(Sample((MAKE(()),)))) == []
+    assert shapes(around_powers(Sample((MAKE(2),))))[:3] == [(1,), (3,), (5,)]
 
 
 def test_the_longest_extent_is_around_powers_of_two() -> None:
-    found = shapes(around_powers(spec_of(lambda a: a), Sample((MAKE((31, 40)),))))
+    found = shapes(around_powers(Sample((MAKE((31, 40)),))))
 
     assert [rows for rows, _ in found] == [31] * len(found)
     assert [columns for _, columns in found] == [
         1, 2, 3, 5, 7, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257,
     ]  # fmt: skip
-    assert shapes(around_powers(spec_of(lambda a: a), Sample((MAKE((1, 1)),)))) == []
+    assert shapes(around_powers(Sample((MAKE((1, 1)),)))) == []
 
 
 def test_equal_extents_are_made_unequal_where_the_reference_agrees() -> None:
@@ -152,6 +154,14 @@ def test_a_long_array_repeats_itself_after_a_prime_number_of_elements() -> None:
     assert len(np.unique(values[:49_157])) > 40_000
 
 
+def test_extents_are_those_of_all_arrays() -> None:
+    sample = Sample((np.ones((3, 7)), [np.ones(5)]), {"weight": np.ones((9, 1, 7))})
+
+    assert (extents_of(sample), longest_axis(sample)) == ([3, 5, 7, 9], 9)
+    assert (extents_of(Sample((np.ones(1),))), longest_axis(Sample((np.ones(1),)))) == ([], 1)
+    assert longest_axis(Sample((np.ones(()), 3))) == 0
+
+
 def test_the_elements_of_all_arrays_are_counted() -> None:
     assert elements_of(Sample(([np.zeros(3), np.zeros((2, 2))], 5), {"weight": np.zeros(())})) == 8
 
@@ -166,6 +176,12 @@ def test_the_shape_on_the_host_is_that_of_the_function() -> None:
 
     assert [shape_on_host(spec, Sample((MAKE(length),))) for length in (1, 5, 6)] == [(1,), (5,), None]
     assert [has_expected_shape(spec, Sample((MAKE(length),))) for length in (1, 5, 6)] == [True, False, False]
+
+
+def test_a_function_that_breaks_on_the_host_has_no_shape_there() -> None:
+    spec = spec_of(lambda a: a, fn=lambda xp, a: a.data.ptr, samples=lambda make: [make(3)])
+
+    assert shape_on_host(spec, Sample((MAKE(3),))) is None
 
 
 def test_overflow_on_the_host_does_not_warn() -> None:

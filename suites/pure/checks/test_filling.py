@@ -13,6 +13,7 @@ from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.filling import (
     conditioning,
     free_floats,
+    is_changed,
     is_general,
     last_digit_moves,
     near_zero,
@@ -246,3 +247,11 @@ def test_moves_are_infinite_where_the_shape_changes_and_zero_where_they_are_refu
     )
     assert conditioning(picky, sample_of_ones) == 0.0
     assert last_digit_moves(picky, sample_of_ones).tolist() == [0, 0, 0]
+
+
+def test_arguments_are_changed_if_one_is_another_object() -> None:
+    one, other = np.ones(3), np.ones(3)
+
+    assert not is_changed((one, [other], 5), (one, [other], 5))
+    assert is_changed((one, [one], 5), (one, [other], 5))
+    assert is_changed((other, 5), (one, 5))

@@ -508,11 +508,6 @@ def test_ends_of_a_range_are_near_if_they_are_in_its_eighth(number: int) -> None
     assert (found.dtype, found.span) == (np.int16, (-40, 41))
 
 
-def test_longest_axis_of_all_arrays() -> None:
-    assert integers._longest_axis(Sample((np.ones((3, 7)), [np.ones(5)]), {"weight": np.ones((9, 1))})) == 9
-    assert integers._longest_axis(Sample((np.ones(()), 3))) == 0
-
-
 def test_integers_of_54_and_55_bits_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     spec = spec_of(lambda a: a * 1, lambda a: a * 1, "uint64", lambda make: [make(200)])

@@ -56,14 +56,6 @@ def test_longest_extents_are_halved_until_few_elements_are_left(shapes: Any, sma
     assert [one.shape for one in measured._shrunk(ones(*shapes)).args] == smaller
 
 
-def test_elements_of_all_arrays_are_counted() -> None:
-    sample = Sample(
-        ([HostArray(np.ones(3)), HostArray(np.ones((2, 2)))], 5), {"weight": HostArray(np.ones(())), "n": 9}
-    )
-
-    assert measured._elements(sample) == 8
-
-
 @pytest.mark.parametrize(
     ("work", "times"),
     [

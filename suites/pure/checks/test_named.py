@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -98,6 +99,7 @@ def closing_over(value: Any) -> Function:
         pytest.param(closing_over(helper), [19, 23], id="a helper of a closure"),
         pytest.param(closing_over(foreign(helper)), [], id="a function of another module"),
         pytest.param(nested, [59], id="a nested function"),
+        pytest.param(functools.partial(calling, 67, b=71), [19, 23, 67, 71], id="a partial call"),
         pytest.param(np.negative, [], id="no Python code"),
         pytest.param(None, [], id="nothing"),
     ],
@@ -138,20 +140,14 @@ def nesting(a: Any) -> Any:
         pytest.param(closing_over(helper), ["<lambda>", "helper"], id="a closure"),
         pytest.param(closing_over(foreign(helper)), ["<lambda>"], id="a function of another module"),
         pytest.param(foreign(calling, helper=helper), ["calling"], id="a global of another module"),
+        pytest.param(functools.partial(calling, 67), ["calling", "helper"], id="a partial call"),
+        pytest.param(closing_over(functools.partial(helper, 3)), ["<lambda>", "helper"], id="a closure over one"),
         pytest.param(np.negative, [], id="no Python code"),
         pytest.param(None, [], id="nothing"),
     ],
 )
 def test_code_of_a_function_and_of_those_that_it_uses(function: Any, found: list[str]) -> None:
     assert names(function) == found
-
-
-def test_code_of_a_function_that_was_met_is_not_given_again() -> None:
-    seen: set[FunctionType] = set()
-
-    assert [code.co_name for code in codes_of(calling, seen)] == ["calling", "helper"]
-    assert seen == {calling, helper}
-    assert list(codes_of(helper, seen)) == []
 
 
 def test_content_of_a_variable_that_is_not_set_is_none() -> None:
@@ -199,6 +195,8 @@ def within(a: Any) -> Any:
         pytest.param(lambda a: np.fft.fft(a), False, False, False, True, id="fft"),
         pytest.param(lambda a: a.irfft2(), False, False, False, True, id="irfft2"),
         pytest.param(np.isnan, True, True, True, False, id="no Python code, isnan"),
+        pytest.param(functools.partial(within), True, True, True, False, id="a partial call"),
+        pytest.param(functools.partial(np.isfinite), False, True, True, False, id="a partial call of no Python code"),
         pytest.param(np.isfinite, False, True, True, False, id="no Python code, isfinite"),
         pytest.param(np.negative, False, False, False, False, id="no Python code"),
         pytest.param(None, False, False, False, False, id="nothing"),

@@ -10,7 +10,8 @@ from failed_checks import failure
 
 from cuassay import Device
 from cuassay.testing import OpSpec, Sample
-from cuassay.testing.generated.nan_runs import check_counts_of_nan, has_declared_nan, with_nan_run, with_row_of_nan
+from cuassay.testing.generated.nan_runs import check_counts_of_nan, has_declared_nan, with_nan_run
+from cuassay.testing.generated.natively import with_row
 from cuassay.testing.generated.selection import one
 
 CPU, FLOAT32 = Device("cpu"), np.dtype("float32")
@@ -36,7 +37,7 @@ def test_first_half_of_each_row_or_all_of_the_first_row_becomes_nan(shape: Any, 
     given = np.ones(shape)
 
     assert places(with_nan_run(given)) == run
-    assert places(with_row_of_nan(given)) == row
+    assert places(with_row(np.nan)(given)) == row
     assert (given == 1).all()
     assert np.nansum(with_nan_run(given)) == given.size - np.sum(run)
 

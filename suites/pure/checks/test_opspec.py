@@ -17,6 +17,7 @@ from cuassay.errors import CapabilityNameError, SpecError
 from cuassay.ops import Call, interpose
 from cuassay.testing import ErrorInput, KnownFailure, OpSpec, Sample, Tolerance, Work, conformance
 from cuassay.testing.check_names import AROUND_FORMULA, CHECK_NAMES, OF_DEVICES, OF_OTHER_KIND
+from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.opspec import REDUCED
 from cuassay.testing.own_specs import own_specs
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION
@@ -617,6 +618,21 @@ def test_the_bytes_of_a_call_are_read_and_written_once() -> None:
 
     assert rows.touched(sample) == 4 * 8 * 4 + 8 * 4
     assert OpSpec(op=ops.exp, reference=np.exp).touched(Sample(sample.args[:1])) == 2 * 4 * 8 * 4
+
+
+def on_sim_only(xp: Any, a: Any) -> Any:
+    if isinstance(a, np.ndarray):
+        raise TypeError("takes arrays of sim")
+    return a * 2
+
+
+@pytest.mark.parametrize("work", [None, lambda a: Work(bytes=2 * a.nbytes)], ids=["by default", "declared"])
+def test_work_of_a_function_for_one_device_is_that_of_its_reference(work: Any) -> None:
+    bench = lambda make, sizes: [make((64, 64))]  # noqa: E731
+    spec = OpSpec(fn=on_sim_only, reference=lambda a: a * 2, dtypes=("float32",), work=work, bench=bench)
+
+    assert spec.least_work(Sample((np.ones((4, 8), np.float32),))).bytes == 2 * 4 * 8 * 4
+    CHECKS["bench"](spec, "sim")
 
 
 @pytest.mark.parametrize(

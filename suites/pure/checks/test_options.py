@@ -332,7 +332,6 @@ def test_ends_are_in_the_label() -> None:
         pytest.param((A,), {"low": -1.0, "high": 1.0}, id="no range"),
         pytest.param((A.values,), {"low": -1.0, "high": 1.0}, id="an array of NumPy"),
         pytest.param((MAKE.of([0.5, 1]),), {"low": -1.0, "high": 1.0}, id="given numbers"),
-        pytest.param((HostArray(A.values, span=(-3, 3), is_free=True),), {"low": -1.0, "high": 1.0}, id="a free array"),
         pytest.param((RANGED,), {"low": -1.0}, id="one float"),
         pytest.param((RANGED,), {"low": -1.0, "high": 1.0, "eps": 0.5}, id="three floats"),
         pytest.param((RANGED,), {"low": -1, "high": 1}, id="integers"),
@@ -525,6 +524,14 @@ def test_mixed_options_are_tried_once_each() -> None:
     assert [(sample.args[0].shape, dict(sample.kwargs)) for sample in found] == [
         ((3, 5), {}),
     ]  # fmt: skip
+
+
+def test_options_are_mixed_next_to_samples_that_have_an_array_for_one() -> None:
+    several = [call(w=np.ones(5), k=2), call(w=None, k=0), call(w=None, k=1)]
+
+    found = kwargs(one for one in with_mixed_options(spec_of(*several), CPU, FLOAT32) if "resized" not in one.label)
+
+    assert found == [{"k": 0}, {"w": None}, {"k": 1}, {}]
 
 
 def test_mixed_options_that_were_tried_are_tried_at_another_length() -> None:

@@ -54,10 +54,10 @@ BAD = Sample((HostArray(np.zeros((4, 3))),))
 def test_one_bad_row_among_good_ones_is_rejected(each: bool) -> None:
     spec = rows(each)
     ordinary = ordinary_samples(spec, CPU, FLOAT64)
-    found = failure(partial_errors.check_partial_errors, spec, CPU, FLOAT64, BAD, ValueError, ordinary)
+    found = failure(partial_errors.check_partial_errors, spec, CPU, BAD, ValueError, ordinary)
 
     assert ("no error, but the reference raises ValueError where one row of many" in found) is not each
-    assert not failure(partial_errors.check_partial_errors, spec, CPU, FLOAT64, BAD, LookupError, ordinary)
+    assert not failure(partial_errors.check_partial_errors, spec, CPU, BAD, LookupError, ordinary)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,13 @@ def test_calls_of_other_options_get_no_bad_row() -> None:
 
     assert not list(partial_errors._with_one_row(Sample((np.zeros(2),), {"axis": 0}), [right]))
     assert not list(partial_errors._with_one_row(Sample((np.zeros(2), 1), {"axis": 1}), [right]))
+
+
+def test_calls_of_an_equal_array_as_an_option_get_a_bad_row() -> None:
+    right = Sample((np.ones((5, 2)),), {"weights": np.ones(2)})
+
+    assert len(list(partial_errors._with_one_row(Sample((np.zeros(2),), {"weights": np.ones(2)}), [right]))) == 1
+    assert not list(partial_errors._with_one_row(Sample((np.zeros(2),), {"weights": np.zeros(2)}), [right]))
 
 
 def permuted(order: Any, is_bad: Any) -> Any:
@@ -270,4 +277,4 @@ def while_true(a: Any) -> Any:
     ids=["a loop", "a loop that raises", "while", "no loop", "no Python code"],
 )
 def test_a_reference_that_raises_or_has_no_loop_seems_to_end(reference: Any, ends: bool) -> None:
-    assert partial_errors._ends(reference) is ends
+    assert partial_errors._seems_to_end(reference) is ends

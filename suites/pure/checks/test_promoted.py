@@ -32,6 +32,11 @@ def of_one_dtype(one: str, other: str) -> str:
     return one
 
 
+def of_floats(one: str, other: str) -> str:
+    """The rule of a function that is not meant for integers next to floats."""
+    return one if one == other else {("float32", "float64"): "float64", ("float64", "float32"): "float64"}[one, other]
+
+
 def added(xp: Any, a: Any, b: Any) -> Any:
     return a + b
 
@@ -55,6 +60,7 @@ def spec_of(fn: Any = added, **fields: Any) -> OpSpec:
         ({"result_dtype": None}, False),
         ({"result_dtype": of_the_first}, False),
         ({"result_dtype": of_one_dtype}, False),
+        ({"result_dtype": of_floats, "dtypes": ("int32", *WIDE)}, True),
         ({"dtypes": ("float32",)}, False),
         ({"dtypes": ("float16", "float32")}, False),
     ],
@@ -65,6 +71,7 @@ def spec_of(fn: Any = added, **fields: Any) -> OpSpec:
         "no rule",
         "the first",
         "a rule for one dtype",
+        "a rule for some dtypes",
         "one dtype",
         "float16",
     ],

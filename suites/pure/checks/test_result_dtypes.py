@@ -134,7 +134,7 @@ def test_finding_the_dtype_neither_warns_nor_writes_an_input() -> None:
     assert sample.args[0].tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("error", [TypeError, ValueError, NotImplementedError, DeviceError])
+@pytest.mark.parametrize("error", [TypeError, ValueError, AttributeError, RuntimeError, DeviceError])
 def test_function_that_does_not_run_on_the_host_has_no_dtype(error: type[Exception]) -> None:
     def fn(xp: Any, a: Any) -> Any:
         if a.size == 5:
@@ -142,13 +142,3 @@ def test_function_that_does_not_run_on_the_host_has_no_dtype(error: type[Excepti
         return a
 
     assert result_dtype(spec_of(fn), Sample((np.ones(5),))) is None
-
-
-def test_another_error_of_the_function_is_raised() -> None:
-    def fn(xp: Any, a: Any) -> Any:
-        if a.size == 5:
-            raise ZeroDivisionError("a fault")
-        return a
-
-    with pytest.raises(ZeroDivisionError, match="a fault"):
-        result_dtype(spec_of(fn), Sample((np.ones(5),)))

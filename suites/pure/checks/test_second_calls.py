@@ -117,7 +117,7 @@ def test_results_are_alike_but_for_the_order_of_additions(one: Any, other: Any, 
 def test_longest_extent_of_a_call_of_a_new_shape_is_11_longer(shapes: Any, times: int, expected: Any) -> None:
     sample = Sample(tuple(HostArray(np.ones(shape)) for shape in shapes))
 
-    assert tuple(one.shape for one in _of_new_shape(sample, times).args) == expected
+    assert tuple(one.shape for one in _of_new_shape(sample, 11 * times).args) == expected
 
 
 class Kept:

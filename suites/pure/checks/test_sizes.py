@@ -258,6 +258,10 @@ def test_a_reference_that_refuses_inputs_without_elements_requires_nothing() -> 
     assert not empty_axes(lambda a: a - a.max(), lambda a: a - a.max())
 
 
+def test_a_list_of_no_rows_is_not_an_error() -> None:
+    assert not empty_axes(lambda a: list(a * 2), lambda a: list(a * 2))
+
+
 def test_another_error_for_inputs_without_elements_may_be_meant() -> None:
     def refusing(a: Any) -> Any:
         if not a.size:

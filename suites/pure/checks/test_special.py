@@ -257,12 +257,11 @@ def test_sums_of_float16_that_overflow_on_the_way_fail() -> None:
         (HostArray(np.ones(3), span=(-1.0, 1.0)), True),
         (HostArray(np.ones(3), span=(-0.9, 1.0)), False),
         (HostArray(np.ones(3), span=(-1.0, 0.9)), False),
-        (HostArray(np.ones(3), span=(-1.0, 1.0), is_free=True), False),
         (HostArray(np.ones(3)), False),
         (HostArray(np.ones(3, np.int64), span=(-1.0, 1.0)), False),
         (np.ones(3), False),
     ],
-    ids=["from -1 to 1", "from -0.9", "to 0.9", "free", "no range", "integers", "an array"],
+    ids=["from -1 to 1", "from -0.9", "to 0.9", "no range", "integers", "an array"],
 )
 def test_ranges_that_include_minus_one_and_one(given: Any, spans: bool) -> None:
     assert special._spans_minus_one_to_one(given) is spans

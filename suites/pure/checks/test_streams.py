@@ -128,7 +128,7 @@ def new_sizes(fn: Any, sample: Sample, reference: Any = lambda a: a + a) -> list
     """The shapes that a function is called with on two streams."""
     spec = spec_of(fn, reference, samples=lambda make: [sample])
     sides = [backend().new_stream(0) for _ in range(2)]
-    found = streams._check_new_size(spec, SIM, FLOAT32, sample, sides)
+    found = streams._run_new_size(spec, SIM, sample, sides)
     backend().synchronize(0)
     return [(size.args[0].shape, result.shape) for size, result in found]
 
@@ -157,7 +157,7 @@ def test_ops_are_not_called_with_a_new_size() -> None:
     spec = OpSpec(op=ops.add, reference=np.add)
     sample = Sample((np.ones(5, np.float32),) * 2)
 
-    assert streams._check_new_size(spec, SIM, FLOAT32, sample, [backend().new_stream(0)]) == []
+    assert streams._run_new_size(spec, SIM, sample, [backend().new_stream(0)]) == []
 
 
 @pytest.mark.parametrize(

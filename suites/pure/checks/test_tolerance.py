@@ -11,7 +11,16 @@ from cuassay.core.precision import MODES
 from cuassay.errors import SpecError
 from cuassay.testing import Tolerance
 from cuassay.testing.rounding_error import RoundingError
-from cuassay.testing.tolerance import BY_CLASS, GENERAL, GROWTH, MODE_EPS, allowed, by_rounding_error, finite_size
+from cuassay.testing.tolerance import (
+    BY_CLASS,
+    GENERAL,
+    GROWTH,
+    MODE_EPS,
+    allowed,
+    by_rounding_error,
+    finite_size,
+    largest_size,
+)
 
 ONE = np.ones(1)
 
@@ -81,6 +90,7 @@ def test_a_tolerance_that_means_nothing_is_refused(wrong: dict[str, object]) -> 
 def test_the_size_of_what_is_not_finite_is_zero() -> None:
     assert finite_size([-2, np.inf, -np.inf, np.nan, 3 + 4j]).tolist() == [2, 0, 0, 0, 5]
     assert finite_size([-2, np.inf]).tolist() == [2, 0]
+    assert [largest_size(numbers) for numbers in ([-2, np.inf, 1], [np.nan], [], True, -3)] == [2, 0, 0, 1, 3]
 
 
 @pytest.mark.parametrize(

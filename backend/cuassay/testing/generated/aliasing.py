@@ -28,7 +28,8 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.filling import free_floats, is_general, refilled, with_element
+from cuassay.testing.generated.filling import free_floats, is_general, refilled
+from cuassay.testing.generated.natively import with_number
 from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
@@ -164,13 +165,9 @@ def _check_repeated_input(spec: OpSpec, device: Device) -> None:
         return
     _compare_repeated_input(spec, device, dtype, copies, first, second)
     of_first = [array for array in free_floats(copies) if array is getattr(copies.args[first], "values", None)]
-    special = refilled(copies, _with_nan, "a NaN in it", chosen=of_first)
+    special = refilled(copies, with_number(np.nan, 0.5), "a NaN in it", chosen=of_first)
     if of_first and spec.reference is not None and is_safely_taken(spec, special):
         _compare_repeated_input(spec, device, dtype, special, first, second)
-
-
-def _with_nan(array: NDArray[Any]) -> NDArray[Any]:
-    return with_element(array, array.size // 2, np.nan)
 
 
 def _compare_repeated_input(spec: OpSpec, device: Device, dtype: Any, copies: Sample, first: int, second: int) -> None:

@@ -42,6 +42,7 @@ from cuassay.testing.generated.sizes import check_larger
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_permutation, is_sorted
 from cuassay.testing.terms import arrays_of, is_elementwise
+from cuassay.testing.tolerance import largest_size
 
 Array = NDArray[Any]
 
@@ -220,7 +221,7 @@ def _agrees(expected: Array, wanted: Array) -> bool:
     """Whether both are equal but for roundings that depend on the place, as those of vector units do."""
     if expected.shape != wanted.shape or expected.dtype.kind not in "fc":
         return np.array_equal(expected, wanted)
-    largest = float(np.max(np.abs(wanted), initial=0.0, where=np.isfinite(wanted)))
+    largest = largest_size(wanted)
     return np.allclose(expected, wanted, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True)
 
 

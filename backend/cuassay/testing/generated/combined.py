@@ -21,7 +21,7 @@ from cuassay.testing.generated.broken import assert_whole
 from cuassay.testing.generated.comparison import compare_values, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_function, is_safely_taken, on_sample, verify
 from cuassay.testing.generated.extents import elements_of, has_expected_shape, resized, swapped
-from cuassay.testing.generated.filling import last_digit_moves
+from cuassay.testing.generated.filling import is_changed, last_digit_moves
 from cuassay.testing.generated.integers import wraps_in_reference
 from cuassay.testing.generated.mentions import names_of
 from cuassay.testing.generated.named import named_numbers
@@ -35,7 +35,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
-from cuassay.testing.tolerance import FEWER_DIGITS
+from cuassay.testing.tolerance import FEWER_DIGITS, largest_size
 
 Array = NDArray[Any]
 Chance = np.random.Generator
@@ -242,9 +242,8 @@ def _with_named_numbers(spec: OpSpec, base: Sample) -> Sample | None:
                 args[place] = HostArray(np.where(chance.integers(0, 2, given.shape), chosen, given.values))
         elif may_be_filled(given) and dtype_name(given.dtype) in INTEGERS:
             args[place] = next_to_multiples(given, given.values, named, chance)
-    if all(new is old for new, old in zip(args, base.args, strict=True)):
-        return None
-    return replace(base, args=tuple(args), label=f"{base.label}, numbers from the function's code")
+    changed = replace(base, args=tuple(args), label=f"{base.label}, numbers from the function's code")
+    return changed if is_changed(args, base.args) else None
 
 
 def _next_to_powers(dtype: Any) -> list[Array]:
@@ -291,14 +290,13 @@ def _compare(
     if wraps_in_reference(spec, sample):
         return
     if floats_of(sample) and expected.dtype.kind in "fc":
-        most = float(np.max(limit, initial=0.0, where=np.isfinite(limit)))  # infinity would count as 0
-        limit = _ERROR_FACTOR * (most + host_rounding(spec, sample))
-        limit += floor * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+        limit = _ERROR_FACTOR * (largest_size(limit) + host_rounding(spec, sample))
+        limit += floor * largest_size(expected)
     if floats_of(sample) and not is_exact:
         moves, got = last_digit_moves(spec, sample), on_host(result)
         is_anything = np.isinf(moves) if expected.dtype.kind in "fc" else moves != 0
         if expected.dtype.kind in "fc":
-            limit = limit + _ERROR_FACTOR * float(np.max(moves, initial=0.0, where=np.isfinite(moves)))
+            limit = limit + _ERROR_FACTOR * largest_size(moves)
         if got.shape == expected.shape:
             expected = np.where(is_anything, got, expected)
     with on_sample(sample):

@@ -24,7 +24,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse, rounding_error, rounding_errors
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of, is_elementwise
-from cuassay.testing.tolerance import FUNCTION, allowed, by_rounding_error, finite_size, rounding_limit
+from cuassay.testing.tolerance import FUNCTION, allowed, by_rounding_error, finite_size, largest_size, rounding_limit
 
 __all__ = [
     "compare",
@@ -376,7 +376,7 @@ def _narrowed_limit(
 
 def _capped(limit: Any, spec: OpSpec, sample: Sample, precise: Any, expected: Any) -> Any:
     """The limit if it is a small fraction of the results; otherwise what the function's rounding errors explain."""
-    most = _largest(finite_size(expected))
+    most = largest_size(expected)
     if not np.size(limit) or _largest(limit) <= _SHARE * most:
         return limit
     own = _rounding_errors(spec, sample) if epsilon(precise) > epsilon("float64") else None  # nothing is wider

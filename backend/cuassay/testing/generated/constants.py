@@ -23,6 +23,7 @@ from cuassay.testing.generated.execution import check
 from cuassay.testing.generated.named import content_of
 from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
 
 Function = Callable[..., Any]
 
@@ -49,7 +50,7 @@ def check_constants(spec: OpSpec, device: Device) -> None:
     if not isinstance(spec.fn, FunctionType) or spec.why_unsupported(device, "float32") is not None:
         return
     sample = one(spec, device, as_dtype("float32"), most=4096)
-    exact, got = spec.expected(sample), _in_float64(spec, spec.fn, sample)
+    exact, got = spec.expected(sample), _in_float64(spec.fn, sample)
     if got is None or got.shape != exact.shape or exact.size < _ENOUGH:
         return
     with np.errstate(all="ignore"):
@@ -57,7 +58,7 @@ def check_constants(spec: OpSpec, device: Device) -> None:
     if not _LEAST < float(np.abs(error).max()) / max(float(np.abs(_finite(exact)).max()), sys.float_info.min) < _MOST:
         return
     for number, changed in variants(spec.fn):
-        moved = _in_float64(spec, changed, sample)
+        moved = _in_float64(changed, sample)
         if moved is not None and moved.shape == got.shape:
             with np.errstate(all="ignore"):
                 slope = _finite(moved - got) / (number * _STEP)
@@ -70,7 +71,7 @@ def check_constants(spec: OpSpec, device: Device) -> None:
                 )
 
 
-def _in_float64(spec: OpSpec, fn: Function, sample: Any) -> NDArray[np.float64] | None:
+def _in_float64(fn: Function, sample: Sample) -> NDArray[np.float64] | None:
     """The function's result on the host for the sample's numbers in float64; None if it is not float64."""
     args, kwargs = widened(sample)
     try:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.broken import breaking
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.execution import filled_from, is_safely_taken, on_sample, refusal_of, run_sample
+from cuassay.testing.generated.execution import compare_filled, is_safely_taken, on_sample, refusal_of, run_sample
 from cuassay.testing.generated.extents import elements_of
 from cuassay.testing.generated.patterns import ends_of, may_be_filled
-from cuassay.testing.generated.selection import generator, samples_of
+from cuassay.testing.generated.selection import generator, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_permutation
 
@@ -54,14 +54,16 @@ def check_crossed(spec: OpSpec, device: Device, dtype: Any) -> None:
                 if is_safely_taken(spec, crossed):
                     compare(spec, device, dtype, crossed, run_sample(spec, device, crossed))
         for crossed in _crossed(sample, other, chance):
-            if is_safely_taken(spec, crossed):
-                with filled_from(spec, device, dtype, sample, crossed):
-                    compare(spec, device, dtype, crossed, run_sample(spec, device, crossed))
+            compare_filled(spec, device, dtype, sample, crossed)
 
 
 def _of_list(sample: Sample, other: Sample) -> Iterator[Sample]:
     """The call with the other's options, if it has a list: an empty member may meet an option only there."""
-    if any(isinstance(given, list) for given in sample.args) and other.kwargs and sample.kwargs != other.kwargs:
+    if (
+        any(isinstance(given, list) for given in sample.args)
+        and other.kwargs
+        and options_key(sample) != options_key(other)
+    ):
         kwargs = {**sample.kwargs, **other.kwargs}
         yield replace(sample, kwargs=kwargs, label=f"{sample.label}, with the options of: {other.label}")
 
@@ -88,8 +90,7 @@ def _crossed(sample: Sample, other: Sample, chance: np.random.Generator) -> Iter
 
 def _is_drawn(given: Any) -> bool:
     """Whether it holds unordered integers drawn from a requested range."""
-    is_asked = may_be_filled(given) and given.span is not None and not given.is_free
-    return is_asked and given.dtype.kind in "iu" and given.values.size > 1
+    return may_be_filled(given) and given.span is not None and given.dtype.kind in "iu" and given.values.size > 1
 
 
 def _has_other_integers(mine: HostArray, theirs: Any) -> bool:
@@ -144,6 +145,4 @@ def check_many_integers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
             values.reshape(-1)[chance.permutation(values.size)[: every.size]] = every
         args.append(_host_array(values, one))
     many = replace(sample, args=tuple(args), label=f"{sample.label}, very many of its integers")
-    if is_safely_taken(spec, many):
-        with filled_from(spec, device, dtype, sample, many):
-            compare(spec, device, dtype, many, run_sample(spec, device, many))
+    compare_filled(spec, device, dtype, sample, many)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cuassay.testing.compare import REFUSED_ENDS
 from cuassay.testing.generated.inputs import input_name
+from cuassay.testing.generated.patterns import ends_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_permutation, is_sorted
 
@@ -37,13 +38,9 @@ def each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
 
 def _ends(given: Any, array: Array) -> tuple[int, int]:
     """The least and largest number of the requested range or, without one, of the array itself."""
-    least, most = int(array.min()), int(array.max())
-    if isinstance(given, HostArray) and given.span is not None and not given.is_free and array.dtype.kind in "iu":
-        least, most = min(least, int(given.span[0])), max(most, int(given.span[1]))
-    if array.dtype.kind == "b":
-        return least, most
-    limits = np.iinfo(array.dtype)
-    return max(least, limits.min), min(most, limits.max)
+    if isinstance(given, HostArray) and array.dtype.kind in "iu":
+        return ends_of(given)
+    return int(array.min()), int(array.max())
 
 
 def several_arrays(sample: Sample) -> list[tuple[int, Array]]:

@@ -14,6 +14,7 @@ from cuassay.testing.generated.filling import refilled, span_of
 from cuassay.testing.generated.natively import decided
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import SPAN, Sample
+from cuassay.testing.tolerance import largest_size
 
 __all__ = ["check_equal_numbers"]
 
@@ -43,7 +44,7 @@ def check_equal_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
             return
         if not (decided(narrow, first, dtype, 1.0).all() and decided(expected, first, dtype, 1.0).all()):
             return
-    limit = _CLEARLY * max(1.0, float(np.max(np.abs(first), initial=0.0)))
+    limit = _CLEARLY * max(1.0, largest_size(first))
     for one in equal:
         with filled_from(spec, device, dtype, sample, one):
             result, expected = run_sample(spec, device, one), spec.expected(one)

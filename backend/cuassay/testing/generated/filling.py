@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,13 @@ from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each, over_arguments
+from cuassay.testing.tolerance import largest_size
 
 __all__ = [
     "Change",
     "conditioning",
     "free_floats",
+    "is_changed",
     "is_general",
     "last_digit_moves",
     "near_zero",
@@ -52,6 +54,11 @@ def refilled(
 
     args, kwargs = over_arguments(sample.args, sample.kwargs, put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
+
+
+def is_changed(args: Iterable[Any], before: Iterable[Any]) -> bool:
+    """Whether some argument, or some member of a list, is another object than that at the same place before."""
+    return any(new is not old for new, old in zip(each(args), each(before), strict=True))
 
 
 def with_element(array: NDArray[Any], place: int, number: complex) -> NDArray[Any]:
@@ -137,8 +144,7 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     if found.shape != expected.shape:
         return np.inf
     with np.errstate(all="ignore"):
-        change = np.abs(np.subtract(found, expected, dtype=np.complex128))
-    return float(np.max(change, initial=0.0, where=np.isfinite(change)))
+        return largest_size(np.subtract(found, expected, dtype=np.complex128))
 
 
 def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
@@ -150,7 +156,6 @@ def last_digit_moves(spec: OpSpec, sample: Sample) -> NDArray[Any]:
     most = np.zeros(expected.shape)
     for seed in range(3):
         chance = np.random.default_rng(seed)
-
         other = refilled(sample, functools.partial(_moved, chance=chance), "last digits moved", every=True)
         if is_safely_taken(spec, other):
             found = spec.expected(other)

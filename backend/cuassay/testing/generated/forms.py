@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,7 +22,6 @@ from cuassay.testing.generated.execution import (
     assert_inputs_held,
     check,
     explained,
-    has,
     is_op,
     is_safely_taken,
     moves,
@@ -31,9 +29,9 @@ from cuassay.testing.generated.execution import (
     on_sample,
     overwrite,
     refusal_of,
-    run_sample,
     turned,
 )
+from cuassay.testing.generated.inputs import parameters_of
 from cuassay.testing.generated.selection import few, of_most_elements, one, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Kind, Sample, over_lists
@@ -51,13 +49,7 @@ def empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
 
 def _takes_out(spec: OpSpec) -> bool:
     """Whether a user's function has a parameter ``out=None``, as NumPy's functions do."""
-    if spec.fn is None:
-        return False
-    try:
-        found = inspect.signature(spec.fn).parameters.get("out")
-    except (TypeError, ValueError):
-        return False
-    return found is not None and found.default is None
+    return any(one.name == "out" and one.default is None for one in parameters_of(spec.fn))
 
 
 @check(lambda spec: is_op(spec) or _takes_out(spec))
@@ -78,16 +70,15 @@ def _check_out_of_function(spec: OpSpec, device: Device, dtype: Any) -> None:
     for sample in few(spec, device, dtype):
         if "out" in sample.kwargs or not is_safely_taken(spec, sample):
             continue
-        plain = run_sample(spec, device, sample)
-        if getattr(plain, "dtype", None) is None:
-            continue
-        out = devices.from_host(np.ones(tuple(plain.shape), np.dtype(str(plain.dtype))), device)
-        args, kwargs = sample.on(device)
         with on_sample(sample), np.errstate(all="ignore"):
             with devices.backend(device.kind).activate(device.index):
-                result = spec.apply(device, args, {**kwargs, "out": out})
-            if isinstance(result, tuple | list):
-                return
+                args, kwargs = sample.on(device)
+                plain = spec.apply(device, args, kwargs)
+                if not hasattr(plain, "dtype"):
+                    continue  # a Python number, or several arrays, for which no single array is the `out`
+                out = devices.from_host(np.ones(tuple(plain.shape), np.dtype(str(plain.dtype))), device)
+                args, kwargs = sample.on(device)
+                spec.apply(device, args, {**kwargs, "out": out})
             with explained(_NOT_WRITTEN):
                 compare(spec, device, dtype, sample, out)
         written.append((sample, plain))
@@ -300,7 +291,7 @@ def _strided_or_broadcast(spec: OpSpec, device: Device, dtype: Any) -> Iterator[
 
 def _of_first_shape(spec: OpSpec, device: Device, dtype: Any, kind: Kind) -> Iterator[Sample]:
     """The largest sample of this kind whose result has the shape of the first argument; nothing if there is none."""
-    drawn = list(samples_of(spec, device, dtype, kind)) if has(kind)(spec) else []
+    drawn = list(samples_of(spec, device, dtype, kind)) if kind in spec.kinds else []
     ordered = (drawn[place] for place in of_most_elements(drawn))
     fitting = (one for one in ordered if np.shape(one.host()[0][0]) == empty_out(spec, one, "contiguous").shape)
     yield from islice(fitting, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -20,14 +20,11 @@ from cuassay.errors import GradientError
 from cuassay.ops.rules import Formula, derivative_of
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, overwrite, run_sample, turned
-from cuassay.testing.generated.extents import has_expected_shape, resized
+from cuassay.testing.generated.extents import elements_of, extents_of, has_expected_shape, resized
 from cuassay.testing.generated.filling import free_floats, refilled
 from cuassay.testing.generated.selection import axes_of, by_options, one, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
-from cuassay.testing.terms import arrays_of
-
-__all__: list[str] = []
 
 #: The most elements of a sample, the elements perturbed in each array, and the most broadcast samples.
 _MOST, _CHANGED, _BROADCAST = 600, 4, 3
@@ -122,14 +119,16 @@ def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
     """Small samples: one of each set of options and number of axes, some broadcast ones, and one in two layouts."""
     small = by_options(spec, device, as_dtype(dtype), most=_MOST) or [one(spec, device, as_dtype(dtype), most=_MOST)]
     small += _of_other_options(spec, device, as_dtype(dtype), small)
-    others = [sample for sample in samples_of(spec, device, as_dtype(dtype), "values") if 0 < _size(sample) <= _MOST]
+    others = [
+        sample for sample in samples_of(spec, device, as_dtype(dtype), "values") if 0 < elements_of(sample) <= _MOST
+    ]
     by_axes = {
-        axes_of(sample): sample for sample in (*sorted(others, key=_size), *small) if spec.refusal(sample) is None
+        axes_of(sample): sample for sample in (*sorted(others, key=elements_of), *small) if spec.refusal(sample) is None
     }
     small += [sample for sample in by_axes.values() if all(sample is not other for other in small)]
     plain = [_where_defined(spec, sample) for sample in small]
     drawn = samples_of(spec, device, as_dtype(dtype), "broadcast")
-    wide = [_where_defined(spec, sample) for sample in drawn if _size(sample) <= _MOST]
+    wide = [_where_defined(spec, sample) for sample in drawn if elements_of(sample) <= _MOST]
     shaped = max(plain, key=axes_of)
     laid_out = [shaped.laid_out(layout) for layout in ("transposed", "strided")]
     return [*plain, *wide[:_BROADCAST], *laid_out]
@@ -139,29 +138,20 @@ def _of_other_options(spec: OpSpec, device: Device, dtype: Any, small: Sequence[
     """A small sample of each set of options that `small` lacks: its smallest sample, with shorter axes if need be."""
     tried = set(map(options_key, small))
     found = []
-    for sample in sorted(samples_of(spec, device, dtype, "values"), key=_size):
+    for sample in sorted(samples_of(spec, device, dtype, "values"), key=elements_of):
         key = options_key(sample)
-        if key in tried or not _size(sample):
+        if key in tried or not elements_of(sample):
             continue
         tried.add(key)
-        fitting = sample if _size(sample) <= _MOST else _shortened(sample)
-        if _size(fitting) <= _MOST and has_expected_shape(spec, fitting):
+        fitting = sample if elements_of(sample) <= _MOST else _shortened(sample)
+        if elements_of(fitting) <= _MOST and has_expected_shape(spec, fitting):
             found.append(fitting)
     return found
 
 
 def _shortened(sample: Sample) -> Sample:
     """The sample with the extents 2, 3, 4 and so on in place of its own, the shortest first; 1 stays 1."""
-    extents = sorted({extent for array in _arrays(sample) for extent in array.shape if extent > 1})
-    return resized(sample, dict(zip(extents, count(2))))
-
-
-def _arrays(sample: Sample) -> list[NDArray[Any]]:
-    return arrays_of(sample.host()[0], {})
-
-
-def _size(sample: Sample) -> int:
-    return sum(array.size for array in _arrays(sample))
+    return resized(sample, dict(zip(extents_of(sample), count(2))))
 
 
 def _where_defined(spec: OpSpec, sample: Sample) -> Sample:
@@ -247,9 +237,8 @@ def _check_differences(spec: OpSpec, device: Device, sample: Sample, elements: i
         if is_narrow:  # the cotangents are not float32 numbers, so these are not either unless they were rounded
             raise AssertionError(f"gradient {place} in float64 was rounded to float32: each number in it is float32's")
     call = _Call(spec, device, sample)
-    function: Callable[..., Any] = call
     try:
-        gradcheck(function, call.chosen(), elements=elements)
+        gradcheck(call, call.chosen(), elements=elements)
     except GradientError as error:
         raise AssertionError(str(error)) from error
 

@@ -25,6 +25,7 @@ from cuassay.testing.generated.special import samples_to_fill
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample, is_sorted
+from cuassay.testing.tolerance import largest_size
 
 __all__ = ["eighths"]
 
@@ -179,14 +180,14 @@ def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> N
     got, narrow = on_host(result), of_reference(spec, sample)
     if narrow is None or narrow.shape != expected.shape or got.shape != expected.shape:
         return
-    size = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
+    size = max(1.0, largest_size(expected))
     expected = np.where(decided(narrow, expected, dtype, size), expected, got)
     try:
         compare(spec, device, dtype, sample, result, expected=expected)
     except AssertionError:  # sums of large products may be off by more than their inputs, but not by a rounding step
         if expected.dtype.kind not in "fc":
             raise
-        limit = _STEP * float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+        limit = _STEP * largest_size(expected)
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cuassay.testing.generated.inputs import parameters_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
+from cuassay.testing.tolerance import largest_size
 
 __all__ = ["hint_at"]
 
@@ -74,7 +76,8 @@ def _of_order(got: NDArray[Any], expected: NDArray[Any]) -> str | None:
 
 def _of_defaults(spec: OpSpec, sample: Sample) -> str | None:
     """Whether a parameter that the call does not give has another default in the function than in the reference."""
-    own, its = _parameters(spec.fn, 1), _parameters(spec.reference, 0)
+    own = {one.name: one.default for one in parameters_of(spec.fn)[1:]}  # the first is the array module
+    its = {one.name: one.default for one in parameters_of(spec.reference)}
     for place, (name, default) in enumerate(own.items()):
         is_given = name in sample.kwargs or place < len(sample.args)
         if is_given or name not in its or isinstance(default, np.ndarray) or default is inspect.Parameter.empty:
@@ -82,15 +85,6 @@ def _of_defaults(spec: OpSpec, sample: Sample) -> str | None:
         if repr(default) != repr(its[name]):
             return f"{name} is {default!r} by default in the function, {its[name]!r} in reference=, and not given here"
     return None
-
-
-def _parameters(function: Callable[..., Any] | None, skipped: int) -> dict[str, Any]:
-    """The parameters after the first `skipped` ones, with their defaults."""
-    try:
-        found = list(inspect.signature(function).parameters.values()) if function is not None else []
-    except (TypeError, ValueError):  # a function without a signature
-        return {}
-    return {one.name: one.default for one in found[skipped:]}
 
 
 def _of_conjugates(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> str | None:
@@ -130,8 +124,7 @@ def _with_conjugates(sample: Sample) -> Iterator[tuple[int, Sample]]:
 def _is_close(got: NDArray[Any], other: NDArray[Any]) -> bool:
     if got.shape != other.shape or not got.size:
         return False
-    size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
-    return bool(np.allclose(got, other, rtol=_CLOSE, atol=_CLOSE * size, equal_nan=True))
+    return bool(np.allclose(got, other, rtol=_CLOSE, atol=_CLOSE * largest_size(other), equal_nan=True))
 
 
 #: The relative error within which a result is that of changed inputs.

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
 from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
-from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.extents import elements_of, longest_axis
 from cuassay.testing.generated.filling import Change, is_general, refilled
-from cuassay.testing.generated.natively import check_predicate, with_number
+from cuassay.testing.generated.natively import check_predicate, with_number, with_row
 from cuassay.testing.generated.result_dtypes import floats_of
 from cuassay.testing.generated.selection import samples_of
 from cuassay.testing.generated.special import MOST_ELEMENTS, is_spread, samples_to_fill
@@ -23,7 +23,6 @@ from cuassay.testing.generated.unused import check_unread_triangle, check_unused
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
-from cuassay.testing.terms import arrays_of
 
 Array = NDArray[Any]
 
@@ -52,7 +51,8 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
             _check_finite(spec, device, dtype, sample)
             continue
         changes: dict[str, Change] = {f"one number is {number}": with_number(number) for number in (np.inf, -np.inf)}
-        changes |= {"the last number is inf": with_number(np.inf, 1.0), "a row of minus infinity": _low_row}
+        changes["the last number is inf"] = with_number(np.inf, 1.0)
+        changes["a row of minus infinity"] = with_row(-np.inf)  # its maximum is then not the least finite number
         changes |= {f"all numbers are {number}": _all(number) for number in (np.inf, -np.inf)}
         _check_changes(spec, device, dtype, sample, changes)
     for sample in islice(samples_of(spec, device, dtype, "values"), _MOST_SAMPLES):
@@ -142,13 +142,6 @@ def _makes_no_nan(spec: OpSpec, sample: Sample) -> bool:
     return True
 
 
-def _low_row(array: Array) -> Array:
-    """Set the first row along the last axis to minus infinity: its maximum is then not the least finite number."""
-    low = array.copy()
-    low.reshape(-1)[: array.shape[-1] if array.ndim else 1] = -np.inf
-    return low
-
-
 def _all(number: float) -> Change:
     """Set every number: the largest finite number, as the start of a minimum, is then below all of them."""
     return lambda array: np.full_like(array, number)
@@ -188,7 +181,7 @@ def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, ba
 
 def _check_positions(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample, result: Any) -> None:
     """Compare results that are positions along an axis, or -1; other integers may be infinities that were converted."""
-    most = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    most = longest_axis(base)
     usual, expected = spec.expected(base), spec.expected(sample)
     if ((usual >= -1) & (usual <= most)).all():
         is_position = (expected >= -1) & (expected <= most)
@@ -201,7 +194,7 @@ def _subtracts_infinities(spec: OpSpec, device: Device, base: Sample) -> bool:
 
     Such a function is not meant for infinities. One that handles either infinity must also handle the other.
     """
-    low = refilled(base, lambda array: np.full_like(array, -np.inf), "all numbers are -inf")
+    low = refilled(base, _all(-np.inf), "all numbers are -inf")
     if not is_safely_taken(spec, low):
         return False
     expected, got = spec.expected(low), on_host(run_sample(spec, device, low))

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cuassay import devices
 from cuassay.core.device import Device
@@ -24,8 +23,9 @@ from cuassay.testing.generated.selection import seed
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import HostArray, Sample, each
+from cuassay.testing.terms import arrays_of
 
-__all__ = ["DrawnResult", "DrawnResults", "InputSets", "is_in_place"]
+__all__ = ["DrawnResult", "DrawnResults", "InputSets", "bench_sample", "is_in_place"]
 
 #: The number of sets, and the most bytes that their copies on the device take together.
 _SETS, _MOST_BYTES_OF_SETS = 3, 2**26
@@ -166,19 +166,19 @@ class InputSets:
     """
 
     def __init__(self, spec: OpSpec, device: Device, dtype: str, place: int, arrays: Sequence[Any]) -> None:
-        first = _sample(spec, device, dtype, place, seed())
+        first = bench_sample(spec, device, dtype, place, seed())
         self.samples = [first]
         self._arrays = list(each(arrays))
         self._staged: list[list[Any]] = []
         self._chance = random.Random()  # noqa: S311  a function cannot know it, because nobody seeds it
         self._left = 0  # samples until the next change
-        nbytes = sum(array.nbytes for array in _arrays(first))
+        nbytes = sum(array.nbytes for array in arrays_of(*first.host()))
         sets = min(_SETS, _MOST_BYTES_OF_SETS // max(1, nbytes))
         if sets < 2 or is_in_place(spec) or not _is_contiguous(first):
             return
         for other in range(1, sets):
             with suppress(Exception):  # a sample that cannot be drawn from this seed leaves fewer sets
-                drawn = _sample(spec, device, dtype, place, seed() + other)
+                drawn = bench_sample(spec, device, dtype, place, seed() + other)
                 if _is_same_call(first, drawn) and not any(_equal(drawn, one) for one in self.samples):
                     self.samples.append(replace(drawn, label=f"{first.label}, numbers from seed {seed() + other}"))
         if len(self.samples) > 1:
@@ -232,7 +232,8 @@ def _is_same_call(first: Sample, other: Sample) -> bool:
     return [*map(_form, each(first.args))] == [*map(_form, each(other.args))] and first.kwargs == other.kwargs
 
 
-def _sample(spec: OpSpec, device: Device, dtype: str, place: int, number: int) -> Sample:
+def bench_sample(spec: OpSpec, device: Device, dtype: str, place: int, number: int) -> Sample:
+    """The sample number `place` of `bench`, drawn from the seed `number`."""
     return next(islice(spec.draw_bench(number, dtype, sizes_for(device)), place, None))
 
 
@@ -241,10 +242,6 @@ def _form(value: Any) -> Any:
     if isinstance(value, HostArray | np.ndarray):
         return value.shape, value.dtype, getattr(value, "layout", "contiguous")
     return type(value), repr(value)
-
-
-def _arrays(sample: Sample) -> list[NDArray[Any]]:
-    return [one.values if isinstance(one, HostArray) else one for one in each(sample.args) if hasattr(one, "shape")]
 
 
 def _is_contiguous(sample: Sample) -> bool:
@@ -256,7 +253,7 @@ def _is_contiguous(sample: Sample) -> bool:
 
 
 def _equal(first: Sample, other: Sample) -> bool:
-    pairs = zip(_arrays(first), _arrays(other), strict=True)
+    pairs = zip(arrays_of(*first.host()), arrays_of(*other.host()), strict=True)
     return all(one.tobytes() == two.tobytes() for one, two in pairs)
 
 

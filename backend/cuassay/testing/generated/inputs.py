@@ -1,9 +1,9 @@
-"""The inputs of a call: whether it left them as they were, and their names in messages."""
+"""The inputs of a call: whether it left them as they were, their names in messages, and a function's parameters."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
 
-__all__ = ["assert_inputs_held", "input_name"]
+__all__ = ["assert_inputs_held", "input_name", "parameters_of"]
 
 
 def assert_inputs_held(spec: OpSpec, sample: Sample, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -50,9 +50,13 @@ def _parameters(spec: OpSpec) -> list[str]:
     """The names of the parameters that take arguments by position, up to one that takes any number of them."""
     if spec.op is not None:
         return [param.name for param in spec.op.schema.params]
-    try:
-        _, *found = inspect.signature(spec.fn).parameters.values() if spec.fn is not None else (None,)
-    except (TypeError, ValueError):  # a function without a signature, or one that takes no array module by name
-        return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in found if one.kind in kinds]
+    return [one.name for one in parameters_of(spec.fn)[1:] if one.kind in kinds]
+
+
+def parameters_of(function: Callable[..., Any] | None) -> list[inspect.Parameter]:
+    """The parameters of a function; empty if there is no function, or if its signature cannot be read."""
+    try:
+        return list(inspect.signature(function).parameters.values()) if function is not None else []
+    except (TypeError, ValueError):
+        return []

@@ -20,6 +20,7 @@ from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare, compare_values, on_host
 from cuassay.testing.generated.crossed import check_many_integers
 from cuassay.testing.generated.execution import (
+    compare_filled,
     explained,
     filled_from,
     is_safely_taken,
@@ -27,7 +28,8 @@ from cuassay.testing.generated.execution import (
     refusal_of,
     run_sample,
 )
-from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.extents import elements_of, longest_axis
+from cuassay.testing.generated.filling import is_changed
 from cuassay.testing.generated.patterns import ends_of
 from cuassay.testing.generated.result_dtypes import coarsest
 from cuassay.testing.generated.selection import by_options, generator, one, samples_of
@@ -114,8 +116,7 @@ def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         args = tuple(HostArray(numbers(given.shape)) if _is_free(given, dtype) else given for given in like.args)
         sample = replace(like, args=args, label=f"{like.label}, {label}")
         wide = in_64_bits(sample)
-        is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
-        if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
+        if is_changed(args, like.args) and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
             with on_sample(sample), explained(f"wrong for {label}: does a step overflow?"):
                 _compare_trusted(spec, device, dtype, sample, spec.expected(wide))
 
@@ -134,13 +135,9 @@ def _of_each_range(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
         if elements_of(sample) <= _MOST_OF_RANGES and spec.refusal(sample) is None:
             spans = [one.span for one in each(sample.args) if isinstance(one, HostArray) and not one.is_free]
             key = repr((spans, sorted(sample.kwargs.items())))
-            if key not in found or _longest_axis(sample) > _longest_axis(found[key]):
+            if key not in found or longest_axis(sample) > longest_axis(found[key]):
                 found[key] = sample
     return list(found.values())[:_RANGES]
-
-
-def _longest_axis(sample: Sample) -> int:
-    return max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
 
 
 def _check_zeros_and_ones(spec: OpSpec, device: Device, dtype: Any, like: Sample) -> None:
@@ -151,10 +148,8 @@ def _check_zeros_and_ones(spec: OpSpec, device: Device, dtype: Any, like: Sample
         for given in like.args
     )
     sample = replace(like, args=args, label=f"{like.label}, all integers 0 or 1")
-    is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
-    if is_changed and is_safely_taken(spec, sample):
-        with filled_from(spec, device, dtype, like, sample):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+    if is_changed(args, like.args):
+        compare_filled(spec, device, dtype, like, sample)
 
 
 def _of_free_integers(spec: OpSpec, device: Device, dtype: Any, *, most: int) -> Sample:
@@ -170,13 +165,11 @@ def _check_ranges(spec: OpSpec, device: Device, dtype: Any, like: Sample, chance
         args = tuple(over_lists(given, edged) for given in like.args)
         label = f"{like.label}, ends of the range, and steps of roots and logarithms in it"
         sample = replace(like, args=args, label=label)
-        if all(new is old for new, old in zip(each(args), each(like.args), strict=True)):
+        if not is_changed(args, like.args):
             return
         at_ends = () if place else (one for one in _of_ends(sample, like) if not wraps_in_reference(spec, one))
         for filled in (sample, *at_ends):
-            if is_safely_taken(spec, filled):
-                with filled_from(spec, device, dtype, like, filled):
-                    compare(spec, device, dtype, filled, run_sample(spec, device, filled))
+            compare_filled(spec, device, dtype, like, filled)
 
 
 def wraps_in_reference(spec: OpSpec, sample: Sample) -> bool:
@@ -198,7 +191,7 @@ _ROUNDS = 4
 
 def _filled_with_edges(dtype: Any, place: int, chance: np.random.Generator, given: Any) -> Any:
     """The array refilled with the ends of its range and the steps number `place` of `_edges`; others are unchanged."""
-    if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None or given.is_free:
+    if not isinstance(given, HostArray) or given.dtype != dtype or given.span is None:
         return given
     low, high = ends_of(given)
     if given.values.size < 2 or high - low < _RANGE or is_sorted(given.values):
@@ -262,8 +255,7 @@ def _check_text(spec: OpSpec, device: Device, dtype: Any) -> None:
         sample = replace(like, args=(HostArray(letters),), label="each printable character")
         keeps_length = spec.expected(like).shape == like.args[0].shape
         if keeps_length and is_safely_taken(spec, sample) and spec.expected(sample).shape == letters.shape:
-            with filled_from(spec, device, dtype, like, sample):
-                compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+            compare_filled(spec, device, dtype, like, sample)
 
 
 def _largest_character(sample: Sample) -> int:
@@ -299,8 +291,7 @@ def _check_beyond_float64(spec: OpSpec, device: Device, dtype: Any, chance: np.r
     args = tuple(drawn(given) for given in like.args)
     sample = replace(like, args=args, label=f"{like.label}, integers of 54 bits")
     rounded = replace(sample, args=tuple(_through_float64(given, dtype) for given in args))
-    is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
-    if not is_changed or not is_safely_taken(spec, sample) or not is_safely_taken(spec, rounded):
+    if not is_changed(args, like.args) or not is_safely_taken(spec, sample) or not is_safely_taken(spec, rounded):
         return
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     is_exact = not np.array_equal(expected, spec.expected(rounded))
@@ -368,7 +359,7 @@ def _check_wide(spec: OpSpec, device: Device, dtype: Any) -> None:
 
     like = one(spec, device, dtype, most=_COUNT)
     args, kwargs = like.changed(
-        lambda array: HostArray(drawn(array)) if array is not None and getattr(array, "dtype", None) == dtype else array
+        lambda array: HostArray(drawn(array)) if getattr(array, "dtype", None) == dtype else array
     )
     sample = replace(
         like, args=args, kwargs=kwargs, label="integers of 62 bits, some next to squares and powers of two"

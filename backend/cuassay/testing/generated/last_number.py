@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay import devices
 from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import is_safely_taken, run_sample
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
@@ -26,7 +26,7 @@ def check_last_number(spec: OpSpec, device: Device, sample: Sample) -> None:
     none = _zeros_except(sample, "the last number", 0)
     if not is_safely_taken(spec, none):
         return
-    without, first = spec.expected(none), np.asarray(devices.to_host(run_sample(spec, device, none)))
+    without, first = spec.expected(none), on_host(run_sample(spec, device, none))
     for name in _PLACES:
         one = _zeros_except(sample, name, 1)
         if is_safely_taken(spec, one):
@@ -36,7 +36,7 @@ def check_last_number(spec: OpSpec, device: Device, sample: Sample) -> None:
 def _check_one(
     spec: OpSpec, device: Device, one: Sample, name: str, without: NDArray[Any], first: NDArray[Any]
 ) -> None:
-    with_it, second = spec.expected(one), np.asarray(devices.to_host(run_sample(spec, device, one)))
+    with_it, second = spec.expected(one), on_host(run_sample(spec, device, one))
     if not first.shape == second.shape == without.shape == with_it.shape:
         return
     ignored = _are_far(with_it, without) & (first == second)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +15,13 @@ from cuassay.core.device import Device
 from cuassay.testing.answers import one_on
 from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import check, explained, overwrite, refusal_of, turned
-from cuassay.testing.generated.extents import resized
-from cuassay.testing.generated.input_sets import DrawnResults, InputSets, is_in_place
+from cuassay.testing.generated.extents import elements_of, resized
+from cuassay.testing.generated.input_sets import DrawnResults, InputSets, bench_sample, is_in_place
 from cuassay.testing.generated.selection import one, plainest, seed
 from cuassay.testing.generated.sizes import check_larger
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
-from cuassay.testing.samples import BenchSamples, HostArray, Sample, each, normalized
+from cuassay.testing.samples import BenchSamples, HostArray, Sample, normalized
 from cuassay.testing.terms import arrays_of
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def prepared_sets(spec: OpSpec, case: Case, place: int) -> InputSets | None:
     """The sets of inputs for the timed calls of a benchmark; None if there is only one, or no result is compared."""
     if spec.op is not None or case.keywords or is_in_place(spec):
         return None
-    sample = next(islice(spec.draw_bench(seed(), case.dtype, sizes_for(case.device)), place, None))
+    sample = bench_sample(spec, case.device, case.dtype, place, seed())
     if not _is_affordable(spec, one(spec, case.device, as_dtype(case.dtype)), sample):
         return None
     sets = InputSets(spec, case.device, case.dtype, place, case.arguments)
@@ -74,8 +73,7 @@ def check_timed(
     Timed results of a function that works in place are not compared, because each call began with what the one before
     it had left. `sets` are the inputs that the timed calls had in turn.
     """
-    name = dtype_name(dtype)
-    sample = next(islice(spec.draw_bench(seed(), name, sizes_for(device)), place, None))
+    sample = bench_sample(spec, device, dtype_name(dtype), place, seed())
     base = one(spec, device, dtype)
     if spec.op is not None or case.keywords or not _is_affordable(spec, base, sample):
         return
@@ -128,7 +126,7 @@ class _Samples(BenchSamples):
 
 def _is_affordable(spec: OpSpec, base: Sample, sample: Sample) -> bool:
     """Whether the reference needs acceptable time and memory, extrapolated from a smaller call."""
-    if _elements(sample) > _MOST_ELEMENTS:
+    if elements_of(sample) > _MOST_ELEMENTS:
         return False
     less = _shrunk(sample)
     less = base if refusal_of(spec, less) is not None else less
@@ -143,10 +141,6 @@ def _shrunk(sample: Sample) -> Sample:
         longest = max(extents, key=lambda extent: extents[extent])
         extents[longest] = -(-extents[longest] // 2)
     return resized(sample, extents)
-
-
-def _elements(sample: Sample) -> int:
-    return sum(math.prod(value.shape) for value in each(sample.args, sample.kwargs) if hasattr(value, "shape"))
 
 
 def _times(spec: OpSpec, less: Sample, sample: Sample) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from types import CodeType
 from typing import Any
+
+from cuassay.testing.generated.named import nested_codes, unwrapped
 
 __all__ = ["names_angles", "names_finite", "names_nan", "names_of", "tests_nan"]
 
@@ -30,11 +31,8 @@ def names_angles(reference: Any) -> bool:
 
 def names_of(function: Any) -> set[str]:
     """The names that a function and the functions nested in it use; for one without Python code, its own name."""
+    function = unwrapped(function)
     code = getattr(function, "__code__", None)
     if code is None:
         return {getattr(function, "__name__", "")}
-    names, inner = set[str](), [code]
-    while inner:
-        names.update((one := inner.pop()).co_names)
-        inner.extend(const for const in one.co_consts if isinstance(const, CodeType))
-    return names
+    return {name for one in nested_codes(code) for name in one.co_names}

@@ -6,13 +6,14 @@ The code itself can be collected as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["codes_of", "content_of", "named_numbers"]
+__all__ = ["codes_of", "content_of", "named_numbers", "nested_codes", "unwrapped"]
 
 
 def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
@@ -20,48 +21,60 @@ def named_numbers(spec: OpSpec, sample: Sample) -> list[float]:
 
     0, 1 and -1 are left out, because nearly every function contains them.
     """
-    seen: set[FunctionType] = set()
-    found = [*_numbers(spec.fn, seen), *_numbers(spec.reference, seen)]
-    for value in sample.kwargs.values():
+    found = [number for one in (spec.fn, spec.reference) for used in _functions(one) for number in _numbers(used)]
+    fixed = [one for one in (spec.fn, spec.reference) if isinstance(one, partial)]
+    given = [value for one in fixed for value in (*one.args, *one.keywords.values())]
+    for value in (*given, *sample.kwargs.values()):
         found.extend(_numbers_in(value))
     return sorted({number for number in found if number not in (0, 1, -1)})
 
 
-def _numbers(function: Any, seen: set[FunctionType]) -> Iterator[float]:
-    if not isinstance(function, FunctionType) or function in seen:
-        return
-    seen.add(function)
-    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        yield from _numbers_in(value)
-    yield from _of_code(function.__code__)
-    near = [content_of(cell) for cell in function.__closure__ or ()]
-    near += [function.__globals__.get(name) for name in function.__code__.co_names]
-    for value in near:
-        yield from _numbers_in(value)
-        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
-            yield from _numbers(value, seen)
-
-
-def codes_of(function: Any, seen: set[FunctionType] | None = None) -> Iterator[CodeType]:
+def codes_of(function: Any) -> Iterator[CodeType]:
     """The code of a Python function, of functions nested in it, and of functions of the same module that it uses."""
-    seen = set() if seen is None else seen
-    if not isinstance(function, FunctionType) or function in seen:
-        return
-    seen.add(function)
-    inner = [function.__code__]
+    for used in _functions(function):
+        yield from nested_codes(used.__code__)
+
+
+def unwrapped(function: Any) -> Any:
+    """The function that a `functools.partial` calls; anything else is returned as it is."""
+    return function.func if isinstance(function, partial) else function
+
+
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of the functions nested in it."""
+    inner = [code]
     while inner:
-        yield (code := inner.pop())
-        inner.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
-    near = [content_of(cell) for cell in function.__closure__ or ()]
-    near += [function.__globals__.get(name) for name in function.__code__.co_names]
-    for value in near:
-        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
-            yield from codes_of(value, seen)
+        yield (one := inner.pop())
+        inner.extend(constant for constant in one.co_consts if isinstance(constant, CodeType))
 
 
-def _of_code(code: CodeType) -> Iterator[float]:
-    for constant in code.co_consts:
-        yield from _of_code(constant) if isinstance(constant, CodeType) else _numbers_in(constant)
+def _functions(function: Any) -> Iterator[FunctionType]:
+    """A Python function, and the functions of the same module that it uses, directly or through others."""
+    waiting, seen = [unwrapped(function)], set[FunctionType]()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, FunctionType) and one not in seen:
+            seen.add(one)
+            yield one
+            used = [value for value in map(unwrapped, _variables(one)) if isinstance(value, FunctionType)]
+            waiting.extend(value for value in used if value.__module__ == one.__module__)
+
+
+def _variables(function: FunctionType) -> list[Any]:
+    """The values of the variables that a function closes over, and of the global ones that its code names."""
+    names = function.__code__.co_names
+    return [
+        *(content_of(cell) for cell in function.__closure__ or ()),
+        *(function.__globals__.get(name) for name in names),
+    ]
+
+
+def _numbers(function: FunctionType) -> Iterator[float]:
+    """The numbers among a function's defaults, in its code, and in the variables that it uses."""
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    constants = (constant for code in nested_codes(function.__code__) for constant in code.co_consts)
+    for value in (*defaults, *constants, *_variables(function)):
+        yield from _numbers_in(value)
 
 
 def _numbers_in(value: Any) -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""Checks with several NaN: the first half of each row, which a short window does not hold, or all of one row."""
+"""Checks with several NaN: the first half of each row, which a short window does not hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cuassay.testing.generated.selection import samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 
-__all__ = ["check_counts_of_nan", "has_declared_nan", "with_nan_run", "with_row_of_nan"]
+__all__ = ["check_counts_of_nan", "has_declared_nan", "with_nan_run"]
 
 Array = NDArray[Any]
 
@@ -26,13 +26,6 @@ def with_nan_run(array: Array) -> Array:
     filled = array.copy()
     if array.ndim:
         filled[..., : (array.shape[-1] + 1) // 2] = np.nan
-    return filled
-
-
-def with_row_of_nan(array: Array) -> Array:
-    """Set all numbers of the first row to NaN: functions that leave NaN out have nothing left there."""
-    filled = array.copy()
-    filled.reshape(-1, array.shape[-1] if array.ndim else 1)[:1] = np.nan
     return filled
 
 

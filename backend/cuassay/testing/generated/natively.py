@@ -25,7 +25,7 @@ from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import is_elementwise
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_far_units", "check_orders", "check_predicate", "decided", "with_number"]
+__all__ = ["check_far_units", "check_orders", "check_predicate", "decided", "with_number", "with_row"]
 
 Array = NDArray[Any]
 
@@ -164,9 +164,20 @@ def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
                 compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
-def with_number(number: float, part: float = 1 / 3) -> Change:
+def with_number(number: complex, part: float = 1 / 3) -> Change:
     """Make a function that puts `number` into a copy of an array, after the fraction `part` of its elements."""
     return lambda array: with_element(array, min(int(part * array.size), array.size - 1), number)
+
+
+def with_row(number: float) -> Change:
+    """Make a function that sets all numbers of the first row, along the last axis of a copy of an array."""
+
+    def change(array: Array) -> Array:
+        filled = array.copy()
+        filled.reshape(-1)[: array.shape[-1] if array.ndim else 1] = number
+        return filled
+
+    return change
 
 
 def _with_specials(sample: Sample) -> Iterator[Sample]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -13,6 +12,7 @@ import numpy as np
 from cuassay.core.device import Device
 from cuassay.testing.generated.execution import is_safely_taken
 from cuassay.testing.generated.extents import elements_of
+from cuassay.testing.generated.inputs import parameters_of
 from cuassay.testing.generated.options import MOST_OF_OPTIONS, runs
 from cuassay.testing.generated.selection import samples_of
 from cuassay.testing.opspec import OpSpec
@@ -41,15 +41,7 @@ def with_several_optional_arrays(spec: OpSpec, device: Device, dtype: Any) -> It
 
 def _optional(spec: OpSpec) -> list[str]:
     """The parameters of the function whose default is None."""
-    return [one.name for one in _parameters(spec) if one.default is None]
-
-
-def _parameters(spec: OpSpec) -> list[inspect.Parameter]:
-    """The function's parameters after the array module."""
-    try:
-        return list(inspect.signature(spec.fn).parameters.values())[1:] if spec.fn is not None else []
-    except (TypeError, ValueError):  # the function has no signature
-        return []
+    return [one.name for one in parameters_of(spec.fn)[1:] if one.default is None]
 
 
 def _given(spec: OpSpec, sample: Sample) -> dict[str, Any]:
@@ -58,8 +50,8 @@ def _given(spec: OpSpec, sample: Sample) -> dict[str, Any]:
 
 
 def _by_position(spec: OpSpec) -> list[str]:
-    """The parameters that take positional arguments."""
-    return [one.name for one in _parameters(spec) if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)]
+    """The parameters that take positional arguments, without the array module."""
+    return [one.name for one in parameters_of(spec.fn)[1:] if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)]
 
 
 def _has(call: Mapping[str, Any], name: str) -> bool:
@@ -72,7 +64,7 @@ def _mixed(
     """A call that gives the array `kept`, with the array `added` of another call; None if there are no such calls."""
     base = next((place for place, call in enumerate(given) if _has(call, kept)), None)
     source = next((call for call in given if _has(call, added)), None)
-    first = _parameters(spec)[0].name
+    first = parameters_of(spec.fn)[1].name
     if base is None or source is None or not (_has(given[base], first) and _has(source, first)):
         return None
     array, sample = _fitted(source[added], source[first].shape, given[base][first].shape), several[base]

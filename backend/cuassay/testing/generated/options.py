@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
@@ -13,8 +12,9 @@ import numpy as np
 from cuassay.core.device import Device
 from cuassay.errors import RaceError
 from cuassay.testing.generated.execution import is_safely_taken, refusal_of, run_sample
-from cuassay.testing.generated.extents import resized
-from cuassay.testing.generated.selection import axes_of, by_options, generator, samples_of
+from cuassay.testing.generated.extents import elements_of, longest_axis, resized
+from cuassay.testing.generated.inputs import parameters_of
+from cuassay.testing.generated.selection import axes_of, by_options, generator, options_key, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
 from cuassay.testing.terms import arrays_of
@@ -111,7 +111,7 @@ def _at_ends(spec: OpSpec, device: Device, sample: Sample) -> Iterator[Sample]:
     """The call with its two float options at the ends of an input's range, if they lie within that range."""
     names = [name for name, value in sample.kwargs.items() if isinstance(value, float)]
     for given in each(sample.args):
-        if not isinstance(given, HostArray) or given.span is None or given.is_free or len(names) != 2:
+        if not isinstance(given, HostArray) or given.span is None or len(names) != 2:
             continue
         low, high = (float(end) for end in given.span)
         if not all(low <= sample.kwargs[name] <= high for name in names):
@@ -133,11 +133,7 @@ def _numbers_of_others(spec: OpSpec, sample: Sample, name: str) -> list[float]:
 
 def options_of(spec: OpSpec, sample: Sample) -> dict[str, Any]:
     """The keyword options of a call, including the defaults of omitted ones."""
-    try:
-        parameters = inspect.signature(spec.fn).parameters.values() if spec.fn is not None else ()
-    except (TypeError, ValueError):  # the function has no signature
-        parameters = ()
-    return {**{one.name: one.default for one in parameters}, **sample.kwargs}
+    return {**{one.name: one.default for one in parameters_of(spec.fn)}, **sample.kwargs}
 
 
 def _is_signed(name: str, several: Sequence[Sample]) -> bool:
@@ -167,18 +163,16 @@ def _has_result_like(spec: OpSpec, sample: Sample, base: Sample) -> bool:
     """Whether the reference gives finite numbers in the shape for `base`: it may divide by an option of 0."""
     with np.errstate(all="ignore"):
         expected = spec.expected(sample)
-    if expected.shape != spec.expected(base).shape:
-        return False
-    return expected.dtype.kind not in "fc" or bool(np.isfinite(expected).all())
+    return expected.shape == spec.expected(base).shape and bool(np.isfinite(expected).all())
 
 
 def runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
-    """Whether the function accepts options that nobody declared; it may reject them with any error."""
+    """Whether the function accepts a call that nobody declared; it may reject it with any error."""
     try:
         run_sample(spec, device, sample)
     except RaceError:
         raise
-    except Exception:  # noqa: BLE001  libraries reject options with errors of different types
+    except Exception:  # noqa: BLE001  libraries reject calls with errors of different types
         return False
     return True
 
@@ -188,25 +182,26 @@ def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sam
     if spec.is_its_own_reference:
         return
     several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
-    seen = [(axes_of(sample), dict(sample.kwargs)) for sample in several]
+    seen = set(map(_axes_and_options, several))
     for sample in several:
         for mixed in with_one_other_option(spec, sample, several):
-            options = dict(mixed.kwargs)
-            is_new = (axes_of(sample), options) not in seen
-            if is_new and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
-                seen.append((axes_of(sample), options))
+            key = _axes_and_options(mixed)
+            if key not in seen and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
+                seen.add(key)
                 yield mixed
     if several:
         yield from _combined(spec, device, several, seen)
+
+
+def _axes_and_options(sample: Sample) -> tuple[int, str]:
+    return axes_of(sample), options_key(sample)
 
 
 #: The most combinations of declared option values that are tried.
 _COMBINATIONS = 24
 
 
-def _combined(
-    spec: OpSpec, device: Device, several: Sequence[Sample], seen: Sequence[tuple[int, dict[str, Any]]]
-) -> Iterator[Sample]:
+def _combined(spec: OpSpec, device: Device, several: Sequence[Sample], seen: set[tuple[int, str]]) -> Iterator[Sample]:
     """Combinations of the values that samples give to each option, for one sample and for one with a longer extent.
 
     Two options may fail only together, or only at an odd length. A combination that was tried already is tried only at
@@ -219,11 +214,11 @@ def _combined(
     if len(combinations) > _COMBINATIONS:
         combinations = [combinations[at] for at in generator().permutation(len(combinations))[:_COMBINATIONS]]
     base = max(several, key=axes_of)
-    extent = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    extent = longest_axis(base)
     for combination in combinations:
         options = {name: value for name, value in combination.items() if value is not _ABSENT}
         longer = resized(base, {extent: extent + 1})
-        for sample in (longer,) if (axes_of(base), options) in seen else (base, longer):
+        for sample in (longer,) if _axes_and_options(replace(base, kwargs=options)) in seen else (base, longer):
             mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
             if keeps_bounds(spec, several, mixed) and is_safely_taken(spec, mixed) and runs(spec, device, mixed):
                 yield mixed
@@ -276,7 +271,7 @@ def keeps_bounds(spec: OpSpec, several: Sequence[Sample], mixed: Sample) -> bool
 
 def _is_above(spec: OpSpec, sample: Sample, name: str, place: int) -> bool:
     """Whether an option, or its default, is an integer greater than all integers of an argument."""
-    value = sample.kwargs.get(name, _default(spec, name))
+    value = options_of(spec, sample).get(name)
     array = sample.host()[0][place] if place < len(sample.args) else None
     if type(value) is not int or not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         return False
@@ -311,17 +306,8 @@ def _other_options(spec: OpSpec, sample: Sample, several: list[Sample]) -> Itera
 
 def _axis(spec: OpSpec, sample: Sample) -> int | None:
     """The `axis` option of a call, or its default; None if it is not a single integer."""
-    value = sample.kwargs.get("axis", _default(spec, "axis"))
+    value = options_of(spec, sample).get("axis")
     return value if type(value) is int else None
-
-
-def _default(spec: OpSpec, name: str) -> Any:
-    """The default of an option of the function; None if it has none."""
-    try:
-        found = inspect.signature(spec.fn).parameters.get(name) if spec.fn is not None else None
-    except (TypeError, ValueError):  # the function has no signature
-        return None
-    return None if found is None else found.default
 
 
 def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
@@ -332,7 +318,7 @@ def with_each_axis(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]
     """
     if spec.is_its_own_reference:
         return
-    small = [sample for sample in samples_of(spec, device, dtype, "values") if _size(sample) <= MOST_OF_OPTIONS]
+    small = [sample for sample in samples_of(spec, device, dtype, "values") if elements_of(sample) <= MOST_OF_OPTIONS]
     chosen = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
     most = max(small, key=axes_of, default=None)
     if most is not None and all(axes_of(sample) < axes_of(most) for sample in chosen):
@@ -359,10 +345,6 @@ def _with_axis_moved(sample: Sample, own: int, axis: int) -> Sample:
     args, kwargs = sample.changed(put)
     options = {**kwargs, "axis": axis}
     return replace(sample, args=args, kwargs=options, label=f"{sample.label}, along axis {axis} instead of {own}")
-
-
-def _size(sample: Sample) -> int:
-    return sum(array.size for array in arrays_of(*sample.host()))
 
 
 def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:

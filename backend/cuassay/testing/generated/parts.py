@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, on_host
 from cuassay.testing.generated.execution import filled_from, is_safely_taken, run_sample
-from cuassay.testing.generated.filling import refilled, with_element
+from cuassay.testing.generated.filling import refilled
 from cuassay.testing.generated.mentions import names_nan
+from cuassay.testing.generated.natively import with_number
 from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, each
@@ -32,7 +33,7 @@ def check_parts(spec: OpSpec, device: Device, dtype: Any) -> None:
     sample = one(spec, device, dtype, most=9000)
     free = [given.values for given in each(sample.args, sample.kwargs) if _is_free(given, dtype)]
     for label, number in _NUMBERS.items() if free else ():
-        filled = _with_number(sample, number, free, label)
+        filled = refilled(sample, with_number(number), label, chosen=free)
         if is_safely_taken(spec, filled):
             with filled_from(spec, device, dtype, sample, filled):
                 _check(spec, device, dtype, filled)
@@ -40,10 +41,6 @@ def check_parts(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 def _is_free(given: Any, dtype: Any) -> bool:
     return isinstance(given, HostArray) and given.dtype == dtype and given.is_free and given.values.size > 0
-
-
-def _with_number(sample: Sample, number: complex, chosen: list[NDArray[Any]], label: str) -> Sample:
-    return refilled(sample, lambda array: with_element(array, array.size // 3, number), label, chosen=chosen)
 
 
 def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
@@ -76,6 +73,6 @@ def check_beside(spec: OpSpec, device: Device, dtype: Any, sample: Sample, free:
 
 def _with_nan_and_number(sample: Sample, nan: NDArray[Any], other: NDArray[Any], number: float) -> Sample:
     def put(array: NDArray[Any]) -> NDArray[Any]:
-        return with_element(array, array.size // 3, np.nan if array is nan else number)
+        return with_number(np.nan if array is nan else number)(array)
 
     return refilled(sample, put, f"a NaN in one array, {number:g} in another", chosen=[nan, other])

@@ -15,11 +15,11 @@ from cuassay.core.device import Device
 from cuassay.testing.generated.cases import name_dtype
 from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, of_reference, on_host
 from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.filling import is_general, refilled
+from cuassay.testing.generated.filling import is_changed, is_general, refilled
 from cuassay.testing.generated.selection import by_options, few, generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error
-from cuassay.testing.samples import HostArray, Sample, each
+from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
@@ -86,8 +86,8 @@ def _with_narrow_integers(sample: Sample) -> Sample:
         return HostArray(array.astype(np.int16)) if fits else array
 
     args, kwargs = sample.changed(narrow)
-    is_same = all(new is old for new, old in zip(each(args, kwargs), each(sample.args, sample.kwargs), strict=True))
-    label = sample.label if is_same else f"{sample.label}, integers in int16"
+    is_narrowed = is_changed((*args, *kwargs.values()), (*sample.args, *sample.kwargs.values()))
+    label = f"{sample.label}, integers in int16" if is_narrowed else sample.label
     return replace(sample, args=args, kwargs=kwargs, label=label)
 
 

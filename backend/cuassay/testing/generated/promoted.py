@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -34,12 +35,9 @@ def _pairs(spec: OpSpec) -> Iterator[tuple[str, str]]:
     if not callable(rule):
         return
     for one_name, other in permutations([name for name in spec.dtypes if name in _MIXED], 2):
-        try:
-            promoted, turned = rule(one_name, other), rule(other, one_name)
-        except Exception:  # noqa: BLE001  the rule is for another number of dtypes, or for other dtypes
-            return
-        if dtype_name(as_dtype(promoted)) == dtype_name(as_dtype(turned)):
-            yield one_name, other
+        with suppress(Exception):  # the rule is for another number of dtypes, or not for these two
+            if dtype_name(rule(one_name, other)) == dtype_name(rule(other, one_name)):
+                yield one_name, other
 
 
 def check_promoted(spec: OpSpec, device: Device, dtype: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.extents import resized, seconds_of_reference
+from cuassay.testing.generated.extents import extents_of, resized, seconds_of_reference
 from cuassay.testing.generated.options import is_number, keeps_bounds, options_of
 from cuassay.testing.generated.selection import generator
 from cuassay.testing.opspec import OpSpec
@@ -153,6 +153,6 @@ def _declared_shares(spec: OpSpec, several: Sequence[Sample]) -> dict[str, list[
 
 def _of_hundred(base: Sample) -> Iterator[Sample]:
     """Yield the sample with one of its extents at 100 and the others small, for each extent."""
-    extents = sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1})
+    extents = extents_of(base)
     for extent in extents:
         yield resized(base, {**dict.fromkeys(extents, _OTHERS), extent: _HUNDRED})

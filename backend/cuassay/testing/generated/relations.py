@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay import devices
 from cuassay.arrays.dtypes import epsilon, is_complex, is_float
 from cuassay.core.device import Device
 from cuassay.testing.compare import assert_close, assert_same_bits
+from cuassay.testing.generated.comparison import on_host
 from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.filling import is_general, refilled
 from cuassay.testing.generated.halves import eighths
@@ -106,8 +106,7 @@ def check_relations(spec: OpSpec, device: Device, dtype: Any) -> None:
 
         def call(first: Array, sample: Sample = sample) -> Array:
             given = Sample((HostArray(first), *sample.args[1:]), sample.kwargs)
-            result = run_sample(spec, device, given)
-            return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
+            return on_host(run_sample(spec, device, given))
 
         for word in words:
             with on_sample(sample):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
-from cuassay.errors import CuassayError
 from cuassay.testing.once import once_if_large
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
@@ -60,5 +59,5 @@ def _dtype_on_host(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
     try:
         with np.errstate(all="ignore"):
             return np.asarray(spec.run("cpu", *sample.copied())).dtype
-    except (TypeError, ValueError, NotImplementedError, CuassayError):  # a function for one device has no host result
+    except Exception:  # noqa: BLE001  a function for one device may fail in any way on the host's arrays
         return None

@@ -11,6 +11,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values, on_host
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.filling import is_changed
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
@@ -55,6 +56,5 @@ def _of_large(like: Sample, dtype: Any) -> Sample | None:
         return HostArray(np.where(chance.random(given.shape) < 0.5, size, -size))
 
     args = tuple(drawn(given) for given in like.args)
-    if all(new is old for new, old in zip(args, like.args, strict=True)):
-        return None
-    return replace(like, args=args, label=f"{like.label}, integers beyond a half of the range")
+    large = replace(like, args=args, label=f"{like.label}, integers beyond a half of the range")
+    return large if is_changed(args, like.args) else None

@@ -19,17 +19,20 @@ from cuassay.testing.generated.comparison import compare, compare_values, on_hos
 from cuassay.testing.generated.execution import (
     check,
     explained,
+    is_function,
     is_safely_taken,
     on_sample,
     refusal_of,
     run_sample,
     verify,
 )
-from cuassay.testing.generated.extents import is_quick, resized
+from cuassay.testing.generated.extents import is_quick, longest_axis, resized
+from cuassay.testing.generated.filling import is_changed
 from cuassay.testing.generated.optional_arrays import with_several_optional_arrays
 from cuassay.testing.generated.options import (
     MOST_OF_OPTIONS,
     check_axis_beyond,
+    runs,
     with_each_axis,
     with_mixed_options,
     with_near_options,
@@ -38,14 +41,13 @@ from cuassay.testing.generated.options import (
 from cuassay.testing.generated.selection import one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, is_sorted
-from cuassay.testing.terms import arrays_of
-from cuassay.testing.tolerance import finite_size
+from cuassay.testing.tolerance import largest_size
 
 #: Layouts of one shape, in the order of the calls: the contiguous one comes first and again at the end.
 _IN_TURN = ("contiguous", "transposed", "strided", "offset", "contiguous")
 
 
-@check(lambda spec: spec.op is None)
+@check(is_function)
 def check_second_call(spec: OpSpec, device: Device) -> None:
     """Calls that alternate between dtypes, layouts and options are right: no cache key lacks one, none is mixed up."""
     dtypes = [dtype for dtype in spec.dtypes if spec.why_unsupported(device, dtype) is None]
@@ -100,16 +102,16 @@ _NO_SAMPLE = (
 _MORE = 11
 
 
-def _of_new_shape(sample: Sample, times: int = 1) -> Sample:
+def _of_new_shape(sample: Sample, more: int = _MORE) -> Sample:
     """A call of a new shape, for which no cache has an entry: if it is wrong too, earlier calls are not the reason."""
-    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
-    return resized(sample, {extent: extent + times * _MORE}) if extent > 1 else sample
+    extent = longest_axis(sample)
+    return resized(sample, {extent: extent + more}) if extent > 1 else sample
 
 
 def _unmet(spec: OpSpec, device: Device, dtype: Any, times: int) -> Sample | None:
     """An ordinary call of a new shape; None if the reference would take long for it."""
     sample = one(spec, device, dtype, most=MOST_OF_OPTIONS)
-    larger = _of_new_shape(sample, times)
+    larger = _of_new_shape(sample, times * _MORE)
     return larger if _is_quick(spec, sample, larger) else None
 
 
@@ -132,7 +134,7 @@ def is_wrong_at_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) 
 
 
 def _verify_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    shapes = [_of_new_shape(sample, times) for times in range(1, _FIRST_TIMES + 1)]
+    shapes = [_of_new_shape(sample, times * _MORE) for times in range(1, _FIRST_TIMES + 1)]
     verify(spec, device, dtype, [one for one in shapes if is_safely_taken(spec, one)])
 
 
@@ -164,11 +166,7 @@ def _check_coarse_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
     coarse, fine = (_unmet(spec, device, as_dtype(name), _FIRST_TIMES + 3) for name in (floats[-1], floats[0]))
     if coarse is None or fine is None or any(refusal_of(spec, call) is not None for call in (coarse, fine)):
         return
-    try:
-        run_sample(spec, device, coarse)
-    except RaceError:
-        raise
-    except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
+    if not runs(spec, device, coarse):
         return
     sentence = f"{floats[0]} after a call of the same shape in {floats[-1]}: does the key of a cache lack the dtype?"
     name_dtype(floats[0])
@@ -185,7 +183,7 @@ def _verify_loosely(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
     if is_safely_taken(spec, sample):
         expected = spec.expected(sample)
         magnitude, _ = spec.scale(sample, expected)  # the size of terms that may cancel, not of their sum
-        limit = _LOOSELY * epsilon(dtype) * float(np.max(finite_size(magnitude), initial=0.0))
+        limit = _LOOSELY * epsilon(dtype) * largest_size(magnitude)
         with on_sample(sample):
             compare_values(spec, device, dtype, sample, run_sample(spec, device, sample), limit=limit)
 
@@ -205,15 +203,11 @@ def _check_sorted_first(spec: OpSpec, device: Device, dtype: Any) -> None:
 
     args, kwargs = sample.changed(put)
     in_order = replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, integers in order")
-    if all(new is old for new, old in zip(args, sample.args, strict=True)):
+    if not is_changed(args, sample.args):
         return
     if any(refusal_of(spec, call) is not None for call in (sample, in_order)):  # the function must not run before this
         return
-    try:
-        run_sample(spec, device, in_order)
-    except RaceError:
-        raise
-    except Exception:  # noqa: BLE001  the shape is undeclared and may be rejected with any error
+    if not runs(spec, device, in_order):
         return
     at_first = functools.partial(_verify_first, spec, device, dtype, sample)
     with explained(_CACHED_ALGORITHM, at_first, "wrong also in first calls with a shape: no earlier call is the cause"):
@@ -235,7 +229,7 @@ def _check_shorter(spec: OpSpec, device: Device, dtype: Any) -> None:
     Such a buffer may be kept for all lengths that are padded to the same one.
     """
     base = one(spec, device, dtype, most=MOST_OF_OPTIONS)
-    extent = max((extent for array in arrays_of(*base.host()) for extent in array.shape), default=0)
+    extent = longest_axis(base)
     most = (extent // _BLOCK + 1) * _BLOCK
     longer = resized(base, {extent: most})
     if extent < 2 or not spec.deterministic or not _is_quick(spec, base, longer) or not is_safely_taken(spec, longer):
@@ -288,9 +282,7 @@ def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
 
 def _result_dtype(spec: OpSpec, device: Device, name: str, more: int) -> str | None:
     """The dtype of the result for inputs with an extent that is longer by `more`; None if these are rejected."""
-    sample = one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS)
-    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
-    longer = resized(sample, {extent: extent + more}) if extent > 1 else sample
+    longer = _of_new_shape(one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS), more)
     if not is_safely_taken(spec, longer):
         return None
     result = run_sample(spec, device, longer)

@@ -31,6 +31,7 @@ __all__ = [
     "generator",
     "of_most_elements",
     "one",
+    "options_key",
     "plainest",
     "promotions",
     "samples_of",
@@ -205,7 +206,7 @@ _OPTIONS = 6
 
 
 def options_key(sample: Sample) -> str:
-    """The options of a call as a text, which is equal for equal options."""
+    """The options of a call as a text, which is equal for equal options; of a `HostArray` it holds only the shape."""
     return repr(sorted(sample.kwargs.items()))
 
 

@@ -58,8 +58,7 @@ def check_short(spec: OpSpec, device: Device, dtype: Any, sample: Sample, option
 def _check_breaking(spec: OpSpec, sample: Sample) -> None:
     """Fail if a library that the function calls rejects its arguments where the reference gives finite numbers."""
     expected, error = spec.expected(sample), breaking(spec, sample)
-    is_finite = expected.dtype.kind not in "fc" or bool(np.isfinite(expected).all())
-    if error is not None and expected.size and is_finite:
+    if error is not None and expected.size and np.isfinite(expected).all():
         with on_sample(sample):
             raise AssertionError(_breaks("a call with a short axis breaks", spec, sample, error)) from error
 

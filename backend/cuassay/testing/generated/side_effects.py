@@ -17,10 +17,7 @@ import numpy as np
 from cuassay import devices
 from cuassay.core.device import Device
 from cuassay.core.generators import default_generator
-from cuassay.testing.generated.execution import (
-    check,
-    run_sample,
-)
+from cuassay.testing.generated.execution import check, is_function, run_sample
 from cuassay.testing.generated.selection import few, plainest
 from cuassay.testing.opspec import OpSpec
 
@@ -71,7 +68,7 @@ GENERATORS: dict[str, Callable[[], Any]] = {
 }
 
 
-@check(lambda spec: spec.op is None)
+@check(is_function)
 def check_state(spec: OpSpec, device: Device) -> None:
     """Global state is unchanged: floating-point errors, generators, environment, defaults, the current stream."""
     watched = {**STATE, **(GENERATORS if spec.deterministic else {})}

@@ -32,8 +32,10 @@ from cuassay.testing.generated.extents import (
     apart,
     around_powers,
     elements_of,
+    extents_of,
     has_expected_shape,
     is_quick,
+    longest_axis,
     multiples,
     one_each,
     resized,
@@ -43,13 +45,13 @@ from cuassay.testing.generated.extents import (
 from cuassay.testing.generated.last_number import check_last_number
 from cuassay.testing.generated.ratios import check_ratios, check_shares
 from cuassay.testing.generated.result_dtypes import result_dtype
-from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
+from cuassay.testing.generated.selection import axes_of, by_options, one, plainest, samples_of
 from cuassay.testing.generated.short_axes import check_empty_batch, check_short
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
-from cuassay.testing.tolerance import allowed
+from cuassay.testing.tolerance import allowed, largest_size
 
 #: Lengths in one dimension: around powers of two, and not divisible by vector widths.
 _LENGTHS = (4095, 16_385, 65_537, 131_071, 2**20 + 3)
@@ -79,7 +81,7 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
         several = by_options(spec, device, dtype, most=MOST_OF_SMALL)
         check_shares(spec, device, dtype, several)
         for options in several:
-            for sample in _quick(spec, around_powers(spec, options)):
+            for sample in _quick(spec, around_powers(options)):
                 if has_expected_shape(spec, sample):
                     check_larger(spec, device, dtype, sample, options)
                 else:
@@ -139,7 +141,7 @@ def check_larger(
             # The function may be as wrong as its rounding errors on the host, which are large for sums in order.
             rounding = _OWN_ERRORS * (reference_rounding(spec, sample) if is_precise else host_rounding(spec, sample))
             if is_grown and dtype == np.float32 and spec.scale(base, spec.expected(base))[1] == 1:
-                rounding = rounding + _OF_POSITIONS * _largest(expected)
+                rounding = rounding + _OF_POSITIONS * largest_size(expected)
             compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit + rounding)
 
 
@@ -155,7 +157,7 @@ def limit_of_larger(
         return None
     several = len(arrays_of(*base.host())) < terms
     terms = max(1, round(terms * elements_of(sample) / max(1, elements_of(base)))) if several else terms
-    largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
+    largest_input = max((largest_size(array) for array in arrays_of(*sample.host())), default=0.0)
     inexact = expected.dtype.kind in "fc" and not is_float(dtype)  # the function converts integers to floats itself
     precise = (result_dtype(spec, sample) or dtype) if inexact else dtype
     return allowed(spec.rule, precise, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
@@ -178,11 +180,6 @@ _OF_POSITIONS = 2.0**-10
 _OWN_ERRORS = 3.0
 
 
-def _largest(array: NDArray[Any]) -> float:
-    finite = array[np.isfinite(array)] if array.dtype.kind in "fc" else array
-    return float(np.max(np.abs(finite), initial=0.0))
-
-
 def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     drawn = list(samples_of(spec, device, dtype, "values"))
     if spec.has_default_samples:
@@ -190,13 +187,12 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
         extent = flat.host()[0][0].shape[0]
         yield from affordable(spec, device, flat, ({extent: length} for length in _LENGTHS))
     seen: set[tuple[int, ...]] = set()
-    for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
+    for sample in sorted(drawn, key=axes_of, reverse=True):
         ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
-        if ranks in seen or len(seen) > (not spec.has_default_samples):
+        if ranks in seen or len(seen) == (1 if spec.has_default_samples else 2):
             continue
         seen.add(ranks)
-        extents = {extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}
-        for extent in sorted(extents):
+        for extent in extents_of(sample):
             yield from _stretched(spec, device, sample, extent)
 
 
@@ -210,22 +206,18 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
     if spec.has_default_samples:
         return list(affordable(spec, device, sample, longer, _MOST_OF_GRIDS))[-1:]
     found = list(affordable(spec, device, sample, longer))[lengths[:1] == [_FIRST] :]
-    is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
+    is_long = any(longest_axis(one) >= _ONE_MORE[-1] for one in found[-1:])
     narrow = [] if is_long else _with_narrow_rows(spec, device, sample, extent)
     return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
 
 
 def _with_narrow_rows(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
     """The sample with the extent longer than an axis of a grid, and with other extents reduced to make room for it."""
-    others = {other: min(other, _NARROW) for other in _shapes(sample) if other != extent}
+    others = {other: min(other, _NARROW) for other in extents_of(sample) if other != extent}
     if not has_expected_shape(spec, resized(sample, others)):
         return []
     longer = (others | {extent: length} for length in _ONE_MORE if length > extent)
-    return [one for one in affordable(spec, device, sample, longer) if _ONE_MORE[-1] in _shapes(one)]
-
-
-def _shapes(sample: Sample) -> set[int]:
-    return {extent for array in arrays_of(*sample.host()) for extent in array.shape}
+    return [one for one in affordable(spec, device, sample, longer) if _ONE_MORE[-1] in extents_of(one)]
 
 
 def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
@@ -234,7 +226,7 @@ def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample)
     A function that fails whichever axis is empty takes the maximum of all elements: that is an accident, not a refusal.
     """
     failures = []
-    for extent in sorted({extent for array in arrays_of(*options.host()) for extent in array.shape if extent > 1}):
+    for extent in extents_of(options):
         sample = resized(options, {extent: 0})
         sample = replace(sample, label=sample.label.replace("resized to", "an axis without elements:"))
         with warnings.catch_warnings():
@@ -319,7 +311,7 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     name_dtype(dtype)
     for base in by_options(spec, device, dtype, most=MOST_OF_SMALL):
-        for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
+        for extent in extents_of(base):
             longer = ({extent: length} for length in (*_COSTS, *_PLACES))
             for sample in list(affordable(spec, device, base, longer))[len(_COSTS) :]:
                 check_larger(spec, device, dtype, sample, base, is_precise=True)

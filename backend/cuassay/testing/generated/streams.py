@@ -21,6 +21,7 @@ from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import (
     check,
     explained,
+    is_function,
     is_safely_taken,
     on_sample,
     overwrite,
@@ -28,11 +29,10 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.extents import resized
+from cuassay.testing.generated.extents import longest_axis, resized
 from cuassay.testing.generated.selection import one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
-from cuassay.testing.terms import arrays_of
 
 #: Cycles for which the default stream is kept busy: about 5 ms, so that work queued there by mistake comes too late.
 _BUSY = 10_000_000
@@ -57,7 +57,7 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
             with backend.use_stream(side):
                 result = spec.run(device, *(given if side is sides[0] else sample.on(device)))
                 found.append((result, devices.to_host(result) if hasattr(result, "shape") else result))
-        fresh = _check_new_size(spec, device, dtype, sample, sides)
+        fresh = _run_new_size(spec, device, sample, sides)
         for side in sides:
             main.wait_stream(side)
         backend.synchronize(device.index)
@@ -89,12 +89,10 @@ def _is_right_on_host(spec: OpSpec, dtype: Any, fresh: Sequence[tuple[Sample, An
     return True
 
 
-def _check_new_size(
-    spec: OpSpec, device: Device, dtype: Any, sample: Sample, streams: Sequence[Any]
-) -> list[tuple[Sample, Any]]:
+def _run_new_size(spec: OpSpec, device: Device, sample: Sample, streams: Sequence[Any]) -> list[tuple[Sample, Any]]:
     """Call the function on two streams with a size that no test has used, so that it fills its caches here."""
     backend = devices.backend(device.kind)
-    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
+    extent = longest_axis(sample)
     if spec.op is not None or extent < 2:
         return []
     size = resized(sample, {extent: extent + _MORE})
@@ -130,7 +128,7 @@ def _check_read(read: Any, now: Any) -> None:
         ) from None
 
 
-@check(lambda spec: spec.op is None, needs=("graphs",))
+@check(is_function, needs=("graphs",))
 def check_captured(spec: OpSpec, device: Device) -> None:
     """A function captured in a graph, and replayed after its inputs have changed, computes with the new numbers."""
     backend = devices.backend(device.kind)

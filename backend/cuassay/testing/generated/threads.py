@@ -13,6 +13,7 @@ import numpy as np
 
 from cuassay.core.device import Device
 from cuassay.testing.generated.execution import check, explained, is_function, refusal_of, run_sample, turned, verify
+from cuassay.testing.generated.named import unwrapped
 from cuassay.testing.generated.selection import by_options, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
@@ -29,7 +30,7 @@ Tracer = Callable[[FrameType, str, Any], Any]
 @check(lambda spec: is_function(spec) and spec.deterministic)
 def check_threads(spec: OpSpec, device: Device) -> None:
     """Calls in two threads do not disturb each other, so they pass no arguments or results through global variables."""
-    code = getattr(spec.fn, "__code__", None)
+    code = getattr(unwrapped(spec.fn), "__code__", None)
     if code is None:
         return
     dtype = plainest(spec, device)

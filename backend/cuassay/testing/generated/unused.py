@@ -9,6 +9,7 @@ If an option names one triangle of a matrix, the other one must not be read.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.comparison import compare, on_host
 from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.filling import Change, free_floats, refilled, with_element
+from cuassay.testing.generated.filling import free_floats, refilled, with_element
 from cuassay.testing.generated.options import options_of
 from cuassay.testing.generated.selection import by_options, generator
 from cuassay.testing.opspec import OpSpec
@@ -58,7 +59,12 @@ def check_unused(spec: OpSpec, device: Device, sample: Sample) -> None:
         chance = generator()
         behind = [place for places in unmarked for place in chance.permutation(places)[:_PLACES]]
         for place in (*behind, *chance.integers(0, max(array.size, 1), _PLACES)[: array.size]):
-            filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
+            filled = refilled(
+                sample,
+                partial(with_element, place=place, number=np.nan),
+                f"a NaN in float array {number}",
+                chosen=[array],
+            )
             if is_safely_taken(spec, filled) and _not_using(spec, sample, filled, array, place).all():
                 _check(spec, device, filled, np.True_)
                 break
@@ -68,7 +74,12 @@ def _check_marked(spec: OpSpec, device: Device, sample: Sample) -> None:
     """Try a NaN at the first and at the last place of each array of floats, and in rows that belong to a mark."""
     for number, array in enumerate(free_floats(sample)):
         for place in {0, array.size - 1, *_in_marked_rows(sample, array)} if array.size else ():
-            filled = refilled(sample, _with_number(place, np.nan), f"a NaN in float array {number}", chosen=[array])
+            filled = refilled(
+                sample,
+                partial(with_element, place=place, number=np.nan),
+                f"a NaN in float array {number}",
+                chosen=[array],
+            )
             if is_safely_taken(spec, filled):
                 _check(spec, device, filled, _not_using(spec, sample, filled, array, place))
 
@@ -82,10 +93,6 @@ def _in_marked_rows(sample: Sample, array: Array) -> list[int]:
     return [row * (array.size // array.shape[0]) for row in sorted(rows)]
 
 
-def _with_number(place: int, number: float) -> Change:
-    return lambda array: with_element(array, place, number)
-
-
 def _not_using(spec: OpSpec, base: Sample, filled: Sample, array: Array, place: int) -> NDArray[np.bool_]:
     """For each result, whether the reference is finite, and the same for any number at this index."""
     expected = spec.expected(filled)
@@ -93,7 +100,7 @@ def _not_using(spec: OpSpec, base: Sample, filled: Sample, array: Array, place: 
         return np.zeros(1, np.bool_)
     is_same: NDArray[np.bool_] = np.isfinite(expected)
     for number in _NUMBERS:
-        other = refilled(base, _with_number(place, number), "", chosen=[array])
+        other = refilled(base, partial(with_element, place=place, number=number), "", chosen=[array])
         if not is_safely_taken(spec, other) or spec.expected(other).shape != expected.shape:
             return np.zeros(1, np.bool_)
         is_same &= spec.expected(other) == expected
