@@ -83,13 +83,13 @@ def _in_float64(fn: Function, sample: Sample) -> NDArray[np.float64] | None:
 
 
 def _finite(array: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0))
+    return np.asarray(np.nan_to_num(array, posinf=0.0, neginf=0.0))
 
 
 def _explaining(slope: NDArray[Any], error: NDArray[Any]) -> float | None:
     """The error of a constant that explains `error`, if `slope` is the derivative by it; None if it does not fit."""
     scale = float(np.abs(slope).max())
-    if not scale or np.count_nonzero(np.abs(slope) > scale * _LEFT) < _ENOUGH:
+    if np.count_nonzero(np.abs(slope) > scale * _LEFT) < _ENOUGH:
         return None
     off = float((slope * error).sum() / (slope * slope).sum())
     rest = float(np.linalg.norm(error - off * slope))

@@ -36,7 +36,7 @@ def check_equal_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
     if not all(is_safely_taken(spec, one) for one in equal):
         return
     first = spec.expected(equal[0])
-    if first.dtype.kind not in "fc" or not np.isfinite(first).all():
+    if first.dtype.kind not in "fc":
         return
     for one in equal:
         expected, narrow = spec.expected(one), of_reference(spec, one)
@@ -47,8 +47,7 @@ def check_equal_numbers(spec: OpSpec, device: Device, dtype: Any, sample: Sample
     limit = _CLEARLY * max(1.0, largest_size(first))
     for one in equal:
         with filled_from(spec, device, dtype, sample, one):
-            result, expected = run_sample(spec, device, one), spec.expected(one)
-            compare_values(spec, device, dtype, one, result, expected=expected, limit=limit)
+            compare_values(spec, device, dtype, one, run_sample(spec, device, one), limit=limit)
 
 
 def _with_equal(sample: Sample, part: float) -> Sample:

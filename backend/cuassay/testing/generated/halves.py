@@ -45,7 +45,7 @@ _FINEST = 9
 def _dyadic(array: Array) -> Array:
     """Each number rounded down to a multiple of 1/2, 1/4 or a smaller power of two."""
     levels = 2.0 ** generator().integers(1, _FINEST + 1, array.shape)
-    return np.asarray((np.floor(array.astype(np.float64) * levels) / levels).astype(array.dtype))
+    return np.asarray((np.floor(array * levels) / levels).astype(array.dtype))
 
 
 def _to_127(array: Array) -> Array:
@@ -58,7 +58,7 @@ def _to_127(array: Array) -> Array:
 
 def _next_to_halves(array: Array) -> Array:
     """As `_dyadic`, but larger by a factor of 1 + 2^-30: a cast to float32 makes a tie, which is then rounded again."""
-    return np.asarray((_dyadic(array).astype(np.float64) * (1 + 2.0**-30)).astype(array.dtype))
+    return np.asarray(_dyadic(array) * (1 + 2.0**-30))
 
 
 def _below_powers(array: Array) -> Array:
@@ -163,7 +163,7 @@ def _with_steps(sample: Sample) -> Iterator[Sample]:
 
 def _next_to(floats: Array) -> Array:
     """The integers at, below and above each finite number."""
-    whole = np.floor(floats[np.isfinite(floats)].astype(np.float64))
+    whole = np.floor(floats[np.isfinite(floats)])
     return np.asarray(np.unique(whole + np.array([[-1.0], [0.0], [1.0]])))
 
 

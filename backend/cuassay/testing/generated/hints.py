@@ -109,7 +109,7 @@ def _with_conjugates(sample: Sample) -> Iterator[tuple[int, Sample]]:
 
     sample.changed(collect)
     for place, chosen in enumerate(arrays):
-        if chosen.dtype.kind == "c" and chosen.imag.any():
+        if chosen.imag.any():
             seen = iter(range(len(arrays)))
 
             def put(value: Any, place: int = place, seen: Iterator[int] = seen) -> Any:
