@@ -127,8 +127,9 @@ def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baselin
     """Return the tests that can detect `mutant`, those first that are likely to find it soon.
 
     For Python these are the tests that run the changed lines or their statement. For the head of a function they are
-    the tests that run the function, and for code that runs at import they are those that run any line of the file. The
-    fastest case of each test function comes first.
+    the tests that run the function, and for code that runs at import they are those that run any line of the file.
+    Tests in a file that is named after the changed one take turns with the others: `pool.py` and `test_pool.py`. Of
+    each test function the fastest case comes first.
 
     For CUDA C++ these are the tests that launch the changed kernel, or any kernel whose file includes the changed file.
     The fastest test of each instantiation comes first. If a struct is changed, tests of kernels that are instantiated
@@ -142,10 +143,12 @@ def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baselin
     found = found or baseline.covering(mutant.path, *(scope if statement == (0, 0) else statement))
     if scope == (0, 0) or baseline.is_run_outside(mutant.path, mutant.line, mutant.last_line):
         found = found or baseline.touching(mutant.path)
-    cases: dict[str, list[str]] = {}
+    named, others = dict[str, list[str]](), dict[str, list[str]]()
     for test in _passing(found, baseline):
+        file = Path(test.partition("::")[0])
+        cases = named if file.stem == f"test_{Path(mutant.path).stem}" else others
         cases.setdefault(test.partition("[")[0], []).append(test)
-    return _in_turns(cases.values())
+    return _in_turns([_in_turns(named.values()), _in_turns(others.values())])
 
 
 def _passing(tests: Iterable[str], baseline: Baseline) -> list[str]:

@@ -310,6 +310,21 @@ def test_the_fastest_case_of_each_test_function_comes_first(tmp_path: Path) -> N
     assert tests == ["t.py::a[1]", "t.py::c", "t.py::b[1]", "t.py::a[2]", "t.py::a[3]"]
 
 
+def test_tests_in_a_file_of_the_same_name_take_turns_with_the_others(tmp_path: Path) -> None:
+    """At most some hundred tests run for a mutant, and any number may run its lines."""
+    pytest.importorskip("coverage", reason="coverage.py is not installed")
+    from cuassay.mutation.baseline import Baseline
+    from cuassay.mutation.project import covering, find_mutants
+
+    (tmp_path / "pool.py").write_text("def give(number):\n    return number + 1\n")
+    durations = {"t.py::a": 0.1, "t.py::b": 0.2, "t.py::c": 0.3, "pure/test_pool.py::d": 2.0, "test_pools.py::e": 0.4}
+    baseline = Baseline(durations=durations, lines={"pool.py": {2: list(durations)}})
+
+    tests = covering(find_mutants(tmp_path, ["pool.py"], baseline)[0], tmp_path, ["pool.py"], baseline)
+
+    assert tests == ["pure/test_pool.py::d", "t.py::a", "t.py::b", "t.py::c", "test_pools.py::e"]
+
+
 SCALED = """
 import functools
 
