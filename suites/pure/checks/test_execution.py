@@ -401,3 +401,18 @@ def test_the_first_of_several_refusals_is_named() -> None:
 
     with pytest.raises(pytest.skip.Exception, match="ValueError: 2 numbers"):
         verify(spec, CPU, FLOAT32, [sample_of(1, 2), sample_of(1, 2, 3)])
+
+
+def test_a_refused_sample_whose_label_names_its_dtype_may_be_meant_for_others() -> None:
+    def reference(a: Any) -> Any:
+        if a.dtype.kind == "i":
+            raise ValueError("floats only")
+        return a * 2
+
+    spec = spec_of(
+        lambda xp, a: reference(a), reference, lambda make: [Sample((make(3),), label=f"numbers of {make.dtype}")],
+        dtypes=("float32", "int32"),
+    )  # fmt: skip
+
+    with pytest.raises(pytest.skip.Exception, match="floats only"):
+        verify(spec, CPU, np.dtype("int32"), list(spec.draw(1, "int32", "values")), is_declared=True)

@@ -130,7 +130,7 @@ def _is_waited_for(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     if name == "where":
         return len(args) + len(kwargs) == 1
     if name == "repeat":
-        return isinstance(kwargs["repeats"] if "repeats" in kwargs else args[1], DeviceArray)
+        return any(isinstance(one, DeviceArray) for one in (*args[1:2], kwargs.get("repeats")))
     return name in _WAITS
 
 

@@ -65,8 +65,8 @@ using uint64_t = unsigned long long;
 #define INT_MIN (-2147483647 - 1)
 #endif
 
-// exp in a body of 16-bit arrays: 2 + 1.2 |a| units of float at most, of which 16 bits show nothing, in half as many
-// instructions. It is 1 for 0, infinite and NaN where exp is, and gives subnormal numbers.
+// exp in a body of 16-bit arrays, in fewer instructions. It is off by 2 + 1.2 |a| units of float at most, of which 16
+// bits show nothing. It is 1 for 0, infinite and NaN where exp is, and gives subnormal numbers.
 __device__ __forceinline__ float short_exp(float a) { return __expf(a); }
 template <typename A> __device__ __forceinline__ auto short_exp(A a) { return std::exp(a); }
 namespace std { using ::short_exp; }
