@@ -80,10 +80,14 @@ def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
 
 
 def outputs(result: Any) -> Touched:
-    """The arrays that a call has made or written: one, those of a tuple or of lists, or none."""
-    if isinstance(result, (tuple, list)):
-        return [pair for one in result for pair in outputs(one)]
-    return [] if result is None else [(result, True)]
+    """Return the arrays that a call has made or writes: one, those of a tuple or of lists, or none.
+
+    Lists nest at most twice, as results of ops do: `result` may also be a wrong `out`, such as a list in itself.
+    """
+    found: Touched = []
+    for one in result if isinstance(result, (tuple, list)) else (result,):
+        found += ((array, True) for array in (one if isinstance(one, (tuple, list)) else (one,)) if array is not None)
+    return found
 
 
 def _shares(array: Any, view: Any) -> bool:
@@ -153,7 +157,7 @@ def described_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, 
         if out is not None:
             found.append(look.traits_of(out))
             writes = (*writes, True)
-    except (AttributeError, IndexError, KeyError):
+    except (AttributeError, IndexError, KeyError, ValueError):  # a ValueError: `data` of NumPy's bfloat16 arrays
         return described(by_call(op, args, out, scalars))
     index = found[0][1]
     for traits in found:
