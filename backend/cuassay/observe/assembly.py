@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import count
+from time import perf_counter
 from types import CodeType
 from typing import Any
 
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.spans import Change, Flow, Span, Timeline
+from cuassay.ops import registry
 
 __all__ = [
     "CODE",
@@ -26,6 +28,7 @@ __all__ = [
     "calls",
     "memory_events",
     "move_calls",
+    "on_clock",
 ]
 
 #: The call site shown for blocks that were allocated before the recording.
@@ -59,18 +62,21 @@ class Way:
         Their dispatch path; None before it is known.
     is_alone : bool
         Whether only this package allocates, copies and so on in such a call, so that all of it is booked on its line.
+    launches : int
+        The kernels that the first such call launched; 0 if that is not known.
     nbytes : int
         The bytes of the arrays of the first such call; 0 before it is known.
     watch
         The `pairs.Watch` that times such calls, None if events do not time them, or `UNMET`: it has to be asked for.
     """
 
-    __slots__ = ("is_alone", "name", "nbytes", "text", "watch")
+    __slots__ = ("is_alone", "launches", "name", "nbytes", "text", "watch")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.text: str | None = None
         self.is_alone = False
+        self.launches = 0
         self.nbytes = 0
         self.watch: Any = UNMET
 
@@ -123,7 +129,7 @@ def calls(log: list[Any], thread: int) -> Iterator[Moment]:
     """Return the moments of a thread's calls. Their pairs of events are noted where they are timed."""
     for number, parent, begin, end, way, code, instruction, watch, pair in _rows(log, _CALL):
         if watch is not None and pair >= 0:
-            watch.called[pair] = way, number
+            watch.called[pair] = way, number, end
         made = Moment("op", way.name, number, parent, thread, begin, end, (code, instruction))
         made.way = way
         yield made
@@ -133,6 +139,15 @@ def move_calls(log: list[Any], time: float) -> None:
     """Move a thread's calls to `time`, the beginning of another clock; those that have not ended stay open."""
     for at in range(0, len(log), _CALL):
         log[at + _BEGIN], log[at + END] = time, min(log[at + END], time)
+
+
+def on_clock(occurrence: Occurrence, clock: str | None, now: float) -> Occurrence:
+    """Shift the times of an occurrence from its own kind's clock to that of kind `clock`, which shows `now`."""
+    kind = occurrence.device.partition(":")[0]
+    if kind == clock or occurrence.begin is None or occurrence.end is None:
+        return occurrence
+    shift = now - getattr(registry.backend(kind), "now_s", perf_counter)()
+    return occurrence._replace(begin=occurrence.begin + shift, end=occurrence.end + shift)
 
 
 def memory_events(log: list[Any]) -> Iterator[Moment]:

@@ -6,11 +6,15 @@ recorded while the stream is being captured, because a captured event has no tim
 
 If nothing was given to the stream since the last call ended, its last event is also the first one of the next call. The
 caller says so, because it sees how much time the host spent in between.
+
+On an idle device the first event passes at once, and the pair lasts as long as the host's call. A call that launches
+only one kernel does so at its end, so its kernel cannot have begun much earlier than the call ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
@@ -21,25 +25,32 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.core.watchers import Occurrence
 from cuassay.observe.assembly import Moment, Way
-from cuassay.ops import registry
+from cuassay.ops import Op, registry
 
-__all__ = ["NEVER", "Pair", "Pairs", "Watch", "needs_pairs"]
+__all__ = ["NEVER", "Pair", "Pairs", "Watch", "counted", "needs_pairs"]
 
 _Quietly = Callable[[Callable[[], Any]], Any]
 
 #: The end of a call that no other one may follow.
 NEVER = -inf
 
+#: The seconds by which the kernel of a call begins before the call ends, on an idle device: recording its last event
+#: takes the host that long.
+_BEFORE_END = 2e-6
+
+#: The least seconds of a kernel.
+_SHORTEST = 1e-6
+
 
 @dataclass(slots=True)
 class Watch:
-    """The functions of a device's stopwatch, and what was called and its moment, by the number of the pair."""
+    """The functions of a device's stopwatch, and by the number of the pair what was called, its moment and its end."""
 
     start: Callable[[], Any]
     follow: Callable[[], Any]
     stop: Callable[[Any], int]
     read: Callable[[], list[tuple[int, int, float, float]]]
-    called: dict[int, tuple[Way, int]] = field(default_factory=dict)
+    called: dict[int, tuple[Way, int, float]] = field(default_factory=dict)
 
 
 #: A pair whose first event is recorded: what times it, and its mark.
@@ -106,7 +117,7 @@ class Pairs:
     def end(pair: Pair, name: str, parent: int) -> None:
         """Record the second event. `name` is the op that was called, and `parent` the number of its moment."""
         watch, mark = pair
-        watch.called[watch.stop(mark)] = Way(name), parent
+        watch.called[watch.stop(mark)] = Way(name), parent, NEVER
 
     def _meet(self, array_type: type) -> Backend | None:
         found = registry.backend_of(array_type)
@@ -129,18 +140,23 @@ class Pairs:
             self.of_type[array_type] = found
         return found
 
-    def read(self) -> list[Moment]:
-        """Wait for the devices, and return one moment for each timed call."""
-        numbers = count(-2, -1)
-        return [moment for device in self._watches for moment in self._read(device, numbers)]
+    def read(self, *, is_host_clock: bool = False) -> list[Moment]:
+        """Wait for the devices, and return one moment for each timed call.
 
-    def _read(self, device: Device, numbers: Any) -> list[Moment]:
+        `is_host_clock` means that the ends of calls are times of the host's clock, as those of the pairs are.
+        """
+        numbers = count(-2, -1)
+        return [moment for device in self._watches for moment in self._read(device, numbers, is_host_clock)]
+
+    def _read(self, device: Device, numbers: Any, is_host_clock: bool) -> list[Moment]:
         watch = self._watches[device]
         self.quietly(lambda: registry.backend(device.kind).synchronize(device.index))
         found = []
-        for pair, stream, begin, end in self.quietly(watch.read):
-            way, parent = watch.called.get(pair, (None, -1))  # another thread may just have ended a call
+        for pair, stream, first, end in self.quietly(watch.read):
+            way, parent, ended = watch.called.get(pair, (None, -1, NEVER))  # another thread may just have ended a call
             if way is not None and parent >= 0:
+                launched = min(ended - _BEFORE_END, end - _SHORTEST) if way.launches == 1 and is_host_clock else first
+                begin = max(first, launched)
                 moment = Moment("launched", way.name, next(numbers), parent, 0, begin, end)
                 moment.occurrence = Occurrence("launched", str(device), 0, stream, way.nbytes, way.name, begin, end)
                 found.append(moment)
@@ -182,6 +198,13 @@ class _Events:
             end = begin + first.elapsed_time(last) / 1e3
             found.append((number, int(getattr(stream, "ptr", 0)), begin, end))
         return found
+
+
+def counted(op: Op, operands: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
+    """Return a context that yields a list of the kernels launched inside; it is empty if the kind does not tell."""
+    found = registry.backend_of(operands[0].__class__) if operands else None
+    counting = getattr(found, "launches_of", None)
+    return nullcontext(()) if counting is None else counting(op, operands)
 
 
 def needs_pairs(backend: Backend) -> bool:

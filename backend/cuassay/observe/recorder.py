@@ -36,8 +36,9 @@ from cuassay.observe.assembly import (
     calls,
     memory_events,
     move_calls,
+    on_clock,
 )
-from cuassay.observe.pairs import NEVER, Pair, Pairs, needs_pairs
+from cuassay.observe.pairs import NEVER, Pair, Pairs, counted, needs_pairs
 from cuassay.observe.places import caller, known_as_ours, outside
 from cuassay.observe.roofline import bytes_of
 from cuassay.observe.signatures import finding
@@ -161,7 +162,7 @@ class Recorder:
         unwrap(self._wrapping)
         self._handle.remove()
         Recorder._active = None
-        moments = [*self._logged(), *self._pairs.read()]
+        moments = [*self._logged(), *self._pairs.read(is_host_clock=self._now is perf_counter)]
         if self._traces is not None:
             moments = self._traces.read(moments, {state.ident: state.number for state in self._states})
             self._missed += self._traces.missed
@@ -213,16 +214,17 @@ class Recorder:
             booked, state.booked = state.booked, at if way.is_alone else None
             try:
                 if way.text is None and not interposers.is_explaining:
-                    return self._first(at, way, partial(call, op, args, out, scalars), op, args)
+                    return self._first(at, way, partial(call, op, args, out, scalars), op, args, (watch, mark))
                 return call(op, args, out, scalars)
             finally:
                 state.booked = booked
                 while opened and opened.pop() != number:
                     pass
-                if watch is not None:
-                    log[at + PAIR], pairs.last = watch.stop(mark), watch
-                    pairs.ended = self._now()
-                log[at + END] = self._now() if watch is None else pairs.ended
+                if log[at + END] == OPEN:  # the first call with its signature has ended already
+                    if watch is not None:
+                        log[at + PAIR], pairs.last = watch.stop(mark), watch
+                        pairs.ended = self._now()
+                    log[at + END] = self._now() if watch is None else pairs.ended
 
         return recorded
 
@@ -259,13 +261,23 @@ class Recorder:
                 way.watch = watch
         return pair or (None, None)
 
-    def _first(self, at: int, way: Way, run: Callable[[], Any], op: Op, args: tuple[Any, ...]) -> Any:
-        """Run the first call with its signature; find out its dispatch path, and where it allocates memory."""
-        state = self._local.state
+    def _first(self, at: int, way: Way, run: Callable[[], Any], op: Op, args: tuple[Any, ...], pair: Any) -> Any:
+        """Run the first call with its signature, time it, and find out its dispatch path and where it takes memory."""
+        state, pairs, (watch, mark) = self._local.state, self._pairs, pair
         way.text, way.is_alone = "", True
         state.tried = state.log[at + CODE], state.log[at + INSTRUCTION], way
+
+        def timed() -> Any:
+            with counted(op, args) as launches:
+                result = run()
+            if watch is not None:
+                state.log[at + PAIR], pairs.last = watch.stop(mark), watch
+            state.log[at + END] = pairs.ended = self._now()
+            way.launches = len(launches)
+            return result
+
         try:
-            found = explain(run)
+            found = explain(timed)
         except BaseException:
             way.text, way.is_alone = None, False
             raise
@@ -371,16 +383,8 @@ class Recorder:
         where = None if occurrence.site or not _has_site(occurrence.event) else place(state)
         now = self._now()
         moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, state.number, now, now, where)
-        moment.occurrence = occurrence if occurrence.begin is None else self._on_our_clock(occurrence, now)
+        moment.occurrence = occurrence if occurrence.begin is None else on_clock(occurrence, self._clock, now)
         self._add(moment)
-
-    def _on_our_clock(self, occurrence: Occurrence, now: float) -> Occurrence:
-        """Shift the times of an occurrence from its kind's clock to the timeline's clock."""
-        kind = occurrence.device.partition(":")[0]
-        if kind == self._clock or occurrence.begin is None or occurrence.end is None:
-            return occurrence
-        shift = now - getattr(registry.backend(kind), "now_s", perf_counter)()
-        return occurrence._replace(begin=occurrence.begin + shift, end=occurrence.end + shift)
 
     def _end_innermost(self, kind: str, subject: int) -> None:
         opened = set(self._local.state.open)

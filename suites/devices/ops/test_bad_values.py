@@ -6,12 +6,10 @@ The table and the rule stand in ``bad_values``, the good calls that are changed 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from bad_calls import (
@@ -32,8 +30,7 @@ from bad_values import BAD
 
 import cuassay
 from cuassay import Device, devices, from_host, ops
-from cuassay.errors import ArgumentError, CuassayError, DTypeError
-from cuassay.observe.sanitizer import sanitized
+from cuassay.errors import ArgumentError, DTypeError
 from cuassay.ops import Op
 from cuassay.ops.arguments import output_shape
 
@@ -72,18 +69,6 @@ def test_function_refuses_bad_value_and_writes_nothing(device: Device, function:
 @pytest.mark.parametrize(("op", "parameter"), list(_op_positions()))
 def test_op_refuses_bad_value_and_writes_nothing(device: Device, op: Op, parameter: str) -> None:
     found = offences(op, lambda: _good(op, device), parameter)
-
-    assert not found, told(found)
-
-
-def test_ops_refuse_bad_outputs_while_races_are_looked_for(device: Device, backend: Any) -> None:
-    machine = backend.simulated(devices=device.index + 1, finds_races=False) if device.kind == "sim" else nullcontext()
-    found = {}
-    with machine, sanitized():
-        for op in (ops.add, ops.softmax, ops.sum, ops.addmm, ops.eigh):
-            found |= offences(op, lambda: _good(op, device), "out")  # noqa: B023  is called at once
-            with pytest.raises(CuassayError, match="out"):
-                op(**_good(op, device), out=np.zeros((2, 3), ml_dtypes.bfloat16))
 
     assert not found, told(found)
 

@@ -10,12 +10,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from bad_calls import offences, op_call, told
 
 from cuassay import Device, devices, from_host, ops
 from cuassay.core.graphs import Graph
-from cuassay.errors import RaceError
+from cuassay.errors import CuassayError, RaceError
 from cuassay.observe.sanitizer import Sanitizer, sanitized
 from cuassay.testing import devices as on
 from cuassay.testing import racing, requires
@@ -542,3 +544,16 @@ COPIES = [
 @racing
 def test_copies_of_pinned_memory(place: Place, work: Callable[[Place], object]) -> None:
     judge(place, work, r"is not ordered after the .*test_sanitizer\.py:\d+; insert ")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ops_refuse_bad_outputs_while_races_are_looked_for(device: Device, backend: Any) -> None:
+    machine = backend.simulated(devices=device.index + 1, finds_races=False) if device.kind == "sim" else nullcontext()
+    found = {}
+    with machine, sanitized():
+        for op in (ops.add, ops.softmax, ops.sum, ops.addmm, ops.eigh):
+            found |= offences(op, lambda: op_call(op, device) or {}, "out")  # noqa: B023  is called at once
+            with pytest.raises(CuassayError, match="out"):
+                op(**op_call(op, device) or {}, out=np.zeros((2, 3), ml_dtypes.bfloat16))
+
+    assert not found, told(found)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, sleep
 from typing import Any
@@ -21,6 +22,7 @@ from cuassay.cuda import nvtx
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import ArgumentError, LibraryNotFoundError, StateError
 from cuassay.observe import recorder
+from cuassay.ops import Op
 
 Tell = Callable[..., None]
 
@@ -232,6 +234,55 @@ def test_a_call_that_follows_at_once_shares_an_event_and_others_do_not(
     assert watch.began == ["start", "follow", "follow", "start", "follow", "start"]
     timed = [span for span in p.timeline.spans if span.kind == "kernel" and span.seconds == pytest.approx(1e-3)]
     assert [span.name for span in timed] == ["exp"] * 6
+
+
+@pytest.mark.parametrize(
+    ("launches", "ended", "lasted"),
+    [
+        (1, 0.0008, 0.0002 + 2e-6),  # the device was idle until the launch, shortly before the call ended
+        (1, 0.0, 1e-3),  # it was busy
+        (1, 0.5, 1e-6),  # the kernel was done before the call ended
+        (2, 0.0008, 1e-3),  # the first one may have begun at any time
+        (0, 0.0008, 1e-3),
+    ],
+)
+def test_a_kernel_begins_when_the_host_launches_it(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, launches: int, ended: float, lasted: float
+) -> None:
+    now = 0.0
+
+    @contextmanager
+    def launches_of(op: Op, operands: Sequence[Any]) -> Iterator[list[int]]:
+        nonlocal now
+        assert (op, len(operands)) == (ops.exp, 1)
+        yield [0] * launches
+        now = ended
+
+    monkeypatch.setattr(BACKEND, "launches_of", launches_of, raising=False)
+    monkeypatch.setattr(recorder, "perf_counter", lambda: now)
+    with cuassay.profile("sim") as p:
+        ops.exp(from_host(np.ones(4, np.float32), "sim:0"))
+        now = 0.0
+
+    seconds = [span.seconds for _, span in p.timeline.of_kinds(["kernel"]) if span.begin >= 0]
+    assert seconds[-1] == pytest.approx(lasted)
+
+
+def test_the_first_call_ends_before_it_is_explained_in_words(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    stops: list[int] = []
+    stop, explained = watch.stop, recorder.explain
+    monkeypatch.setattr(watch, "stop", lambda mark: stops.append(watch.count) or stop(mark))
+
+    def explain(run: Any) -> Any:
+        found = explained(run)
+        assert stops == [0]
+        return found
+
+    monkeypatch.setattr(recorder, "explain", explain)
+    with cuassay.profile("sim"):
+        ops.exp(from_host(np.ones(4, np.float32), "sim:0"))
+
+    assert stops == [0]
 
 
 def test_a_stopwatch_that_cannot_follow_starts_each_time(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 
 from cuassay.devices.cuda.streams import event_handles, stopwatch
 
-#: Not a default stream.
-STREAM = 0x5000
+#: Not a default stream, and the stream of the stopwatch itself.
+STREAM, OWN = 0x5000, 0x7000
 
 
 class Driver:
@@ -39,6 +39,19 @@ class Driver:
         self.is_behind = self.is_capturing = self.is_relaxed = False
         self.reached: dict[int, float] = {}
         self.idle: list[int] = []
+        self.streams: list[int] = []
+        self.empty = 0.0
+        self.ahead = 100.0
+        self.rate = 1.0
+
+    def make_stream(self, flags: int) -> int:
+        assert flags == stopwatch._NON_BLOCKING
+        self.streams.append(OWN)
+        return OWN
+
+    def host(self) -> float:
+        """The host's clock in seconds."""
+        return self.ahead + self.rate * self.now / 1e3
 
     def work(self, count: int = 1) -> None:
         self.now += count
@@ -49,8 +62,10 @@ class Driver:
         return self.made
 
     def record(self, handle: int, stream: int) -> None:
-        assert stream == self.stream
-        self.records += 1
+        if stream != OWN:
+            assert stream == self.stream
+            self.records += 1
+        self.now += self.empty
         self.reached[handle] = self.now
 
     @contextmanager
@@ -79,12 +94,14 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
         "_is_capturing": lambda stream: made.is_capturing,
         "at": lambda index: nullcontext(),
         "get_current_stream": lambda index: SimpleNamespace(ptr=made.stream),
-        "perf_counter": lambda: 100.0,
+        "_wait": lambda handle: None,
+        "_make_stream": made.make_stream,
+        "_destroy_stream": made.streams.remove,
+        "perf_counter": made.host,
         "_has_many": False,
     }
     for name, function in replaced.items():
         monkeypatch.setattr(stopwatch, name, function)
-    monkeypatch.setattr(stopwatch.cupy.cuda.runtime, "eventSynchronize", lambda handle: None)
     monkeypatch.setattr(event_handles, "take", made.take)
     monkeypatch.setattr(event_handles, "give_back", lambda index, handle, flags: made.idle.append(handle))
     return made
@@ -168,6 +185,46 @@ def test_pairs_wait_while_the_device_is_behind(driver: Driver) -> None:
 
     assert driver.made < made + 100
     assert milliseconds(watch) == [(begin, begin + 1) for begin in range(600)]
+
+
+def test_the_time_between_two_events_is_not_work(driver: Driver) -> None:
+    driver.empty = 0.00125  # of the device for each event, in ms
+    watch = stopwatch.Stopwatch(0)
+    for is_next in (False, True, True):
+        timed(watch, driver, is_next=is_next)
+
+    assert [round(1e3 * (end - begin), 6) for _, _, begin, end in sorted(watch.read())] == [1.0] * 3
+    assert driver.streams == []
+
+
+def test_what_the_host_takes_for_an_event_is_no_time_of_the_device(driver: Driver) -> None:
+    driver.empty = 0.05
+    watch = stopwatch.Stopwatch(0)
+    timed(watch, driver, is_next=False)
+
+    ((_, _, begin, end),) = watch.read()
+    assert 1e3 * (end - begin) == pytest.approx(1.05 - 0.002)
+
+
+@pytest.mark.parametrize("drift", [5e-5, -5e-5])
+def test_times_are_the_hosts_although_the_clocks_drift(driver: Driver, drift: float) -> None:
+    driver.rate = 1 + drift
+    watch = stopwatch.Stopwatch(0)
+    driver.work(10_000)
+    timed(watch, driver, is_next=False)
+    driver.work(10_000)
+
+    ((_, _, begin, end),) = watch.read()
+    assert (begin, end) == pytest.approx((100 + 10 * (1 + drift), 100 + 10.001 * (1 + drift)), abs=1e-9)
+
+
+def test_two_comparisons_of_the_clocks_close_together_do_not_change_lengths(driver: Driver) -> None:
+    watch = stopwatch.Stopwatch(0)
+    timed(watch, driver, is_next=False)
+    driver.ahead += 5e-6  # the error of a comparison
+
+    ((_, _, begin, end),) = watch.read()
+    assert end - begin == pytest.approx(1e-3, rel=2e-4)
 
 
 def test_two_threads_do_not_follow_the_same_pair(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
 from cuassay.core.protocols import StreamFacts
 from cuassay.core.traced import Stopwatch, Tracer
+from cuassay.errors import CuassayError
+from cuassay.ops import Op, registry
+from cuassay.ops.placement import is_number
 
 __all__ = ["ObservableBackend"]
 
@@ -46,6 +51,19 @@ class ObservableBackend:
         from cuassay.devices.cuda import activity
 
         return activity.Tracer()
+
+    def launches_of(self, op: Op, operands: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
+        """Return a context that yields the kernels that a call of `op` launches inside it.
+
+        The list stays empty if the implementation may give the device other work, such as a library's.
+        """
+        from cuassay.devices.cuda.launch.launch import watched
+
+        try:
+            dtype = op.schema.registry_dtype([one if is_number(one) else one.dtype for one in operands])
+        except (AttributeError, CuassayError):  # a list of arrays, or operands that the op rejects
+            return nullcontext(())
+        return watched() if getattr(registry.find(op, "cuda", dtype), "only_launches", False) else nullcontext(())
 
     def new_stopwatch(self, index: int) -> Stopwatch:
         """Return a stopwatch that times work of device `index` by pairs of events."""
