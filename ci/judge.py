@@ -53,7 +53,7 @@ def _judged(folder: str, referees: Referees, timing: Referees, nonce: int) -> Co
         word = verdict.verdict
         if word == "correct" and path.stem in WORK_S and _has_its_work(verdict, WORK_S[path.stem]):
             word = "harmless"
-        if word == "correct" and path.stem in DRIFTING and all(case.median_s is None for case in verdict.cases):
+        if word == "correct" and path.stem in DRIFTING and all(case.time_s is None for case in verdict.cases):
             word = "without a time"
         if word == "correct" and path.stem in BUSY and not busy():
             word = "harmless"
@@ -64,7 +64,7 @@ def _judged(folder: str, referees: Referees, timing: Referees, nonce: int) -> Co
 
 
 def _has_its_work(verdict: Verdict, seconds: float) -> bool:
-    return all(case.median_s is None or case.median_s > seconds / 2 for case in verdict.cases)
+    return all(case.time_s is None or case.time_s > seconds / 2 for case in verdict.cases)
 
 
 def _summary(total: Mapping[str, Counter[str]]) -> str:

@@ -1,6 +1,6 @@
 """The accuracy of the judge's times, and its verdicts per second; the results are printed and can be kept as JSON.
 
-For each candidate of ``suites/data/judging/timed`` and each of some nonces, this measures its median time by the judge
+For each candidate of ``suites/data/judging/timed`` and each of some nonces, this measures its time by the judge
 and, just before, the median by `cuassay.benchmarking.measure` of the same work in an unguarded process. The times of
 any two verdicts on a candidate give a ratio of the candidate against itself. Verdicts per second are measured with many
 copies of one candidate, which are only checked. Empty calls show what the protocol takes.
@@ -79,7 +79,7 @@ def _judge_once(referees: Referees, tier: str, name: str, device: Device) -> dic
     found = {"tier": tier, "name": name, "verdict": verdict.verdict, "reason": verdict.reason, "measured": measured}
     if cases:
         one = cases[0]
-        found |= {"judged": one.median_s, "error": one.error_s, "offset": one.offset, "withheld": one.withheld}
+        found |= {"judged": one.time_s, "error": one.error_s, "offset": one.offset, "withheld": one.withheld}
     return {**found, "seconds": took}
 
 

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cuassay.judging.figures import FIGURES, Figure, fastest
 from cuassay.judging.probes import LARGE, elements_of
 from cuassay.judging.schedule import WARM_UP
 from cuassay.judging.trial import given
@@ -43,16 +44,19 @@ Seconds = Mapping[Key, Sequence[float]]
 PROCESSES = 2
 
 #: The calls of a case in one process after warm-up, and those with large arrays, because each takes long.
-_CALLS, _FEW_CALLS = 12, 8
+_CALLS, _FEW_CALLS = 16, 8
+
+#: The fewest calls of a process that give a figure.
+_LEAST_CALLS = 4
 
 #: At most this many times the time of the trusted processes' empty calls is taken off a candidate's times: it could
 #: make its own empty calls longer.
 MOST_EMPTY = 1.1
 
 #: The least relative offset between two processes that is assumed, by tier: two processes may agree by chance. On an
-#: H200 programs of 0.7 ms differed by 2 to 4 % between processes. Kernels, which the device times, differed by 1.5 % at
-#: most between verdicts, so by half of that from their middle.
-LEAST_OFFSET: Mapping[str, float] = {"program": 0.02, "kernel": 0.0075}
+#: H200 the figures of a program of 0.7 ms had a standard deviation of 1.0 to 1.5 % between processes. Kernels, which
+#: the device times, differed by 1.5 % at most between verdicts, so by half of that from their middle.
+LEAST_OFFSET: Mapping[str, float] = {"program": 0.015, "kernel": 0.0075}
 
 
 class Timed(Protocol):
@@ -83,19 +87,25 @@ class Baseline:
     empty: Sequence[Seconds] = ()
     busy_s: float = 0.0
 
-    def reference_of(self, key: Key) -> list[float]:
-        """Return the times of the declared function in all processes, each without those of its empty calls."""
-        return [seconds for times in self._net(key) for seconds in times]
+    def reference_of(self, key: Key, figure: Figure = fastest) -> list[float]:
+        """Return the figure of the declared function in each process, without that of its empty calls."""
+        found, usual = [], self.empty_of(key, (), figure)
+        for place, times in enumerate(self.reference):
+            calls = times.get(key, ())
+            own = self.empty[place].get(key) if place < len(self.empty) else None
+            if len(calls) >= _LEAST_CALLS:
+                found.append(figure(calls) - (figure(own) - self.busy_s if own else usual))
+        return found
 
-    def empty_of(self, key: Key, own: Sequence[float] = ()) -> float:
+    def empty_of(self, key: Key, own: Sequence[float] = (), figure: Figure = fastest) -> float:
         """Return the seconds to take off a candidate's times whose own empty calls took `own`.
 
         They are at most `MOST_EMPTY` times those of the trusted processes.
         """
-        trusted = self._trusted(key)
+        trusted = [figure(times[key]) for times in self.empty if times.get(key)]
         if not trusted:
             return 0.0
-        found = min(statistics.median(own), MOST_EMPTY * max(trusted)) if own else statistics.median(trusted)
+        found = min(figure(own), MOST_EMPTY * max(trusted)) if own else statistics.median(trusted)
         return found - self.busy_s
 
     def offset_of(self, key: Key, tier: str) -> float:
@@ -103,22 +113,10 @@ class Baseline:
 
         It is at least `LEAST_OFFSET`.
         """
-        medians = [statistics.median(times) for times in self._net(key)]
-        if len(medians) < 2 or min(medians) <= 0:
+        figures = self.reference_of(key, FIGURES[tier])
+        if len(figures) < 2 or min(figures) <= 0:
             return LEAST_OFFSET[tier]
-        return max(LEAST_OFFSET[tier], statistics.stdev(medians) / statistics.mean(medians))
-
-    def _trusted(self, key: Key) -> list[float]:
-        return [statistics.median(times[key]) for times in self.empty if times.get(key)]
-
-    def _net(self, key: Key) -> list[list[float]]:
-        """Return the times of each process that has some, without those of its own empty calls."""
-        found, usual = [], self.empty_of(key)
-        for place, times in enumerate(self.reference):
-            own = self.empty[place].get(key) if place < len(self.empty) else None
-            empty = statistics.median(own) - self.busy_s if own else usual
-            found.append([one - empty for one in times.get(key, ())])
-        return [times for times in found if times]
+        return max(LEAST_OFFSET[tier], statistics.stdev(figures) / statistics.mean(figures))
 
 
 #: Starts a trusted process that runs the declared function.

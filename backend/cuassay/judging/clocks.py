@@ -1,8 +1,9 @@
 """The times of a verdict: by the judge's clock, minus the time of an empty call, or withheld.
 
-A call's time ends when the snapshot of its outputs is complete, so that it includes late work. A figure is given only
-if the times do not drift over the calls. If a device's peak rates are known, a time below the physical floor is
-rejected. On host devices the clock is the host's, and its times do not rank candidates.
+A call's time ends when the snapshot of its outputs is complete, so that it includes late work. For the figure of all
+calls see `figures`. It is given only if the times do not drift over the calls. If a device's peak rates are known, a
+time below the physical floor is rejected. On host devices the clock is the host's, and its times do not rank
+candidates.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +22,7 @@ from cuassay.benchmarking.empty import empty_interval
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import HOST_KINDS, Device
 from cuassay.judging.baseline import Baseline, Key
+from cuassay.judging.figures import ERRORS, FIGURES, median_error
 from cuassay.judging.protocol import BUSY_CYCLES
 from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
@@ -30,6 +33,7 @@ from cuassay.testing.samples import Sample
 __all__ = [
     "MOST_DRIFT",
     "MOST_ERROR",
+    "MOST_UNEVEN",
     "Peaks",
     "busy_seconds",
     "case_times",
@@ -37,7 +41,6 @@ __all__ = [
     "floor_of",
     "is_impossible",
     "peaks_of",
-    "standard_error",
 ]
 
 #: A figure is withheld if its relative error is larger.
@@ -52,6 +55,13 @@ _FEWEST_CALLS = 3
 #: The interquartile ranges by which earlier and later calls must differ.
 _CLEARLY = 3.0
 
+#: If most calls take more than so many times as long as the fastest ones, the fastest are not the figure. On an H200
+#: the median of a sort of 0.7 ms was up to 1.10 times as long.
+MOST_UNEVEN = 1.15
+
+#: The standard errors by which a range is wider than its middle on either side.
+_MARGIN = 2.0
+
 #: Random orders of the times, and the fraction of them that may have as clear a change as the order of the calls.
 _ORDERS, _BY_CHANCE = 300, 0.02
 
@@ -60,18 +70,6 @@ FLOOR_SLACK = 0.9
 
 #: Peak rates of a device: bytes/s under "bandwidth", FLOP/s under the name of a dtype.
 Peaks = Mapping[str, float]
-
-
-def standard_error(samples: Sequence[float]) -> float:
-    """Return the standard error of the median in seconds, from the quartiles; infinite for fewer than four samples.
-
-    Source: for normal samples, the standard deviation is the interquartile range over 1.349, and the standard error of
-    the median is 1.2533 times that of the mean (Kendall & Stuart, The Advanced Theory of Statistics, vol. 1, 10.11).
-    """
-    if len(samples) < 4:
-        return math.inf
-    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
-    return 1.2533 * (high - low) / 1.349 / math.sqrt(len(samples))
 
 
 def drift_of(samples: Sequence[float]) -> float | None:
@@ -123,7 +121,7 @@ def floor_of(work: Work, dtype: str, peaks: Peaks) -> float | None:
 
 def is_impossible(time: CaseTime) -> bool:
     """Return whether a time is below what its device can do."""
-    return time.floor_s is not None and time.median_s is not None and time.median_s < FLOOR_SLACK * time.floor_s
+    return time.floor_s is not None and time.time_s is not None and time.time_s < FLOOR_SLACK * time.floor_s
 
 
 def case_times(
@@ -196,29 +194,41 @@ def _case(
     peaks: Callable[[int], Peaks],
 ) -> CaseTime:
     label, dtype = key
-    empty = baseline.empty_of(key, own)
-    low, middle, high = (one - empty for one in _quartiles(samples))
+    middle, error = _figure(key, samples, own, baseline, tier)
     offset = baseline.offset_of(key, tier)
-    error = math.hypot(standard_error(samples), standard_error(own) if own else 0.0, offset * max(middle, 0.0))
+    error = math.hypot(error, offset * max(middle, 0.0))
     work = results.least_work(sample)
     least = floor_of(work, dtype, peaks(work.bytes))
     drift = drift_of(samples)
     withheld = _why_withheld(middle, error, on, drift)
     found = CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error if math.isfinite(error) else 0.0, floor_s=least,
-        median_s=None, q25=None, q75=None, tier=tier, clock=_CLOCKS[tier], withheld=withheld, drift=drift,
-        offset=offset,
+        time_s=None, q25=None, q75=None, tier=tier, clock=_CLOCKS[tier], withheld=withheld, drift=drift, offset=offset,
     )  # fmt: skip
     if withheld:
         return found
-    reference, ratios = _against(baseline.reference_of(key), (low, middle, high))
-    offsets = 1 + offset * math.sqrt(1 + 1 / max(len(baseline.reference), 1))  # the candidate's, and that of a mean
-    return CaseTime(
-        label=label, dtype=dtype, n=len(samples), error_s=error, floor_s=least, median_s=middle, q25=low, q75=high,
-        fraction=least / middle if least else None, reference_s=reference,
-        ratio_low=ratios[0] and ratios[0] / offsets, ratio_high=ratios[1] and ratios[1] * offsets,
-        tier=tier, clock=_CLOCKS[tier], offset=offset,
+    empty = baseline.empty_of(key, own, FIGURES[tier])
+    low, _, high = (one - empty for one in _quartiles(samples))
+    reference, ratios = _against(baseline.reference_of(key, FIGURES[tier]), middle, error, offset)
+    return replace(
+        found, time_s=middle, q25=low, q75=high, fraction=least / middle if least else None, reference_s=reference,
+        ratio_low=ratios[0], ratio_high=ratios[1],
     )  # fmt: skip
+
+
+def _figure(
+    key: Key, samples: Sequence[float], own: Sequence[float], baseline: Baseline, tier: str
+) -> tuple[float, float]:
+    """Return the figure of a case without the time of an empty call, and its standard error within the process.
+
+    If the fastest calls are much faster than most, it is the median: the candidate may do part of its work in others.
+    """
+    figure, error_of = FIGURES[tier], ERRORS[tier]
+    net = figure(samples) - baseline.empty_of(key, own, figure)
+    usual = statistics.median(samples) - baseline.empty_of(key, own, statistics.median)
+    if usual > MOST_UNEVEN * net:
+        net, error_of = usual, median_error
+    return net, math.hypot(error_of(samples), error_of(own) if own else 0.0)
 
 
 #: The clock of each tier. The host's clock also includes a candidate's host code.
@@ -251,15 +261,17 @@ def _why_withheld(median: float, error: float, on: str, drift: float | None) -> 
 
 
 def _against(
-    baseline: Sequence[float], mine: tuple[float, float, float]
+    baseline: Sequence[float], mine: float, error: float, offset: float
 ) -> tuple[float | None, tuple[float | None, float | None]]:
-    """Return the baseline's median, and the quartiles of its time over the candidate's, less favourable first."""
-    if len(baseline) < 4:
+    """Return the baseline's figure, and its ratio to the candidate's less and plus two standard errors.
+
+    `baseline` has the figure of each trusted process.
+    """
+    if not baseline or min(baseline) <= 0:
         return None, (None, None)
-    low, middle, high = _quartiles(baseline)
-    if low <= 0 or mine[0] <= 0:
-        return middle if middle > 0 else None, (None, None)
-    return middle, (low / mine[2], high / mine[0])
+    reference = statistics.fmean(baseline)
+    margin = 1 + _MARGIN * math.hypot(error / mine, offset / math.sqrt(len(baseline)))
+    return reference, (reference / mine / margin, reference / mine * margin)
 
 
 def _quartiles(samples: Sequence[float]) -> tuple[float, float, float]:

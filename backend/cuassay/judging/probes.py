@@ -109,7 +109,8 @@ def probe_of_chosen(results: Results, dtype: str, check: str, draw: Draw) -> Pro
 
     A result is wrong if it is neither within the declared tolerance nor within what rounding explains.
     """
-    return Probe(check, dtype, (draw,), partial(judged_values, results, dtype, check, is_chosen=True))
+    known = results.known.setdefault((check, dtype), {})
+    return Probe(check, dtype, (draw,), partial(judged_values, results, dtype, check, is_chosen=True, known=known))
 
 
 #: The most elements of a call whose headroom is found even if it is plainly right: for each, the reference runs again.
@@ -140,8 +141,9 @@ def judged_values(
             return Finding(check, sample.label, text)
         for place, (spec, output) in enumerate(zip(specs, given, strict=True)):
             found: dict[str, Any] = {}
-            kept = nullcontext() if known is None else keeping(known.setdefault(place, {}))
             is_small = elements_of(sample) <= _SMALL
+            is_known = known is not None and not (is_chosen and is_small)
+            kept = keeping(known.setdefault(place, {})) if is_known and known is not None else nullcontext()
             try:
                 with collecting(found), np.errstate(all="ignore"), kept:
                     compare(spec, _HOST, as_dtype(dtype), sample, output, keeps_ratio=is_small)

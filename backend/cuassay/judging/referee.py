@@ -247,7 +247,7 @@ class Referee:
         if trial.finding is not None:
             found.evidence += trial.finding.cheat
         for case in filter(is_impossible, found.cases):
-            excess = f"{case.median_s:.3g} s is less than {FLOOR_SLACK:g} of the least possible {case.floor_s:.3g} s"
+            excess = f"{case.time_s:.3g} s is less than {FLOOR_SLACK:g} of the least possible {case.floor_s:.3g} s"
             text = f"{case.label} {case.dtype}: {excess}"
             found.evidence.append(Evidence(id="T14", certainty="proven", evidence=text))
         verdict, reason, check = self._decided(found, trial)

@@ -18,7 +18,7 @@ from cuassay.judging.catalogue import CATALOGUE, CHEATS
 __all__ = ["SCHEMA", "CaseTime", "Certainty", "Evidence", "Outcome", "Verdict", "exit_status", "read_verdicts"]
 
 #: The version of the JSON form. It increases if a field changes its meaning, and not if a field is added.
-SCHEMA = 1
+SCHEMA = 2
 
 Outcome = Literal["correct", "wrong", "refused", "undecided"]
 
@@ -52,23 +52,25 @@ class CaseTime:
     ----------
     label, dtype : str
         The problem.
-    median_s, q25, q75 : float or None
-        Seconds per call, minus those of an empty call; None if the figure is withheld.
+    time_s, q25, q75 : float or None
+        Seconds per call, minus those of an empty call, and the quartiles of all calls; None if the figure is withheld.
+        In the program tier `time_s` is that of the fastest calls, and in the kernel tier the median; see
+        `cuassay.judging.figures`.
     n : int
         The number of timed calls.
     error_s : float
-        The standard error of the median, including that of the empty calls and the offset between processes.
+        The standard error of `time_s`, including that of the empty calls and the offset between processes.
     offset : float
         The relative offset between two processes that run the same program, which `error_s`, `ratio_low` and
         `ratio_high` include.
     floor_s, fraction : float or None
-        The least time that the device's peak rates allow, and its fraction of the median; None if the rates are
+        The least time that the device's peak rates allow, and its fraction of `time_s`; None if the rates are
         unknown.
     reference_s, ratio_low, ratio_high : float or None
-        The declared implementation's median with the same protocol, and the quartiles of its time divided by the
-        candidate's, widened by the offset between processes: above 1 the candidate is faster.
+        The declared implementation's time with the same protocol, and its ratio to the candidate's, less and plus two
+        standard errors: above 1 the candidate is faster.
     peers : mapping of str to float
-        The medians of other implementations, by name.
+        The times of other implementations, by name.
     drift : float or None
         The median of later calls divided by that of earlier ones if they differ clearly; else None.
     clock : str
@@ -81,7 +83,7 @@ class CaseTime:
 
     label: str
     dtype: str
-    median_s: float | None
+    time_s: float | None
     q25: float | None
     q75: float | None
     n: int
@@ -101,10 +103,10 @@ class CaseTime:
     def told(self) -> str:
         """Return the line for a terminal."""
         what = f"{self.label} {self.dtype}"
-        if self.median_s is None:
+        if self.time_s is None:
             return f"{what}: no time is given: {self.withheld}"
         against = f", {self.ratio_low:.3g} to {self.ratio_high:.3g} times as fast as declared" if self.ratio_low else ""
-        return f"{what}: {self.median_s * 1e6:.4g} µs ± {self.error_s * 1e6:.2g}, {self.clock} clock{against}"
+        return f"{what}: {self.time_s * 1e6:.4g} µs ± {self.error_s * 1e6:.2g}, {self.clock} clock{against}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

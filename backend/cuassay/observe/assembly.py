@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import count
+from math import inf
 from time import perf_counter
 from types import CodeType
 from typing import Any
@@ -62,21 +63,24 @@ class Way:
         Their dispatch path; None before it is known.
     is_alone : bool
         Whether only this package allocates, copies and so on in such a call, so that all of it is booked on its line.
-    launches : int
-        The kernels that the first such call launched; 0 if that is not known.
+    before_end : float
+        The most seconds by which work on an idle device begins before the end of such a call; infinite if not known.
+    early : int
+        How many of the first two calls have not been made.
     nbytes : int
         The bytes of the arrays of the first such call; 0 before it is known.
     watch
         The `pairs.Watch` that times such calls, None if events do not time them, or `UNMET`: it has to be asked for.
     """
 
-    __slots__ = ("is_alone", "launches", "name", "nbytes", "text", "watch")
+    __slots__ = ("before_end", "early", "is_alone", "name", "nbytes", "text", "watch")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.text: str | None = None
         self.is_alone = False
-        self.launches = 0
+        self.before_end = inf
+        self.early = 2
         self.nbytes = 0
         self.watch: Any = UNMET
 

@@ -7,8 +7,9 @@ recorded while the stream is being captured, because a captured event has no tim
 If nothing was given to the stream since the last call ended, its last event is also the first one of the next call. The
 caller says so, because it sees how much time the host spent in between.
 
-On an idle device the first event passes at once, and the pair lasts as long as the host's call. A call that launches
-only one kernel does so at its end, so its kernel cannot have begun much earlier than the call ended.
+On an idle device the first event passes at once, and the pair lasts as long as the host's call. But work cannot begin
+before the host launches it. The first two calls with a signature note when they launch, and later ones are taken to
+launch as long before their end.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _Quietly = Callable[[Callable[[], Any]], Any]
 #: The end of a call that no other one may follow.
 NEVER = -inf
 
-#: The seconds by which the kernel of a call begins before the call ends, on an idle device: recording its last event
-#: takes the host that long.
-_BEFORE_END = 2e-6
+#: On an idle device, the seconds from the host's launch to the beginning of the kernel, and from there to the end of a
+#: call that launches only one: recording its last event takes the host that long. Both on an H200.
+_AFTER_LAUNCH, _BEFORE_END = 3e-6, 2e-6
 
 #: The least seconds of a kernel.
 _SHORTEST = 1e-6
@@ -89,6 +90,7 @@ class Pairs:
         self.unwanted: set[type] = set()
         self.ended = NEVER
         self.last: Watch | None = None
+        self._begun: dict[int, float] = {}
 
     def begin(self, operands: Sequence[Any], *, is_next: bool = False) -> Pair | None:
         """Record the first event of a pair.
@@ -112,6 +114,21 @@ class Pairs:
                 mark = watch.follow() if is_next and watch is self.last else watch.start()
                 return None if mark is None else (watch, mark)
         return None
+
+    def meet(self, way: Way, operands: Sequence[Any], *, is_next: bool, keeps: bool) -> Pair | None:
+        """Do as `begin`, and if `keeps` find out what times all calls with the signature of `way`."""
+        pair = self.begin(operands, is_next=is_next)
+        if keeps:
+            watch = self.of_type.get(operands[0].__class__) if operands else None
+            if watch is not None or self.unwanted.issuperset(map(type, operands)):
+                way.watch = watch
+        return pair
+
+    def note_launches(self, way: Way, number: int, launches: Sequence[Any], ended: float) -> None:
+        """Note the launches of the call at moment `number`, which ended at `ended` on the host's clock."""
+        if launches:
+            begun = self._begun[number] = launches[0].time + _AFTER_LAUNCH
+            way.before_end = _BEFORE_END if len(launches) == 1 else ended - begun
 
     @staticmethod
     def end(pair: Pair, name: str, parent: int) -> None:
@@ -155,8 +172,8 @@ class Pairs:
         for pair, stream, first, end in self.quietly(watch.read):
             way, parent, ended = watch.called.get(pair, (None, -1, NEVER))  # another thread may just have ended a call
             if way is not None and parent >= 0:
-                launched = min(ended - _BEFORE_END, end - _SHORTEST) if way.launches == 1 and is_host_clock else first
-                begin = max(first, launched)
+                launched = self._begun.get(parent, ended - way.before_end) if is_host_clock else first
+                begin = max(first, min(launched, end - _SHORTEST))
                 moment = Moment("launched", way.name, next(numbers), parent, 0, begin, end)
                 moment.occurrence = Occurrence("launched", str(device), 0, stream, way.nbytes, way.name, begin, end)
                 found.append(moment)

@@ -59,6 +59,8 @@ _WATCHED = EVENTS.keys() - {
     "devices_replaced",
 }
 
+_WITHOUT_SITE = ("event_made", "event_dropped", "memory_returned")
+
 #: The most seconds of the host between two calls of which the second may begin at the end of the first on the device.
 #: Every launch takes longer, so that nothing else can have been launched between them.
 _AT_ONCE = 1e-6
@@ -167,9 +169,8 @@ class Recorder:
             moments = self._traces.read(moments, {state.ident: state.number for state in self._states})
             self._missed += self._traces.missed
         unit = getattr(registry.backend(self._clock), "time_unit", "s") if self._clock else "s"
-        made = assemble(moments, self._began, ended)
+        made = self._made = assemble(moments, self._began, ended)
         made.seconds, made.unit, made.missed = ended - self._began, unit, self._missed
-        self._made = made
         return made
 
     def _logged(self) -> list[Moment]:
@@ -213,14 +214,14 @@ class Recorder:
             opened.append(number)
             booked, state.booked = state.booked, at if way.is_alone else None
             try:
-                if way.text is None and not interposers.is_explaining:
-                    return self._first(at, way, partial(call, op, args, out, scalars), op, args, (watch, mark))
+                if way.early and not interposers.is_explaining:
+                    return self._early(at, way, partial(call, op, args, out, scalars), op, args, (watch, mark))
                 return call(op, args, out, scalars)
             finally:
                 state.booked = booked
                 while opened and opened.pop() != number:
                     pass
-                if log[at + END] == OPEN:  # the first call with its signature has ended already
+                if log[at + END] == OPEN:  # otherwise `_early` has ended it
                     if watch is not None:
                         log[at + PAIR], pairs.last = watch.stop(mark), watch
                         pairs.ended = self._now()
@@ -250,22 +251,16 @@ class Recorder:
 
         It also lets the tracer learn of the call; then this is not found out, but asked at each call.
         """
-        pairs, traces = self._pairs, self._traces
+        traces = self._traces
         if traces is not None:
             traces.meet(operands)
-        pair = pairs.begin(operands, is_next=is_next)
+        pair = self._pairs.meet(way, operands, is_next=is_next, keeps=traces is None)
         self._limit -= pair is not None
-        if traces is None:
-            watch = pairs.of_type.get(operands[0].__class__) if operands else None
-            if watch is not None or pairs.unwanted.issuperset(map(type, operands)):
-                way.watch = watch
         return pair or (None, None)
 
-    def _first(self, at: int, way: Way, run: Callable[[], Any], op: Op, args: tuple[Any, ...], pair: Any) -> Any:
-        """Run the first call with its signature, time it, and find out its dispatch path and where it takes memory."""
+    def _early(self, at: int, way: Way, run: Callable[[], Any], op: Op, args: tuple[Any, ...], pair: Any) -> Any:
+        """Run one of the first two calls with a signature: time it, note its launches, and explain the first."""
         state, pairs, (watch, mark) = self._local.state, self._pairs, pair
-        way.text, way.is_alone = "", True
-        state.tried = state.log[at + CODE], state.log[at + INSTRUCTION], way
 
         def timed() -> Any:
             with counted(op, args) as launches:
@@ -273,9 +268,14 @@ class Recorder:
             if watch is not None:
                 state.log[at + PAIR], pairs.last = watch.stop(mark), watch
             state.log[at + END] = pairs.ended = self._now()
-            way.launches = len(launches)
+            pairs.note_launches(way, state.log[at], launches, pairs.ended)
+            way.early -= 1
             return result
 
+        if way.text is not None:
+            return timed()
+        way.text, way.is_alone = "", True
+        state.tried = state.log[at + CODE], state.log[at + INSTRUCTION], way
         try:
             found = explain(timed)
         except BaseException:
@@ -351,7 +351,12 @@ class Recorder:
 
     def _watch_memory(self, event: str) -> MemoryWatcher:
         """Return what records a memory event as `_watch` does, but without an occurrence and a moment."""
-        local, numbers, extend, has_site = self._local, self._numbers, self._memory_log.extend, _has_site(event)
+        local, numbers, extend, has_site = (
+            self._local,
+            self._numbers,
+            self._memory_log.extend,
+            event not in _WITHOUT_SITE,
+        )
 
         def watched(device: str, address: int, stream: int, nbytes: int) -> None:
             state = local.state
@@ -380,7 +385,7 @@ class Recorder:
         if self._traces is not None:
             self._traces.note(occurrence)
         parent = state.open[-1] if state.open else -1
-        where = None if occurrence.site or not _has_site(occurrence.event) else place(state)
+        where = None if occurrence.site or occurrence.event in _WITHOUT_SITE else place(state)
         now = self._now()
         moment = Moment(occurrence.event, occurrence.name, next(self._numbers), parent, state.number, now, now, where)
         moment.occurrence = occurrence if occurrence.begin is None else on_clock(occurrence, self._clock, now)
@@ -389,12 +394,7 @@ class Recorder:
     def _end_innermost(self, kind: str, subject: int) -> None:
         opened = set(self._local.state.open)
         for moment in reversed(self._moments):
-            if moment.kind != kind or moment.number not in opened:
-                continue
-            if moment.occurrence is not None and moment.occurrence.subject == subject:
+            told = moment.occurrence
+            if told is not None and told.subject == subject and moment.kind == kind and moment.number in opened:
                 self._leave(moment)
                 return
-
-
-def _has_site(event: str) -> bool:
-    return event not in ("event_made", "event_dropped", "memory_returned")

@@ -7,8 +7,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, sleep
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -236,36 +238,74 @@ def test_a_call_that_follows_at_once_shares_an_event_and_others_do_not(
     assert [span.name for span in timed] == ["exp"] * 6
 
 
+@dataclass
+class Host:
+    """The host's clock, and a kind that tells when a call of `exp` launches kernels."""
+
+    now: float = 0.0
+    launches: Sequence[float] = ()
+    ended: float = 0.0
+
+    @contextmanager
+    def launches_of(self, op: Op, operands: Sequence[Any]) -> Iterator[list[Any]]:
+        assert (op, len(operands)) == (ops.exp, 1)
+        yield [SimpleNamespace(time=time) for time in self.launches]
+
+
+@pytest.fixture
+def host(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Host:
+    made, stop = Host(), watch.stop
+
+    def stopped(mark: str) -> int:
+        made.now = made.ended
+        return stop(mark)
+
+    monkeypatch.setattr(watch, "stop", stopped)
+    monkeypatch.setattr(BACKEND, "launches_of", made.launches_of, raising=False)
+    monkeypatch.setattr(recorder, "perf_counter", lambda: made.now)
+    return made
+
+
+def kernel_seconds(host: Host, calls: int) -> list[float]:
+    """The seconds of the kernels of some calls; pair number n is from 2 n to 2 n + 1 ms."""
+    x = from_host(np.ones(4, np.float32), "sim:0")
+    launches, ended = host.launches, host.ended
+    with cuassay.profile("sim") as p:
+        for number in range(calls):
+            host.launches = [2e-3 * number + launch for launch in launches]
+            host.ended = 2e-3 * number + ended
+            host.now = 2e-3 * number
+            ops.exp(x)
+    return [span.seconds for _, span in p.timeline.of_kinds(["kernel"]) if span.name == "exp"][-calls:]
+
+
 @pytest.mark.parametrize(
     ("launches", "ended", "lasted"),
     [
-        (1, 0.0008, 0.0002 + 2e-6),  # the device was idle until the launch, shortly before the call ended
-        (1, 0.0, 1e-3),  # it was busy
-        (1, 0.5, 1e-6),  # the kernel was done before the call ended
-        (2, 0.0008, 1e-3),  # the first one may have begun at any time
-        (0, 0.0008, 1e-3),
+        ([0.0007], 0.0008, 0.0003 - 3e-6),  # the device was idle until the launch
+        ([0.0007, 0.00075], 0.0008, 0.0003 - 3e-6),
+        ([], 0.0008, 1e-3),  # not known
+        ([-0.001], 0.0, 1e-3),  # the device was busy
+        ([0.5], 0.5, 1e-6),  # a comparison of the clocks was wrong by far
     ],
 )
-def test_a_kernel_begins_when_the_host_launches_it(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch, launches: int, ended: float, lasted: float
+def test_the_work_of_a_first_call_begins_when_the_host_launches_it(
+    host: Host, launches: list[float], ended: float, lasted: float
 ) -> None:
-    now = 0.0
+    host.launches, host.ended = launches, ended
 
-    @contextmanager
-    def launches_of(op: Op, operands: Sequence[Any]) -> Iterator[list[int]]:
-        nonlocal now
-        assert (op, len(operands)) == (ops.exp, 1)
-        yield [0] * launches
-        now = ended
+    assert kernel_seconds(host, 2) == pytest.approx([lasted] * 2)
 
-    monkeypatch.setattr(BACKEND, "launches_of", launches_of, raising=False)
-    monkeypatch.setattr(recorder, "perf_counter", lambda: now)
-    with cuassay.profile("sim") as p:
-        ops.exp(from_host(np.ones(4, np.float32), "sim:0"))
-        now = 0.0
 
-    seconds = [span.seconds for _, span in p.timeline.of_kinds(["kernel"]) if span.begin >= 0]
-    assert seconds[-1] == pytest.approx(lasted)
+@pytest.mark.parametrize(
+    ("launches", "lasted"),
+    [([0.0007], 0.0002 + 2e-6), ([0.0005, 0.0007], 0.0005 - 3e-6), ([], 1e-3)],
+    ids=["one", "two", "not known"],
+)
+def test_later_calls_launch_as_long_before_their_end(host: Host, launches: list[float], lasted: float) -> None:
+    host.launches, host.ended = launches, 0.0008
+
+    assert kernel_seconds(host, 4)[2:] == pytest.approx([lasted] * 2)
 
 
 def test_the_first_call_ends_before_it_is_explained_in_words(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ def test_a_declaration_that_works_in_place_is_refused_before_a_candidate_runs(
 
 def test_a_time_that_is_withheld_says_why() -> None:
     case = CaseTime(
-        label="8", dtype="float32", median_s=None, q25=None, q75=None, n=3, error_s=1.0, withheld="too few calls"
+        label="8", dtype="float32", time_s=None, q25=None, q75=None, n=3, error_s=1.0, withheld="too few calls"
     )
 
     assert case.told() == "8 float32: no time is given: too few calls"

@@ -274,7 +274,7 @@ def test_a_long_or_unprintable_path_is_escaped_and_whole_in_the_line_to_reproduc
 
 
 def test_a_time_below_the_floor_is_refused(declaration: Declaration, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = CaseTime(label="16x129", dtype="float32", median_s=1e-6, q25=1e-6, q75=1e-6, n=9, error_s=0.0, floor_s=2e-6)
+    case = CaseTime(label="16x129", dtype="float32", time_s=1e-6, q25=1e-6, q75=1e-6, n=9, error_s=0.0, floor_s=2e-6)
     monkeypatch.setattr(referee_module, "case_times", lambda *args, **kwargs: (case,))
 
     verdict, _ = judged(declaration, times=True)

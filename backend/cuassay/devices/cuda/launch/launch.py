@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from cuassay.core import callers, settings
@@ -91,7 +92,7 @@ def _current_stream() -> Any:
 
 
 class Launched(NamedTuple):
-    """One call of a kernel, with its arguments."""
+    """One call of a kernel, with its arguments, and the host's `time.perf_counter` at the call."""
 
     kernel: Kernel
     grid: Dims
@@ -99,6 +100,7 @@ class Launched(NamedTuple):
     shared: int
     arguments: tuple[Any, ...]
     stream: Any
+    time: float = 0.0
 
 
 class _Noted:
@@ -126,7 +128,7 @@ def note_launches(note: Callable[[str], None] | None) -> None:
 
 @contextmanager
 def watched() -> Iterator[list[Launched]]:
-    """Yield a list that receives this thread's kernel calls inside the block."""
+    """Yield a list that receives this thread's kernel calls inside the block, as does that of an enclosing block."""
     launches: list[Launched] = []
     former = vars(_watch).get("launches")  # this thread's own list, from an enclosing block
     _watch.launches = launches
@@ -137,6 +139,7 @@ def watched() -> Iterator[list[Launched]]:
             del _watch.launches  # it would hide what `note_launches` sets for all threads
         else:
             _watch.launches = former
+            former += launches
 
 
 class Loaded:
@@ -258,7 +261,8 @@ class Kernel(Handle):
             idle = self._admit(loaded, types, arguments)
         launch = idle.pop() if idle else self._new_launch(loaded, types)
         if _watch.launches is not None:  # before the launch, which may end the process
-            _watch.launches.append(Launched(self, grid, block, shared, tuple(arguments), stream))
+            launched = Launched(self, grid, block, shared, tuple(arguments), stream, perf_counter())
+            _watch.launches.append(launched)
         launch.write(arguments)
         address = _current_stream()().ptr if stream is None else stream_address(stream)
         status = launch.launch(grid, block, shared, address)
