@@ -32,7 +32,7 @@ __all__ = ["Trial", "given", "hear"]
 #: The fraction of the slow timed calls of large arrays whose outputs are compared. All other timed calls are compared:
 #: a candidate that gives wrong results in some calls to lower the median is faster in those calls.
 _VERIFIED = 0.4
-_LARGE = 2**20
+_LARGE = 2**17
 
 
 @dataclass(slots=True)
