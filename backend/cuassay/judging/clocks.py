@@ -55,7 +55,7 @@ _FEWEST_CALLS = 3
 #: The interquartile ranges by which earlier and later calls must differ.
 _CLEARLY = 3.0
 
-#: If most calls take more than so many times as long as the fastest ones, the fastest are not the figure. On an H200
+#: If most calls take more than this many times as long as the fastest ones, the fastest are not the figure. On an H200
 #: the median of a sort of 0.7 ms was up to 1.10 times as long.
 MOST_UNEVEN = 1.15
 

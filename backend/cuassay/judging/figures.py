@@ -1,9 +1,9 @@
 """The figure of several times of one program, and its standard error.
 
 Another program on the machine makes single calls of a process longer, or all of them for a while; nothing makes a call
-shorter than its work. Where the host's clock is used, the figure is therefore the mean of the fastest calls. On two
-hosts with an H200, the figures of one sort of 0.7 ms from 20 calls each had a standard deviation between verdicts of 1.0
-and 1.7 % by the two fastest calls, and of 4.3 and 1.9 % by the median.
+shorter than its work. Where the host's clock is used, the figure is therefore the mean of the fastest calls. The times
+of one sort of 0.7 ms, from 20 calls each, had a standard deviation between verdicts of 1.0 % on one busy host with an
+H200 and of 2.0 % on a quiet one. That of the medians was 4.4 % and 1.6 %.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["ERRORS", "FIGURES", "Figure", "fastest", "fastest_error", "median_er
 #: From seconds of calls to a figure, or to its standard error.
 Figure = Callable[[Sequence[float]], float]
 
-#: The mean of the fastest calls is that of one in so many, and of at least two.
+#: The mean of the fastest calls is that of one call in ten, and of at least two.
 _ONE_IN, _FEWEST = 10, 2
 
-#: How often the calls are drawn anew to find the error of the mean of the fastest ones.
+#: How often the calls are drawn again to find the error of the mean of the fastest ones.
 _DRAWS = 200
 
 #: The fewest calls that have an error.
