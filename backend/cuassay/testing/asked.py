@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,16 @@ from cuassay.errors import DTypeError, SpecError
 __all__ = ["asked_dtype", "refuse_unknown"]
 
 
-def refuse_unknown(unknown: Mapping[str, Any], owner: str) -> None:
-    """Raise `SpecError` if ``make`` got arguments that it does not have, in the samples of `owner`."""
+def refuse_unknown(given: Sequence[Any], unknown: Mapping[str, Any], owner: str) -> None:
+    """Raise `SpecError` if ``make`` got arguments that it does not have, in the samples of `owner`.
+
+    `given` are those without a name, of which the first one is the shape.
+    """
+    if len(given) > 1:
+        all_given = ", ".join(map(repr, given))
+        is_shape = all(isinstance(one, int) for one in given)
+        remedy = f"write make(({all_given}))" if is_shape else "give low=, high=, dtype= and layout= by name"
+        raise SpecError(f"{_call_of(owner)} takes the shape as one int or tuple; got make({all_given}); {remedy}")
     if unknown:
         name = next(iter(unknown))
         raise SpecError(

@@ -260,7 +260,7 @@ class Samples:
     def __call__(
         self,
         shape: int | Shape,
-        *,
+        *others: Any,
         low: float | None = None,
         high: float | None = None,
         dtype: str | None = None,
@@ -272,7 +272,7 @@ class Samples:
         Integers include `high`, and unsigned integers start at 0. If `low` or `high` is given, the function is assumed
         to be meant for this range: checks exceed it at most by a rounding of its least number.
         """
-        refuse_unknown(unknown, self._owner)
+        refuse_unknown((shape, *others), unknown, self._owner)
         is_free = low is None and high is None
         span = (SPAN[0] if low is None else low, SPAN[1] if high is None else high)
         if low is not None and high is not None and low > high:

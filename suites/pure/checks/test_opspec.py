@@ -496,6 +496,14 @@ def test_a_function_without_a_reference_is_its_own() -> None:
             "low=5 is above high=2; exchange them",
         ),
         (
+            {"fn": lambda xp, a: a, "samples": lambda make: [make(4, 33)]},
+            r"one int or tuple; got make\(4, 33\); write make\(\(4, 33\)\)",
+        ),
+        (
+            {"fn": lambda xp, a: a, "samples": lambda make: [make((4, 33), 0.0, 1.0)]},
+            r"got make\(\(4, 33\), 0.0, 1.0\); give low=, high=, dtype= and layout= by name",
+        ),
+        (
             {
                 "fn": lambda xp, i: i,
                 "samples": lambda make: [make(999, dtype="int64", low=0, high=9)],
