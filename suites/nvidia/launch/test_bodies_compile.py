@@ -28,7 +28,10 @@ LOOP = (
 TWO = HEAD + "void both(T x, T y, T& sum, T& difference) { sum = x + y; difference = x - y; }"
 COMPLEX = HEAD + "T f(T x, T y, T alpha) { T z = x * y + alpha; if (x == y) z /= y; return -z - T(0, 1) * real(x); }"
 EXP = HEAD + "T both(T x, T y, T alpha) { return std::exp(-alpha * x) + std::exp(2.0) * exp(y); }"
+#: Names that a header of ours could have taken.
+NAMED = HEAD + "T OF_ONE(T INTEGER, T y, T alpha) { T OF_TWO = INTEGER; return OF_TWO * y + alpha; }"
 FORMS = {
+    "names in capitals": (NAMED, ("float32", "float32"), "float32", 1, 4),
     "dense": (SCALED, ("float32", "float32"), "float32", 1, 4),
     "dense in 16 bits": (SCALED, ("bfloat16", "bfloat16"), "bfloat16", 1, 8),
     "exponentials in 16 bits": (EXP, ("bfloat16", "float16"), "bfloat16", 1, 8),

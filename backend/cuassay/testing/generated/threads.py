@@ -55,13 +55,15 @@ def _check_interrupted(spec: OpSpec, device: Device, dtype: Any, sample: Sample,
         "right alone, wrong while another thread calls it: it stores data of a call in a global variable\n"
         f"  the other call: {other.label}"
     )
-    with (
-        explained(sentence, lambda: verify(spec, device, dtype, [sample])),
-        _interrupted(code.co_filename, interrupt),
-    ):
-        verify(spec, device, dtype, [sample])
-    for thread in waiting:
-        thread.join(_LOCK_S)
+    try:
+        with (
+            explained(sentence, lambda: verify(spec, device, dtype, [sample])),
+            _interrupted(code.co_filename, interrupt),
+        ):
+            verify(spec, device, dtype, [sample])
+    finally:
+        for thread in waiting:
+            thread.join(_LOCK_S)
 
 
 def _call(spec: OpSpec, device: Device, sample: Sample) -> None:

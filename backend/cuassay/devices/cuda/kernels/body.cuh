@@ -44,6 +44,9 @@ template <typename A, typename B, typename C, typename W = typename Integer<A>::
           typename = typename Integer<B>::wide, typename = typename Integer<C>::wide>
 auto fma(A a, B b, C c) { return ::fma(W(a), W(b), W(c)); }
 }  // namespace std
+#undef INTEGER  // a body may use these names
+#undef OF_ONE
+#undef OF_TWO
 using int8_t = signed char;
 using uint8_t = unsigned char;
 using int16_t = short;
