@@ -54,8 +54,8 @@ class CaseTime:
         The problem.
     time_s, q25, q75 : float or None
         Seconds per call, minus those of an empty call, and the quartiles of all calls; None if the figure is withheld.
-        In the program tier `time_s` is that of the fastest calls, and in the kernel tier the median; see
-        `cuassay.judging.figures`.
+        In the program tier `time_s` is that of the fastest calls, or the median if most calls take much longer, and in
+        the kernel tier the median; see `cuassay.judging.figures`.
     n : int
         The number of timed calls.
     error_s : float
@@ -260,6 +260,6 @@ def read_verdicts(path: Path) -> list[Verdict]:
     """
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise JudgingError(f"{path} holds no verdicts: {error}; give a file that --json wrote") from error
     return [Verdict.from_json(row) for row in (rows if isinstance(rows, list) else [rows])]
