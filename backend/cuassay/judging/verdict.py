@@ -69,8 +69,6 @@ class CaseTime:
     reference_s, ratio_low, ratio_high : float or None
         The declared implementation's time with the same protocol, and its ratio to the candidate's, less and plus two
         standard errors: above 1 the candidate is faster.
-    peers : mapping of str to float
-        The times of other implementations, by name.
     drift : float or None
         The median of later calls divided by that of earlier ones if they differ clearly; else None.
     clock : str
@@ -91,7 +89,6 @@ class CaseTime:
     floor_s: float | None = None
     fraction: float | None = None
     reference_s: float | None = None
-    peers: Mapping[str, float] = field(default_factory=dict)
     ratio_low: float | None = None
     ratio_high: float | None = None
     drift: float | None = None

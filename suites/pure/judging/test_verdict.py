@@ -202,7 +202,7 @@ def unfit(schema: dict[str, Any], value: Any, place: str = "") -> list[str]:
 
 
 FULL = verdict(
-    "refused", cheat=(SEEN,), cases=(CASE, replace(CASE, time_s=None, peers={"numpy": 1.0})), weak=("zeros",),
+    "refused", cheat=(SEEN,), cases=(CASE, replace(CASE, time_s=None)), weak=("zeros",),
     jail={"net": "on"}, probes={"values": 2}, headroom=0.5, options={"times": True, "seconds": 30.0},
 )  # fmt: skip
 
