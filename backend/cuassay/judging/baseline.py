@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cuassay.judging.figures import FIGURES, Figure, fastest
+from cuassay.judging.figures import Figure, fastest
 from cuassay.judging.probes import LARGE, elements_of
 from cuassay.judging.schedule import WARM_UP
 from cuassay.judging.trial import given
@@ -108,12 +108,12 @@ class Baseline:
         found = min(figure(own), MOST_EMPTY * max(trusted)) if own else statistics.median(trusted)
         return found - self.busy_s
 
-    def offset_of(self, key: Key, tier: str) -> float:
+    def offset_of(self, key: Key, tier: str, figure: Figure = fastest) -> float:
         """Return the relative offset to expect of another process: the standard deviation of those of the reference.
 
         It is at least `LEAST_OFFSET`.
         """
-        figures = self.reference_of(key, FIGURES[tier])
+        figures = self.reference_of(key, figure)
         if len(figures) < 2 or min(figures) <= 0:
             return LEAST_OFFSET[tier]
         return max(LEAST_OFFSET[tier], statistics.stdev(figures) / statistics.mean(figures))

@@ -22,7 +22,7 @@ from cuassay.benchmarking.empty import empty_interval
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import HOST_KINDS, Device
 from cuassay.judging.baseline import Baseline, Key
-from cuassay.judging.figures import ERRORS, FIGURES, median_error
+from cuassay.judging.figures import ERRORS, FIGURES, Figure, median_error
 from cuassay.judging.protocol import BUSY_CYCLES
 from cuassay.judging.results import Results
 from cuassay.judging.trial import Trial
@@ -194,9 +194,10 @@ def _case(
     peaks: Callable[[int], Peaks],
 ) -> CaseTime:
     label, dtype = key
-    middle, error = _figure(key, samples, own, baseline, tier)
-    offset = baseline.offset_of(key, tier)
-    error = math.hypot(error, offset * max(middle, 0.0))
+    figure, error_of = _figure_of(key, samples, own, baseline, tier)
+    empty, offset = baseline.empty_of(key, own, figure), baseline.offset_of(key, tier, figure)
+    middle = figure(samples) - empty
+    error = math.hypot(error_of(samples), error_of(own) if own else 0.0, offset * max(middle, 0.0))
     work = results.least_work(sample)
     least = floor_of(work, dtype, peaks(work.bytes))
     drift = drift_of(samples)
@@ -207,28 +208,23 @@ def _case(
     )  # fmt: skip
     if withheld:
         return found
-    empty = baseline.empty_of(key, own, FIGURES[tier])
     low, _, high = (one - empty for one in _quartiles(samples))
-    reference, ratios = _against(baseline.reference_of(key, FIGURES[tier]), middle, error, offset)
+    reference, ratios = _against(baseline.reference_of(key, figure), middle, error, offset)
     return replace(
         found, time_s=middle, q25=low, q75=high, fraction=least / middle if least else None, reference_s=reference,
         ratio_low=ratios[0], ratio_high=ratios[1],
     )  # fmt: skip
 
 
-def _figure(
+def _figure_of(
     key: Key, samples: Sequence[float], own: Sequence[float], baseline: Baseline, tier: str
-) -> tuple[float, float]:
-    """Return the figure of a case without the time of an empty call, and its standard error within the process.
+) -> tuple[Figure, Figure]:
+    """Return the figure of a case and its standard error, as functions of times; the declared function has the same.
 
     If the fastest calls are much faster than most, it is the median: the candidate may do part of its work in others.
     """
-    figure, error_of = FIGURES[tier], ERRORS[tier]
-    net = figure(samples) - baseline.empty_of(key, own, figure)
-    usual = statistics.median(samples) - baseline.empty_of(key, own, statistics.median)
-    if usual > MOST_UNEVEN * net:
-        net, error_of = usual, median_error
-    return net, math.hypot(error_of(samples), error_of(own) if own else 0.0)
+    net, usual = (one(samples) - baseline.empty_of(key, own, one) for one in (FIGURES[tier], statistics.median))
+    return (statistics.median, median_error) if usual > MOST_UNEVEN * net else (FIGURES[tier], ERRORS[tier])
 
 
 #: The clock of each tier. The host's clock also includes a candidate's host code.
@@ -242,7 +238,7 @@ _REMEDY = {
 }
 
 
-def _why_withheld(median: float, error: float, on: str, drift: float | None) -> str:
+def _why_withheld(time: float, error: float, on: str, drift: float | None) -> str:
     if not math.isfinite(error):
         return "too few calls were timed"
     if drift is not None:
@@ -251,12 +247,10 @@ def _why_withheld(median: float, error: float, on: str, drift: float | None) -> 
             f"{100 * MOST_DRIFT:g} % more or less is allowed; judge it again, and if it drifts again it depends on the "
             "number of its calls"
         )
-    if median <= 0:
+    if time <= 0:
         return "the calls took no longer than empty ones, which leave the candidate out"
-    if error > MOST_ERROR * median:
-        return (
-            f"its error is {100 * error / median:,.1f} %, and at most {100 * MOST_ERROR:g} % is allowed; {_REMEDY[on]}"
-        )
+    if error > MOST_ERROR * time:
+        return f"its error is {100 * error / time:,.1f} %, and at most {100 * MOST_ERROR:g} % is allowed; {_REMEDY[on]}"
     return ""
 
 

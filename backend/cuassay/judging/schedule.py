@@ -13,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from cuassay.benchmarking.cases import DTYPES, case_label
+from cuassay.benchmarking.cases import DTYPES, case_label, case_labels
 from cuassay.core.device import Device
 from cuassay.errors import SpecError
 from cuassay.judging.beyond import Notes, beyond, where_measured
@@ -85,7 +85,7 @@ def schedule(
     Raises
     ------
     SpecError
-        If the declaration has no samples on this device.
+        If the declaration has no samples on this device, or if two samples to be timed have the same label.
     """
     spec, chance = results.spec, np.random.default_rng(nonce)
     probes: list[Probe] = []
@@ -165,13 +165,14 @@ def _timed(
 ) -> Iterator[Probe]:
     """Yield the timed calls of each case, or a few calls without timing; each has new numbers."""
     spec, seed = results.spec, int(chance.integers(2**62))
+    labels = case_labels(spec, device, dtype) if times else ()  # shapes may not distinguish samples of `bench`
     for place, sample in _cases(results, device, dtype, seed):
         if why_absent(spec, device, sample) is not None:
             continue
         count = WARM_UP + int(chance.integers(_TIMED[0], _TIMED[1] + 1)) if times else _CHECKED
+        label = "" if not times else labels[place] if labels else case_label(sample)
         for _ in range(count):
             draw = partial(_case, spec, device, dtype, int(chance.integers(2**62)), place)
-            label = case_label(sample) if times else ""
             yield declared_probe(results, dtype, "timed calls" if times else "bench", draw, case=label)
         if spec.bench is not None:  # otherwise it is one of the samples that have such probes
             yield from where_measured(results, device, dtype, sample, chance, notes)

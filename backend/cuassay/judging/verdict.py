@@ -54,8 +54,8 @@ class CaseTime:
         The problem.
     time_s, q25, q75 : float or None
         Seconds per call, minus those of an empty call, and the quartiles of all calls; None if the figure is withheld.
-        In the program tier `time_s` is that of the fastest calls, and in the kernel tier the median; see
-        `cuassay.judging.figures`.
+        In the program tier `time_s` is that of the fastest calls, or the median if most calls take much longer, and in
+        the kernel tier the median; see `cuassay.judging.figures`.
     n : int
         The number of timed calls.
     error_s : float
@@ -69,8 +69,6 @@ class CaseTime:
     reference_s, ratio_low, ratio_high : float or None
         The declared implementation's time with the same protocol, and its ratio to the candidate's, less and plus two
         standard errors: above 1 the candidate is faster.
-    peers : mapping of str to float
-        The times of other implementations, by name.
     drift : float or None
         The median of later calls divided by that of earlier ones if they differ clearly; else None.
     clock : str
@@ -91,7 +89,6 @@ class CaseTime:
     floor_s: float | None = None
     fraction: float | None = None
     reference_s: float | None = None
-    peers: Mapping[str, float] = field(default_factory=dict)
     ratio_low: float | None = None
     ratio_high: float | None = None
     drift: float | None = None
@@ -260,6 +257,6 @@ def read_verdicts(path: Path) -> list[Verdict]:
     """
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise JudgingError(f"{path} holds no verdicts: {error}; give a file that --json wrote") from error
     return [Verdict.from_json(row) for row in (rows if isinstance(rows, list) else [rows])]

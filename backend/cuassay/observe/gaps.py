@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cuassay.observe.spans import DEVICE_KINDS, Span, Timeline
@@ -40,7 +40,7 @@ def idle_gaps(timeline: Timeline, *, most: int = 200) -> list[Gap]:
     host = _Host([span for span in timeline.spans if span.track.startswith("host") and span.kind != "mark"])
     found: list[Gap] = []
     for device, work in sorted(_by_device(timeline).items()):
-        holes = sorted(_holes(work), key=lambda hole: hole[0] - hole[1])[:most]
+        holes = sorted(_holes((span.begin, span.end) for span in work), key=lambda hole: hole[0] - hole[1])[:most]
         found += [Gap(device, begin, end, host.reason(begin, end)) for begin, end in holes]
     return sorted(found, key=lambda gap: -gap.seconds)
 
@@ -53,13 +53,13 @@ def _by_device(timeline: Timeline) -> dict[str, list[Span]]:
     return found
 
 
-def _holes(work: Sequence[Span]) -> Iterator[tuple[float, float]]:
-    """Yield the times between spans that no span covers."""
+def _holes(times: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Yield the stretches between `times` that none of them covers."""
     reached: float | None = None
-    for span in sorted(work, key=lambda span: span.begin):
-        if reached is not None and span.begin > reached:
-            yield reached, span.begin
-        reached = span.end if reached is None else max(reached, span.end)
+    for begin, end in sorted(times):
+        if reached is not None and begin > reached:
+            yield reached, begin
+        reached = end if reached is None else max(reached, end)
 
 
 class _Host:
@@ -75,20 +75,16 @@ class _Host:
         covered: dict[str, float] = {}
         first = bisect_left(self._begins, begin - self._longest)
         meeting = [span for span in self._spans[first : bisect_right(self._begins, end)] if span.end > begin]
-        outer = _outermost(meeting)
-        for span in outer:
+        for span in _outermost(meeting):
             inside = min(span.end, end) - max(span.begin, begin)
             covered[_label(span)] = covered.get(_label(span), 0.0) + inside
-        outside = (end - begin) - sum(covered.values())
-        if covered and max(covered.values()) >= outside:
+        outside = list(_holes([(begin, begin), *((span.begin, span.end) for span in meeting), (end, end)]))
+        if covered and max(covered.values()) >= sum(high - low for low, high in outside):
             return max(covered, key=lambda name: covered[name])
-        return self._between(begin, end, outer)
+        return self._around(*max(outside, key=lambda stretch: stretch[1] - stretch[0]))
 
-    def _between(self, begin: float, end: float, meeting: Sequence[Span]) -> str:
-        """Name the calls before and after the longest part of the gap that is outside of all calls."""
-        edges = [begin, *(edge for span in meeting for edge in (max(span.begin, begin), min(span.end, end))), end]
-        stretches = list(zip(edges[::2], edges[1::2], strict=True))
-        low, high = max(stretches, key=lambda stretch: stretch[1] - stretch[0])
+    def _around(self, low: float, high: float) -> str:
+        """Name the calls before and after a stretch that is outside of all calls."""
         middle = (low + high) / 2
         place = bisect_left(self._begins, middle)
         after = _label(self._spans[place]) if place < len(self._spans) else "the end"
@@ -97,13 +93,13 @@ class _Host:
         return f"outside of calls, after {_label(before) if before else 'the beginning'}, before {after}"
 
 
-def _outermost(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans that are not inside another one. `spans` must be sorted by beginning."""
-    found: list[Span] = []
+def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
+    """Yield the spans that are not inside another one of their thread. `spans` must be sorted by beginning."""
+    ended: dict[str, float] = {}
     for span in spans:
-        if not found or span.begin >= found[-1].end:
-            found.append(span)
-    return found
+        if span.begin >= ended.get(span.track, span.begin):
+            ended[span.track] = span.end
+            yield span
 
 
 def _label(span: Span) -> str:

@@ -1,8 +1,9 @@
 """Measure device times with pairs of events, for device kinds that do not report how long their work takes.
 
 A pair of events is recorded around each outermost call of an op, on the current stream of its device. Before the first
-pair of a device the host records an event and waits for it, which aligns the device's clock with the host's. Nothing is
-recorded while the stream is being captured, because a captured event has no time.
+pair of a device the host records an event and waits for it, which aligns the device's clock with the host's; a kind's
+own stopwatch may compare the clocks again at the end. Nothing is recorded while the stream is being captured, because a
+captured event has no time.
 
 If nothing was given to the stream since the last call ended, its last event is also the first one of the next call. The
 caller says so, because it sees how much time the host spent in between.
@@ -129,12 +130,6 @@ class Pairs:
         if launches:
             begun = self._begun[number] = launches[0].time + _AFTER_LAUNCH
             way.before_end = _BEFORE_END if len(launches) == 1 else ended - begun
-
-    @staticmethod
-    def end(pair: Pair, name: str, parent: int) -> None:
-        """Record the second event. `name` is the op that was called, and `parent` the number of its moment."""
-        watch, mark = pair
-        watch.called[watch.stop(mark)] = Way(name), parent, NEVER
 
     def _meet(self, array_type: type) -> Backend | None:
         found = registry.backend_of(array_type)

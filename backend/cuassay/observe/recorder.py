@@ -59,6 +59,7 @@ _WATCHED = EVENTS.keys() - {
     "devices_replaced",
 }
 
+#: The watcher events that are not booked on a line.
 _WITHOUT_SITE = ("event_made", "event_dropped", "memory_returned")
 
 #: The most seconds of the host between two calls of which the second may begin at the end of the first on the device.
@@ -269,7 +270,7 @@ class Recorder:
                 state.log[at + PAIR], pairs.last = watch.stop(mark), watch
             state.log[at + END] = pairs.ended = self._now()
             pairs.note_launches(way, state.log[at], launches, pairs.ended)
-            way.early -= 1
+            way.early = max(way.early - 1, 0)  # calls may be inside one another, or in several threads
             return result
 
         if way.text is not None:
@@ -351,12 +352,8 @@ class Recorder:
 
     def _watch_memory(self, event: str) -> MemoryWatcher:
         """Return what records a memory event as `_watch` does, but without an occurrence and a moment."""
-        local, numbers, extend, has_site = (
-            self._local,
-            self._numbers,
-            self._memory_log.extend,
-            event not in _WITHOUT_SITE,
-        )
+        local, numbers, extend = self._local, self._numbers, self._memory_log.extend
+        has_site = event not in _WITHOUT_SITE
 
         def watched(device: str, address: int, stream: int, nbytes: int) -> None:
             state = local.state

@@ -84,10 +84,11 @@ def outputs(result: Any) -> Touched:
 
     Lists nest at most twice, as results of ops do: `result` may also be a wrong `out`, such as a list in itself.
     """
-    found: Touched = []
-    for one in result if isinstance(result, (tuple, list)) else (result,):
-        found += ((array, True) for array in (one if isinstance(one, (tuple, list)) else (one,)) if array is not None)
-    return found
+    return [(array, True) for one in _members(result) for array in _members(one) if array is not None]
+
+
+def _members(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 def _shares(array: Any, view: Any) -> bool:

@@ -25,7 +25,7 @@ from cuassay.errors import ArgumentError, DeviceError, ShapeError, StateError
 from cuassay.memory import CachingAllocator, IntegerSource
 from cuassay.observe import assembly, recorder
 from cuassay.observe.gaps import idle_gaps
-from cuassay.observe.pairs import Pairs
+from cuassay.observe.pairs import NEVER, Pairs
 from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
 from cuassay.observe.totals import totals
 from cuassay.ops import registry
@@ -502,7 +502,8 @@ def test_pairs_of_events_time_calls_on_kinds_that_do_not_tell(device: Device, x:
         assert pair is not None
         for _ in range(4):
             ops.mm(x, x)
-        pairs.end(pair, "mm", number)
+        watch, mark = pair
+        watch.called[watch.stop(mark)] = assembly.Way("mm"), number, NEVER
 
     moments = pairs.read()
 
@@ -601,6 +602,23 @@ def test_an_idle_gap_is_named_by_what_the_host_did() -> None:
 
     assert (gap.device, gap.seconds) == ("sim:0", pytest.approx(0.002))
     assert gap.reason == "outer at a.py:1"
+
+
+@pytest.mark.parametrize(
+    ("of_other_thread", "reason"),
+    [
+        ((0.005, 0.1), "b"),
+        ((0.085, 0.1), "outside of calls, after a, before b"),
+        ((0.02, 0.04), "outside of calls, after b"),
+    ],
+)
+def test_an_idle_gap_is_named_by_the_calls_of_all_threads(of_other_thread: tuple[float, float], reason: str) -> None:
+    kernels = [Span("kernel", "k", "sim:0 default stream", *times) for times in ((0.0, 0.008), (0.09, 0.091))]
+    calls = [Span("op", "a", "host", 0.0, 0.01), Span("op", "b", "host thread 2", *of_other_thread)]
+
+    (gap,) = idle_gaps(Timeline([*kernels, *calls], seconds=0.1))
+
+    assert gap.reason.startswith(reason)
 
 
 def test_a_trace_has_each_span_once_in_microseconds(tmp_path: Path) -> None:

@@ -308,6 +308,26 @@ def test_later_calls_launch_as_long_before_their_end(host: Host, launches: list[
     assert kernel_seconds(host, 4)[2:] == pytest.approx([lasted] * 2)
 
 
+def test_a_call_inside_another_one_with_its_signature_is_among_the_first_two(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, asked = from_host(np.ones(4, np.float32), "sim:0"), []
+
+    @contextmanager
+    def launches_of(op: Op, operands: Sequence[Any]) -> Iterator[list[Any]]:
+        asked.append(op.name)
+        if len(asked) == 2:
+            ops.exp(x)
+        yield []
+
+    monkeypatch.setattr(BACKEND, "launches_of", launches_of, raising=False)
+    with cuassay.profile("sim"):
+        for _ in range(10):
+            ops.exp(x)
+
+    assert len(asked) == 3
+
+
 def test_the_first_call_ends_before_it_is_explained_in_words(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     stops: list[int] = []
     stop, explained = watch.stop, recorder.explain

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -53,7 +54,7 @@ class Driver:
         """The host's clock in seconds."""
         return self.ahead + self.rate * self.now / 1e3
 
-    def work(self, count: int = 1) -> None:
+    def work(self, count: float = 1) -> None:
         self.now += count
 
     def take(self, index: int, flags: int) -> int:
@@ -225,6 +226,20 @@ def test_two_comparisons_of_the_clocks_close_together_do_not_change_lengths(driv
 
     ((_, _, begin, end),) = watch.read()
     assert end - begin == pytest.approx(1e-3, rel=2e-4)
+
+
+def test_times_stay_exact_in_a_long_recording(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopwatch, "_elapsed", lambda first, last: float(np.float32(driver.elapsed(first, last))))
+    watch = stopwatch.Stopwatch(0)
+    begun = []
+    for number in range(1200):
+        driver.work(400 + number / 7)
+        begun.append(driver.host())
+        timed(watch, driver, is_next=False)
+
+    assert begun[-1] - begun[0] > 500
+    assert [begin for _, _, begin, _ in sorted(watch.read())] == pytest.approx(begun, abs=2e-6, rel=0)
+    assert sorted(driver.idle) == list(range(1, driver.made + 1))
 
 
 def test_two_threads_do_not_follow_the_same_pair(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,17 @@ def test_a_candidate_that_is_much_faster_in_a_few_calls_has_the_time_of_most(usu
     assert found.time_s == pytest.approx(figure)
 
 
+def test_the_same_uneven_program_is_as_fast_as_declared() -> None:
+    calls = [0.0117, 0.01] * 5 + [0.0117] * 6
+
+    found = timed(calls, empty=[0.001, 0.0012] * 8, baseline=calls)
+
+    assert found.reference_s == found.time_s == pytest.approx(0.0106)
+    assert found.q25 is not None
+    assert found.q75 is not None
+    assert found.q25 <= found.time_s <= found.q75
+
+
 def test_what_is_fast_beside_its_empty_calls_has_the_time_of_most() -> None:
     found = timed([0.0110] * 4 + [0.0100] * 3 + [0.0110] * 9, empty=[0.0085] * 16)
 

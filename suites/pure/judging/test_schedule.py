@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from cuassay import Device
 from cuassay.judging.results import Results
 from cuassay.judging.schedule import Schedule, schedule
-from cuassay.testing import OpSpec
+from cuassay.testing import OpSpec, Sample
 
 SPEC = OpSpec(
     fn=lambda xp, a: a + 1,
@@ -46,6 +47,14 @@ def test_most_timed_calls_follow_one_of_their_case() -> None:
 
         assert len(set(filter(None, found))) == 2
         assert len(after) > 0.6 * len(timed)
+
+
+def test_measured_calls_of_equal_shapes_are_cases_of_their_own() -> None:
+    spec = replace(SPEC, bench=lambda make, sizes: [make(64), Sample((make(64, layout="strided"),), label="strided")])
+
+    plan = schedule(Results([spec]), Device("cpu"), 3, dtypes=("float32",), layouts=True, times=True)
+
+    assert {probe.case for probe in plan.probes} - {""} == {"64", "64, strided, strided"}
 
 
 def test_no_long_run_gives_the_timed_calls_away() -> None:

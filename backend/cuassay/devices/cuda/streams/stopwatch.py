@@ -54,6 +54,9 @@ _MOST_DRIFT = 1e-4
 _EMPTY = 16
 #: The most seconds between two such events: more than that is the host's time.
 _MOST_EMPTY = 2e-6
+#: The seconds after which a later event becomes the anchor. The driver returns the time between two events as a float32
+#: of milliseconds: a step is 0.06 us after a second, and 60 us after ten minutes.
+_ANCHOR_S = 1.0
 
 
 #: Stream, first event, the pair that it follows or None, last event, number, whether another pair follows, and the
@@ -79,7 +82,8 @@ class Stopwatch:
         self._numbers = count()
         self._stopped: _Pair | None = None  # the last pair, which another one may follow
         self._reading = threading.Lock()
-        self._anchor = event_handles.take(index, _TIMED)
+        self._anchor = event_handles.take(index, _TIMED)  # times of events are relative to it
+        self._anchored_at = 0.0  # its own time, in seconds since the first anchor
         with at(index), relaxed():  # otherwise it would break another thread's capture
             self._own = _make_stream(_NON_BLOCKING)
             _record(self._anchor, self._own)
@@ -100,14 +104,16 @@ class Stopwatch:
         return min(max(least, 0.0), _MOST_EMPTY)
 
     def _compared(self) -> tuple[float, float]:
-        """Return the same moment on both clocks: the device's seconds since the anchor, and the host's seconds."""
+        """Return the same moment on both clocks: the device's seconds since the first anchor, and the host's."""
         handle, found = event_handles.take(self._index, _TIMED), []
         for _ in range(_COMPARISONS):
             before = perf_counter()
             _record(handle, self._own)
             _wait(handle)
             after = perf_counter()
-            found.append((after - before, _elapsed(self._anchor, handle) / 1e3, (before + after) / 2))
+            found.append(
+                (after - before, self._anchored_at + _elapsed(self._anchor, handle) / 1e3, (before + after) / 2)
+            )
         self._idle.append(handle)
         return min(found)[1:]
 
@@ -169,16 +175,20 @@ class Stopwatch:
     def _read(self, number_of_pairs: int) -> None:
         """Read that many of the oldest pairs, in one frame, because a call for each pair would take longer."""
         take, add, put = self._waiting.popleft, self._times.append, self._idle.append
-        elapsed, anchor, empty = _elapsed, self._anchor, self._empty
+        elapsed, anchor, anchored_at, empty = _elapsed, self._anchor, self._anchored_at, self._empty
         for _ in range(number_of_pairs):
             pair = take()
             stream, first, before, last, number, is_followed, _end = pair
-            begin = elapsed(anchor, first) / 1e3 if before is None else before[_END]
+            begin = anchored_at + elapsed(anchor, first) / 1e3 if before is None else before[_END]
             lasted = elapsed(first, last) / 1e3
             end = pair[_END] = begin + lasted
             pair[_BEFORE] = None  # so that pairs do not keep all those before them
             add((number, stream, begin + min(empty, lasted / 2), end))
-            put(first)
+            if begin - anchored_at > _ANCHOR_S:
+                put(anchor)
+                self._anchor, self._anchored_at = anchor, anchored_at = first, begin
+            else:
+                put(first)
             if not is_followed:
                 if pair is self._stopped:
                     self._stopped = None
@@ -186,11 +196,11 @@ class Stopwatch:
 
     def read(self) -> list[tuple[int, int, float, float]]:
         """Return all pairs, after the device was waited for; the stopwatch cannot be used again."""
-        with at(self._index), relaxed():
-            host = _conversion(self._began, self._compared())
-            _destroy_stream(self._own)
         with self._reading:  # another thread may be reading the oldest pairs
             self._read(len(self._waiting))
+            with at(self._index), relaxed():
+                host = _conversion(self._began, self._compared())
+                _destroy_stream(self._own)
         for handle in (*self._idle, self._anchor):
             event_handles.give_back(self._index, handle, _TIMED)
         self._idle = []
