@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,20 @@ def test_a_planted_copy_is_named_with_its_line(device: Device) -> None:
     assert [op.name for op in found.slower()] == ["copy"]
     assert str(found).splitlines()[1].startswith("added: copy in copy: 0 -> 1 launches")
     assert [launch.name for launch in before.compare(after).gone] == ["copy"]
+
+
+@devices("sim:0")
+def test_a_launch_that_moved_and_was_added_is_named_with_its_line_afterwards(device: Device) -> None:
+    x = from_host(np.ones(4, np.float32), device)
+    line = sys._getframe().f_lineno
+    with cuassay.profile(device) as before:
+        ops.exp(x)
+    with cuassay.profile(device) as after:
+        ops.exp(x)
+        ops.exp(x)
+
+    (added,) = after.compare(before).added
+    assert (added.launches, added.site) == ((1, 2), f"test_comparison.py:{line + 4}")
 
 
 @devices("sim:0")

@@ -21,6 +21,7 @@ import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import watchers
 from cuassay.cuda import nvtx
+from cuassay.devices.sim import BACKEND
 from cuassay.errors import ArgumentError, DeviceError, ShapeError, StateError
 from cuassay.memory import CachingAllocator, IntegerSource
 from cuassay.observe import assembly, recorder
@@ -303,6 +304,16 @@ def test_memory_is_booked_on_the_line_that_took_it(device: Device) -> None:
     with cuassay.profile(device, memory=False) as without:
         cuassay.empty((1024,), "float32", device)
     assert without.timeline.changes == []
+
+
+def test_memory_at_one_address_of_two_devices_is_booked_by_device() -> None:
+    with BACKEND.simulated(devices=2), cuassay.profile("sim") as p:
+        blocks = [cuassay.empty((size,), "uint8", f"sim:{index}") for index, size in enumerate((4096, 2048))]
+        for _ in range(2):
+            del blocks[0]
+
+    found = [(change.device, change.nbytes) for change in p.timeline.changes]
+    assert found == [("sim:0", 4096), ("sim:1", 2048), ("sim:0", -4096), ("sim:1", -2048)]
 
 
 def test_memory_of_repeated_calls_is_booked_on_the_line_of_each_call(device: Device, x: Any) -> None:

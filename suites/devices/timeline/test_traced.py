@@ -20,6 +20,7 @@ import cuassay
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import watchers
 from cuassay.core.traced import TracedWork
+from cuassay.core.watchers import Occurrence
 from cuassay.cuda import nvtx
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import ArgumentError, LibraryNotFoundError, StateError
@@ -120,6 +121,16 @@ def test_what_the_tracer_missed_is_counted(tracer: MadeUp) -> None:
         pass
 
     assert p.timeline.missed == 3
+
+
+def test_a_copy_of_another_library_does_not_take_the_line_of_one_of_another_size(tracer: MadeUp) -> None:
+    with cuassay.profile("sim", kernels=True) as p:
+        tracer.tell("of another library", event="copied", nbytes=17)
+        tracer.tell("ours", event="copied", nbytes=16)
+        watchers.tell(Occurrence("copied", "sim:0", 0, 0, 16, "to the host"))
+
+    copies = [(span.name, span.nbytes, span.site.partition(":")[0]) for _, span in p.timeline.of_kinds(["copy"])]
+    assert copies == [("copy: of another library", 17, ""), ("copy: to the host", 16, "test_traced.py")]
 
 
 def test_streams_that_are_not_known_are_named_by_the_tracer(tracer: MadeUp) -> None:

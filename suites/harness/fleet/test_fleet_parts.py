@@ -19,8 +19,10 @@ import pytest
 from cuassay.cli import main
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.fleet import preloaded, shard, template
+from cuassay.fleet.book import Book, Shard
 from cuassay.fleet.clusters import local_cluster, require_dask
 from cuassay.fleet.code import FOLDER, digest_of, of_folder, of_wheel
+from cuassay.fleet.driver import Driver, Job
 from cuassay.fleet.durations import recorded_durations
 from cuassay.fleet.merging import Arrived, Merged, is_failed_by_machine, measured
 from cuassay.fleet.places import local_offers, offers
@@ -201,6 +203,22 @@ def test_the_working_folder_is_the_default_code(tmp_path: Path, monkeypatch: pyt
     assert digest_of(FOLDER) == of_folder(tmp_path)
 
 
+def test_certificate_and_key_of_the_command_are_those_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="the extra fleet is not installed")
+    found: list[Any] = []
+    monkeypatch.setattr("cuassay.fleet.clusters.work", lambda address, kinds, security: found.append(security))
+    words = ["--tls-ca-file", "ca.pem", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]
+
+    assert main(["fleet", "worker", "--scheduler", "tls://gpu-0:8786", "--device", "cpu", *words]) == 0
+
+    (security,) = found
+    assert security.require_encryption
+    assert security.tls_ca_file == "ca.pem"
+    for who in ("client", "worker"):
+        files = [getattr(security, f"tls_{who}_{what}") for what in ("cert", "key")]
+        assert files == ["cert.pem", "key.pem"]
+
+
 def worker(name: str, host: str, *resources: str) -> dict[str, Any]:
     return {"name": name, "host": host, "resources": dict.fromkeys(resources, 1.0)}
 
@@ -215,7 +233,8 @@ class Cluster:
         return {"workers": self.workers}
 
     def subscribe_topic(self, topic: str, function: Any) -> None:
-        self.tell = function
+        if topic == "all":
+            self.tell = function
 
     def submit(self, *args: Any, **options: Any) -> Pending:
         return Pending()
@@ -283,6 +302,31 @@ def test_a_worker_that_is_there_again_counts_as_lost_no_more() -> None:
         workers.update()
 
     assert (workers.names(["cuda"]), workers._lost) == ({"one"}, {})
+
+
+def test_the_wait_for_a_worker_begins_again_after_one_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    one = worker("one", "a", "kind-cuda")
+    cluster = Cluster()
+    driver = Driver(cluster, Job(run="r", code=FOLDER, digest="0", wait_s=30.0))
+    book = Book([Shard(("t",), 1.0, "cuda")])
+    seen: list[tuple[float, bool]] = []
+    events, changes = driver._events, iter([(1020.0, {"one": one}), (1100.0, {}), (1120.0, {}), (1131.0, {})])
+
+    def event(timeout: float) -> tuple[str, Any]:
+        if not events.empty():
+            return events.get_nowait()
+        seen.append((now[0], bool(book.given_up)))
+        now[0], cluster.workers = next(changes)
+        cluster.tell((0.0, {"action": "add-worker" if cluster.workers else "remove-worker", "worker": "one"}))
+        return "tick", None
+
+    monkeypatch.setattr(driver, "_events", SimpleNamespace(get=event))
+    driver.each(book, lambda shard: (), lambda *_: {})
+
+    assert seen == [(1000.0, False), (1020.0, False), (1100.0, False), (1120.0, False)]
+    assert book.given_up == {"t": "no worker with a device of kind cuda was there for 30 s; worker one was lost"}
 
 
 def test_a_benchmark_counts_as_measured_when_its_process_went_on_after_it() -> None:

@@ -142,12 +142,13 @@ def test_a_template_of_other_variables_or_of_another_folder_forks_nothing(
     started: template.Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs, monkeypatch.context() as changed:
+    with ours, theirs:
         assert template.request(theirs)
-        changed.setenv("PYTHONHASHSEED", "1")
+        with monkeypatch.context() as changed:
+            changed.setenv("PYTHONHASHSEED", "1")
+            assert not template.request(theirs)
+        monkeypatch.chdir(tmp_path)
         assert not template.request(theirs)
-    monkeypatch.chdir(tmp_path)
-    assert not template.request(theirs)
 
 
 def test_without_its_template_a_worker_starts_a_warm_process_of_its_own(

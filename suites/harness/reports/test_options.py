@@ -215,6 +215,14 @@ def test_ab_takes_commits_benchmarks_and_device_of_the_suspects(monkeypatch: pyt
     assert options.only == ["mm*", "add float32 8x8"]
 
 
+def test_a_device_that_is_given_comes_before_that_of_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"base": "1" * 40, "head": "2" * 40, "device": "cuda:0", "benchmarks": ["add float32 8x8"]}
+    options = asked(monkeypatch, json.dumps(told), device="cuda:1")
+
+    assert fill_in(options)
+    assert options.device == "cuda:1"
+
+
 def test_the_device_of_the_suspects_is_not_that_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"base": "1" * 40, "head": "2" * 40, "device": "cuda:0", "benchmarks": ["add float32 8x8"]}
     options = asked(monkeypatch, json.dumps(told), run="python bench.py {record}")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_the_end_of_a_child_is_seen_when_it_comes_and_not_before() -> None:
     ):
         child.stdout.readline()
         assert not lifeline.wait_ended(0.0)
-        child.kill()
+        threading.Timer(0.5, child.kill).start()
         assert lifeline.wait_ended(60.0)
 
 

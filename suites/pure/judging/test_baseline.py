@@ -105,5 +105,11 @@ def test_a_candidates_empty_calls_count_up_to_those_of_the_trusted_processes() -
     assert ours.empty_of(SMALL) == pytest.approx(0.45 - 0.3)
 
 
+def test_the_time_for_which_empty_calls_keep_a_device_busy_is_not_taken_off_the_reference() -> None:
+    ours = Baseline([{SMALL: [1.0] * 5}], [{SMALL: [0.5]}], busy_s=0.3)
+
+    assert ours.reference_of(SMALL) == pytest.approx([0.8])
+
+
 def test_without_trusted_processes_nothing_is_taken_off() -> None:
     assert Baseline(busy_s=0.3).empty_of(SMALL, [0.5]) == 0.0

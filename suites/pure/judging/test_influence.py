@@ -309,6 +309,15 @@ def test_new_numbers_are_of_the_range_that_was_asked_for() -> None:
     assert 1.0 <= found.values.min() <= found.values.max() <= 2.0
 
 
+@pytest.mark.parametrize("high", [4, 6], ids=["equal integers", "several"])
+def test_new_integers_are_also_the_largest_of_those_that_were_drawn(high: int) -> None:
+    drawn = BenchSamples(3, "int32")((BENCH_TILE + 999,), low=4, high=high)
+
+    (found,) = unrepeated(Sample((drawn,)), 7).args
+
+    assert set(found.values[BENCH_TILE:].tolist()) == set(range(4, high + 1))
+
+
 def test_what_nobody_drew_stays_as_it_is() -> None:
     given = HostArray(np.ones(BENCH_TILE + 5, np.float32))
 

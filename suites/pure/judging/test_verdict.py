@@ -86,8 +86,20 @@ def test_times_are_not_part_of_what_a_replay_repeats() -> None:
     one = verdict(cases=(CASE,), seconds=1.0)
 
     assert one.same_finding(replace(one, cases=(), seconds=2.0))
-    assert not one.same_finding(replace(one, cheat=(SEEN,)))
-    assert not one.same_finding(replace(one, verdict="wrong"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"verdict": "wrong"}, {"failing_check": "values"}, {"sample": "3 rows"}, {"cheat": (SEEN,)},
+        {"weak": ("zeros",)}, {"looks_like": "bfloat16"}, {"calls": 7},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)  # fmt: skip
+def test_a_replay_repeats_every_part_of_what_was_found(changed: dict[str, Any]) -> None:
+    one = verdict()
+
+    assert not one.same_finding(replace(one, **changed))
 
 
 @pytest.mark.parametrize(

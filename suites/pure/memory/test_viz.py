@@ -273,10 +273,11 @@ def test_what_other_streams_still_use_is_held(allocator: CachingAllocator) -> No
     assert usage.peak == 3 * MIB
 
 
-def test_what_is_reserved_at_a_moment_counts_what_came_then() -> None:
+@pytest.mark.parametrize("actions", [("segment_alloc", "segment_free"), ("segment_map", "segment_unmap")])
+def test_what_is_reserved_at_a_moment_counts_what_came_then(actions: tuple[str, str]) -> None:
     trace = traced((5, 3, "f"), (5000, 2, "g"))
-    taken = {"action": "segment_alloc", "addr": 0, "size": 20, "stream": 0, "frames": [], "time_us": 5}
-    given = {**taken, "action": "segment_free", "size": 8, "time_us": 5000}
+    taken = {"action": actions[0], "addr": 0, "size": 20, "stream": 0, "frames": [], "time_us": 5}
+    given = {**taken, "action": actions[1], "size": 8, "time_us": 5000}
 
     (usage,) = usages({"segments": [], "device_traces": [[taken, trace[0], given, trace[1]]]})
 

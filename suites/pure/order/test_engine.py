@@ -489,6 +489,18 @@ def test_replays_of_one_graph_follow_each_other(p: Program) -> None:
     p.engine.replay(1, p.queue(2))
 
 
+def test_a_replay_follows_the_last_one_and_not_what_came_after_it(p: Program) -> None:
+    p.engine.begin_capture(1, p.queue(1))
+    p.launch(1, writes=[A])
+    p.engine.end_capture(1)
+    p.engine.replay(1, p.queue(1))
+    p.launch(1, writes=[B])
+
+    p.engine.replay(1, p.queue(2))
+
+    assert p.races(2, reads=[B])
+
+
 def test_work_after_a_replay_is_not_recorded(p: Program) -> None:
     p.engine.begin_capture(1, p.queue(1))
     p.engine.end_capture(1)
