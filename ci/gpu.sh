@@ -36,7 +36,7 @@ if [ -n "$without" ]; then
     command+=" --without $without"
 fi
 mkdir -p "$out"
-rm -f "$out"/*.jsonl "$out"/junit*.xml "$out"/{gpu,suites-*}.log "$out"/report.{html,md}
+rm -f "$out"/*.jsonl "$out"/status-* "$out"/junit*.xml "$out"/{gpu,suites-*}.log "$out"/report.{html,md}
 rows=$out/rows.jsonl
 log=$out/gpu.log
 failed=()
@@ -106,12 +106,18 @@ parts() { # SECONDS: as many processes as jobs in parallel, each over its part; 
     export OMP_NUM_THREADS=$((cores > jobs ? cores / jobs : 1))
     export OPENBLAS_NUM_THREADS=$OMP_NUM_THREADS
     for ((number = 1; number <= jobs; number++)); do
-        part "$1" "-$number" --cuassay-shard "$number/$jobs" >"$out/suites-$number.log" 2>&1 &
+        (
+            part "$1" "-$number" --cuassay-shard "$number/$jobs" >"$out/suites-$number.log" 2>&1 &
+            trap 'kill $!' TERM
+            wait $!
+            echo $? >"$out/status-$number"
+        ) &
         pids+=($!)
     done
+    wait "${pids[@]}"
     for ((number = 1; number <= jobs; number++)); do
-        wait "${pids[number - 1]}"
-        found=$?
+        # not by wait: tests start so many processes that a number may be given again, and bash then forgets its status
+        found=$(cat "$out/status-$number" || echo 1)
         printf '%s/%s: status %d: %s\n' "$number" "$jobs" "$found" "$(tail -n 1 "$out/suites-$number.log")"
         if [ "$found" -ne 0 ]; then
             status=$found

@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
 done
 out=reports/out/sanitize
 mkdir -p "$out"
-rm -f "$out/$tool"-*.log
+rm -f "$out/$tool"-*.{log,status}
 
 skip() {
     echo "sanitize skipped: $1"
@@ -79,12 +79,18 @@ export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES%%,*}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONUNBUFFERED=1
 export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-$((seconds < 180 ? seconds / 2 : 90))} # seconds per test; the log then has its stacks
 for ((number = 1; number <= jobs; number++)); do
-    part "$number" >"$out/$tool-$number.log" 2>&1 &
+    (
+        part "$number" >"$out/$tool-$number.log" 2>&1 &
+        trap 'kill $!' TERM
+        wait $!
+        echo $? >"$out/$tool-$number.status"
+    ) &
     pids+=($!)
 done
+wait "${pids[@]}"
 for ((number = 1; number <= jobs; number++)); do
-    wait "${pids[number - 1]}"
-    found=$?
+    # not by wait: tests start so many processes that a number may be given again, and bash then forgets its status
+    found=$(cat "$out/$tool-$number.status" || echo 1)
     log=$out/$tool-$number.log
     printf '%s/%s: status %d: %s; %s\n' "$number" "$jobs" "$found" "$(grep -E ' (passed|failed|error)' "$log" | tail -n 1)" \
         "$(grep -E '^=+ (ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1)"
