@@ -116,7 +116,7 @@ parts() { # SECONDS: as many processes as jobs in parallel, each over its part; 
     done
     wait "${pids[@]}"
     for ((number = 1; number <= jobs; number++)); do
-        # not by wait: tests start so many processes that a number may be given again, and bash then forgets its status
+        # not by wait: tests start processes until a number is given again, and bash then forgets its status
         found=$(cat "$out/status-$number" || echo 1)
         printf '%s/%s: status %d: %s\n' "$number" "$jobs" "$found" "$(tail -n 1 "$out/suites-$number.log")"
         if [ "$found" -ne 0 ]; then

@@ -89,7 +89,7 @@ for ((number = 1; number <= jobs; number++)); do
 done
 wait "${pids[@]}"
 for ((number = 1; number <= jobs; number++)); do
-    # not by wait: tests start so many processes that a number may be given again, and bash then forgets its status
+    # not by wait: tests start processes until a number is given again, and bash then forgets its status
     found=$(cat "$out/$tool-$number.status" || echo 1)
     log=$out/$tool-$number.log
     printf '%s/%s: status %d: %s; %s\n' "$number" "$jobs" "$found" "$(grep -E ' (passed|failed|error)' "$log" | tail -n 1)" \

@@ -13,6 +13,7 @@ SHORT = "--device sim --scatter 0.0005 --benchmarks 12 --planted 4 --repeats 1 -
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_planted_slow_downs_are_found_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "ci")
     script: Any = importlib.import_module("gate_on_device")

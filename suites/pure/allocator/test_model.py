@@ -166,4 +166,4 @@ class Programs(RuleBasedStateMachine):
 
 
 TestPrograms = Programs.TestCase
-TestPrograms.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestPrograms.settings = settings(max_examples=30, stateful_step_count=50, deadline=None)
