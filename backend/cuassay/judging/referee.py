@@ -201,7 +201,8 @@ class Referee:
         if self.options.apart and self.options.times:
             with self._turns.together():
                 self._hear(found, nonce, times=False)
-            if found.trial is not None and found.trial.finding is None and not found.problem:
+            trial = found.trial
+            if trial is not None and trial.finding is None and not trial.ended and not found.problem:
                 with self._turns.alone():
                     self._hear(found, found.nonce + 1, times=True)
                 found.nonce -= 1

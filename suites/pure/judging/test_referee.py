@@ -97,6 +97,13 @@ def test_a_candidate_that_is_timed_apart_keeps_the_nonce_of_its_checks(declarati
     assert (verdict.verdict, verdict.nonce) == ("correct", "7")
 
 
+def test_a_candidate_whose_time_ended_in_its_checks_is_not_timed_apart(declaration: Declaration) -> None:
+    verdict, started = judged(declaration, apart=True, times=True, seconds=1e-9)
+
+    assert (verdict.verdict, verdict.failing_check, verdict.nonce) == ("undecided", "time limit", "7")
+    assert started.calls == 1
+
+
 @pytest.mark.parametrize("jail", [{**ON, "net": "no namespaces here"}, {}], ids=["a part is missing", "none"])
 def test_without_a_whole_jail_nothing_is_asked_and_nothing_decided(
     declaration: Declaration, jail: Mapping[str, str]
