@@ -20,7 +20,11 @@ __all__ = ["compare", "record", "show", "tell_weak", "write_json"]
 def tell_weak(name: str, weak: Sequence[str]) -> None:
     """Warn of a declaration that lets the stock mutants `weak` pass."""
     if weak:
-        print(f"{name} is a weak declaration: these wrong functions pass it: {', '.join(weak)}", file=sys.stderr)
+        print(
+            f"{name} is a weak declaration: these wrong functions pass it: {', '.join(weak)}; give samples for which "
+            "their results are wrong, or --allow-weak if the right result is a constant",
+            file=sys.stderr,
+        )
 
 
 def show(verdict: Verdict) -> None:

@@ -142,8 +142,11 @@ class _Hearing:
             self._drop(place)
             return None
         plain = self._plain_failure() if answer.status in _EXCUSABLE and finding.check not in _PLAIN else None
-        found = _explained(finding, samples, outputs, self._met, self.trial)
-        return found if plain is None else replace(plain, cheat=tuple(dict.fromkeys((*plain.cheat, *found.cheat))))
+        found = _explained(finding, samples, outputs, self._met)
+        if plain is not None:
+            return replace(plain, cheat=tuple(dict.fromkeys((*plain.cheat, *found.cheat))))
+        right_before = bool(self.trial.passed.get("values"))
+        return replace(found, cheat=(*found.cheat, *_BY_CHECK.get(found.check, ()))) if right_before else found
 
     def _drop(self, place: int) -> None:
         """Make no further calls of the probe at `place`, whose inputs nobody promised."""
@@ -166,7 +169,7 @@ class _Hearing:
             outputs: list[Outputs] = []
             finding = self._judged(probe, [sample], outputs, answer)
             if finding is not None:
-                return _explained(finding, [sample], outputs, self._met, self.trial)
+                return _explained(finding, [sample], outputs, self._met)
         return None
 
     def _judged(
@@ -317,9 +320,7 @@ def _inputs_digest(sample: Sample) -> bytes:
     return b"".join(map(_digest, arrays_of(*sample.host())))
 
 
-def _explained(
-    finding: Finding, samples: Sequence[Sample], outputs: Sequence[Outputs], met: _Outputs, trial: Trial
-) -> Finding:
+def _explained(finding: Finding, samples: Sequence[Sample], outputs: Sequence[Outputs], met: _Outputs) -> Finding:
     """Return the finding with the cheats that the wrong outputs indicate."""
     seen = list(finding.cheat)
     for sample, given in zip(samples, outputs, strict=False):  # a failed call has no output
@@ -338,12 +339,10 @@ def _explained(
         if output.size and not output.any():
             seen.append(Evidence(id="C14", certainty="indicated", evidence="the output is zeros"))
             break
-    if trial.passed.get("values"):
-        seen += _BY_CHECK.get(finding.check, ())
     return replace(finding, cheat=tuple(seen))
 
 
-#: The cheats that a failed check indicates if declared samples were right before.
+#: The cheats that a failed check indicates if declared samples were right before, and none of the others is wrong.
 _BY_CHECK = {
     "bench": (Evidence(id="C11", certainty="indicated", evidence="right for samples, wrong for what is measured"),),
     "timed calls": (Evidence(id="C11", certainty="indicated", evidence="right where checked, wrong where timed"),),

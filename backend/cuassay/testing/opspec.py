@@ -76,7 +76,7 @@ class OpSpec(Declared):
     result_dtype : str or callable, optional
         The dtype of the result, or a function from the names of the input dtypes to its name. Default: the dtype that
         `fn` returns for NumPy arrays; if `fn` does not accept NumPy arrays, the dtype is not checked. A function gets
-        names of `dtypes` alone; a Python number counts as an array of the dtype of the first array.
+        one name for each array that is passed by position, and the first of them again for a Python number.
     unclaimed : mapping
         Device kind to the dtypes that are not supported there. `fn` is not tested in them. For an op, the check is
         that no kernel is registered for them.

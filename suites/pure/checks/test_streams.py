@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -263,6 +264,26 @@ def test_failure_while_capturing_is_not_a_skip(error: type[Exception]) -> None:
 
     with pytest.raises(error, match="a fault"):
         CHECKS["captured"](spec_of(on_sim(fn)), SIM)
+
+
+@pytest.mark.parametrize(("check", "args", "calls"), [("captured", (), 1), ("side_stream", (FLOAT32,), 2)])
+def test_failed_call_on_a_side_stream_leaves_no_race_to_the_next_check(
+    check: str, args: tuple[Any, ...], calls: int
+) -> None:
+    met: list[int] = []
+
+    def fn(xp: Any, a: Any) -> Any:
+        met.append(a.size)
+        doubled = a + a
+        if len(met) == calls:
+            raise KeyError("a fault")
+        return doubled
+
+    with pytest.raises(KeyError, match="a fault"):
+        CHECKS[check](spec_of(on_sim(fn)), SIM, *args)
+    gc.collect()  # the input, which the traceback kept
+
+    assert captured(twice) == ""
 
 
 def test_other_numbers_that_the_reference_rejects_are_not_captured() -> None:

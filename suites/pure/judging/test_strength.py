@@ -240,6 +240,27 @@ def test_what_is_seen_of_a_wrong_output_is_named(wrong: Callable[..., Any], numb
     assert number in {one.id for one in trial.finding.cheat}
 
 
+def test_a_declared_sample_that_fails_indicates_no_special_case_for_the_declaration() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: xp.tanh(a), name="tanh", dtypes=("float32",), reference=np.tanh,
+        samples=lambda make: [make((3, 65)), make((2, 3, 64))],
+    )  # fmt: skip
+    plan = schedule(Results([spec]), CPU, 1, dtypes=("float32",), layouts=False, times=False)
+    checks = [probe.check for probe in plan.probes]
+    order = (checks.index("values"), checks.index("hidden shapes"))
+
+    right_for_one = hear(LocalSubject(lambda a: np.tanh(a) * (a.shape == (3, 65))), Schedule(plan.probes, order), 1)
+    right_for_both = hear(
+        LocalSubject(lambda a: np.tanh(a) * (a.shape in ((3, 65), (2, 3, 64)))), Schedule(plan.probes, order), 1
+    )
+
+    assert right_for_one.finding is not None
+    assert right_for_both.finding is not None
+    assert right_for_one.finding.check == "values"
+    assert "C10" not in {one.id for one in right_for_one.finding.cheat}
+    assert "C10" in {one.id for one in right_for_both.finding.cheat}
+
+
 def test_an_answer_of_an_earlier_call_is_proven() -> None:
     kept: dict[Any, Any] = {}
 
