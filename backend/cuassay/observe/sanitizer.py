@@ -102,6 +102,11 @@ class Sanitizer:
         with self._working():
             self.engine.raise_late()
 
+    @property
+    def has_seen_work(self) -> bool:
+        """Whether it met any stream; otherwise nothing was checked."""
+        return self._streams.has_found
+
     def unseen(self) -> Mapping[str, int]:
         """Return how many accesses and replays could not be checked, by reason."""
         with self._working():

@@ -23,10 +23,13 @@ class StreamQueues:
     ----------
     foreign : set of int
         The numbers of streams that other libraries are capturing.
+    has_found : bool
+        Whether any stream was met.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.foreign: set[int] = set()
+        self.has_found = False
         self._engine = engine
         self._queues: dict[tuple[str, int, int], Queue] = {}
         self._functions: dict[str, tuple[Callable[[int], int], Callable[[int], bool] | None]] = {}
@@ -36,6 +39,7 @@ class StreamQueues:
         stream = device.kind, device.index, number  # hashing a Device would take as long as everything else here
         found = self._queues.get(stream)
         if found is None:
+            self.has_found = True
             backend: Any = registry.backend(device.kind)
             facts = backend.stream_facts(device.index, number)
             home = device if facts.device_index == device.index else Device(device.kind, facts.device_index)
