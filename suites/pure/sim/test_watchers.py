@@ -118,7 +118,7 @@ def test_what_a_watcher_raises_reaches_who_caused_it() -> None:
     def fail(occurrence: Occurrence) -> None:
         raise RuntimeError(occurrence.event)
 
-    with watch(fail), pytest.raises(RuntimeError, match="copied"):
+    with watch(fail, ["copied"]), pytest.raises(RuntimeError, match="copied"):  # finalizers of others tell of memory
         tell(Occurrence("copied", "sim:0"))
 
 
