@@ -25,10 +25,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get("CUASSAY_TEST_ALL"):
         return
     named = [Path(one.partition("::")[0]).name for one in config.args]
-    left_out = [item for item in items if item.path.name not in named and _is_weekly(item)]
+    left_out = {item for item in items if item.path.name not in named and _is_weekly(item)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _is_weekly(item: pytest.Item) -> bool:

@@ -44,5 +44,3 @@ def _tell(sanitizer: Sanitizer) -> None:
     sanitizer.stop()
     for line in summary(sanitizer):
         sys.stderr.write(f"{line}\n")
-    if not sanitizer.has_seen_work:
-        sys.stderr.write("cuassay sanitizer: nothing was checked: no work on a CUDA device was seen\n")

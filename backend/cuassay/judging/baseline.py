@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cuassay.judging.figures import Figure, fastest
+from cuassay.judging.figures import LEAST_CALLS, Figure, fastest
 from cuassay.judging.probes import LARGE, elements_of
 from cuassay.judging.schedule import WARM_UP
 from cuassay.judging.trial import given
@@ -45,9 +45,6 @@ PROCESSES = 2
 
 #: The calls of a case in one process after warm-up, and those with large arrays, because each takes long.
 _CALLS, _FEW_CALLS = 16, 8
-
-#: The fewest calls of a process that give a figure.
-_LEAST_CALLS = 4
 
 #: At most this many times the time of the trusted processes' empty calls is taken off a candidate's times: it could
 #: make its own empty calls longer.
@@ -93,7 +90,7 @@ class Baseline:
         for place, times in enumerate(self.reference):
             calls = times.get(key, ())
             own = self.empty[place].get(key) if place < len(self.empty) else None
-            if len(calls) >= _LEAST_CALLS:
+            if len(calls) >= LEAST_CALLS:
                 found.append(figure(calls) - (figure(own) - self.busy_s if own else usual))
         return found
 

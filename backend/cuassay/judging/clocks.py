@@ -33,7 +33,6 @@ from cuassay.testing.samples import Sample
 __all__ = [
     "MOST_DRIFT",
     "MOST_ERROR",
-    "MOST_UNEVEN",
     "Peaks",
     "busy_seconds",
     "case_times",
@@ -57,7 +56,7 @@ _CLEARLY = 3.0
 
 #: If most calls take more than this many times as long as the fastest ones, the fastest are not the figure. On an H200
 #: the median of a sort of 0.7 ms was up to 1.10 times as long.
-MOST_UNEVEN = 1.15
+_MOST_UNEVEN = 1.15
 
 #: The standard errors by which a range is wider than its middle on either side.
 _MARGIN = 2.0
@@ -224,7 +223,7 @@ def _figure_of(
     If the fastest calls are much faster than most, it is the median: the candidate may do part of its work in others.
     """
     net, usual = (one(samples) - baseline.empty_of(key, own, one) for one in (FIGURES[tier], statistics.median))
-    return (statistics.median, median_error) if usual > MOST_UNEVEN * net else (FIGURES[tier], ERRORS[tier])
+    return (statistics.median, median_error) if usual > _MOST_UNEVEN * net else (FIGURES[tier], ERRORS[tier])
 
 
 #: The clock of each tier. The host's clock also includes a candidate's host code.

@@ -109,7 +109,7 @@ def probe_of_chosen(results: Results, dtype: str, check: str, draw: Draw) -> Pro
 
     A result is wrong if it is neither within the declared tolerance nor within what rounding explains.
     """
-    known = results.known.setdefault((check, dtype), {})
+    known = results.known.setdefault(("chosen", check, dtype), {})
     return Probe(check, dtype, (draw,), partial(judged_values, results, dtype, check, is_chosen=True, known=known))
 
 
@@ -142,8 +142,8 @@ def judged_values(
         for place, (spec, output) in enumerate(zip(specs, given, strict=True)):
             found: dict[str, Any] = {}
             is_small = elements_of(sample) <= _SMALL
-            is_known = known is not None and not (is_chosen and is_small)
-            kept = keeping(known.setdefault(place, {})) if is_known and known is not None else nullcontext()
+            keeps_none = known is None or (is_chosen and is_small)
+            kept = nullcontext() if keeps_none or known is None else keeping(known.setdefault(place, {}))
             try:
                 with collecting(found), np.errstate(all="ignore"), kept:
                     compare(spec, _HOST, as_dtype(dtype), sample, output, keeps_ratio=is_small)

@@ -52,7 +52,7 @@ class Results:
 
     def __init__(self, specs: Sequence[OpSpec]) -> None:
         self.spec, self._specs = specs[0], tuple(specs)
-        self.known: dict[tuple[str, str], dict[Any, Any]] = {}
+        self.known: dict[tuple[str, ...], dict[Any, Any]] = {}
         self._members: dict[int, OpSpec] = {}
 
     def __repr__(self) -> str:

@@ -374,4 +374,6 @@ def summary(sanitizer: Sanitizer) -> list[str]:
     """Return the lines for the end of a run: how many errors were found, and what could not be checked."""
     found = len(sanitizer.engine.found)
     lines = [f"cuassay sanitizer: {found} error{'' if found == 1 else 's'} found"]
+    if not sanitizer.has_seen_work:
+        lines.append("cuassay sanitizer: nothing was checked: no work on a CUDA device was seen")
     return lines + [f"cuassay sanitizer: not seen: {count:,} {what}" for what, count in sanitizer.unseen().items()]

@@ -82,7 +82,8 @@ def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
 def outputs(result: Any) -> Touched:
     """Return the arrays that a call has made or writes: one, those of a tuple or of lists, or none.
 
-    Lists nest at most twice, as results of ops do: `result` may also be a wrong `out`, such as a list in itself.
+    Lists inside a list are looked into, and none below them: `result` may be a wrong `out`, such as a list that
+    contains itself.
     """
     return [(array, True) for one in _members(result) for array in _members(one) if array is not None]
 

@@ -214,8 +214,8 @@ def test_certificate_and_key_of_the_command_are_those_of_the_connection(monkeypa
     (security,) = found
     assert security.require_encryption
     assert security.tls_ca_file == "ca.pem"
-    for who in ("client", "worker"):
-        files = [getattr(security, f"tls_{who}_{what}") for what in ("cert", "key")]
+    for role in ("client", "worker"):
+        files = [getattr(security, f"tls_{role}_{what}") for what in ("cert", "key")]
         assert files == ["cert.pem", "key.pem"]
 
 
